@@ -1,0 +1,37 @@
+# How every target of the project is compiled: one function, called by each folder's CMakeLists.txt.
+
+# ipexrun_target(<name>): C++20, warnings, hidden symbols, position independent, includes from the top of the tree.
+function(ipexrun_target name)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  set_target_properties(${name} PROPERTIES
+    CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+                                         $<$<BOOL:${IPEXRUN_WERROR}>:-Werror>)
+  if(IPEXRUN_SANITIZE)
+    target_compile_options(${name} PRIVATE -fsanitize=${IPEXRUN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${name} PUBLIC -fsanitize=${IPEXRUN_SANITIZE})
+  endif()
+endfunction()
+
+# ipexrun_unit_test(<name> SOURCES ... LIBRARIES ...): a GoogleTest binary under ctest with the label "unit".
+function(ipexrun_unit_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  ipexrun_target(${name})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 300)
+endfunction()
+
+# ipexrun_pytest(<name> FILE [LABELS ...] [ENVIRONMENT ...]): a pytest file under ctest, run by the Python that has torch.
+function(ipexrun_pytest name)
+  cmake_parse_arguments(arg "" "FILE;TIMEOUT" "LABELS;ENVIRONMENT;LAUNCHER" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 600)
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_LAUNCHER} ${IPEXRUN_PYTHON_EXECUTABLE} -m pytest -q -p no:cacheprovider ${PROJECT_SOURCE_DIR}/${arg_FILE}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 5
+    ENVIRONMENT "IPEXRUN_BUILD_DIR=${PROJECT_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
+endfunction()

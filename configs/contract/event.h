@@ -1,0 +1,78 @@
+/* The event file: how a running instance tells the launcher what happened, readable also after kill -9 of either side.
+ *
+ * The launcher creates one file an instance (IPEXRUN_EVENTS) with the size below, a header and zeroed records. The first process
+ * of the instance that loads torch claims it (event_ring.h); any other process finds a live owner and stays silent. Records form
+ * a ring: record number n (from 0) lies in slot n % capacity and carries sequence n + 1, stored last, so a torn record is
+ * recognised. Readers take what they find; numbers that were overwritten are counted as lost. Little endian, this host only.
+ *
+ * Plain C, no includes but stdint: the shim (libc only, C) reads this file too.
+ */
+#ifndef IPEXRUN_CONFIGS_CONTRACT_EVENT_H_
+#define IPEXRUN_CONFIGS_CONTRACT_EVENT_H_
+
+#include <stdint.h>
+
+#define IPEXRUN_EVENT_MAGIC 0x31766e7578657069ull /* "ipexunv1" */
+#define IPEXRUN_EVENT_SCHEMA 1u
+#define IPEXRUN_EVENT_CAPACITY 65536u
+#define IPEXRUN_EVENT_HEADER_BYTES 4096u
+
+/* How far the shim came, in IpexrunEventHeader.shim_state; only ever raised, by the process whose pid is root_pid, or by the
+ * first process that meets torch. The launcher turns it into --require-shim's verdict and into the summary. */
+enum IpexrunShimState {
+  IPEXRUN_SHIM_ABSENT = 0,     /* the shim never ran: static program, foreign architecture, AT_SECURE, exec failed */
+  IPEXRUN_SHIM_LOADED = 1,     /* the shim runs in the program; no torch seen */
+  IPEXRUN_SHIM_TORCH_SEEN = 2, /* libtorch_cpu.so is mapped, the plugin has not started (yet) */
+  IPEXRUN_SHIM_REFUSED = 3,    /* gate shut; shim_reason says why */
+  IPEXRUN_SHIM_ACTIVE = 4      /* the plugin's start function returned 0 */
+};
+
+typedef struct IpexrunEventHeader {
+  uint64_t magic;
+  uint32_t schema;
+  uint32_t capacity;             /* records in the ring */
+  uint32_t record_bytes;         /* sizeof(IpexrunEvent) */
+  int32_t root_pid;              /* written by the launcher's child before execve: the instance's own process */
+  volatile uint32_t shim_state;  /* IpexrunShimState */
+  volatile int32_t owner_pid;    /* process that claimed the ring; 0 = nobody */
+  volatile uint64_t owner_start; /* its start time, field 22 of /proc/PID/stat; tells a re-used pid apart */
+  volatile uint64_t next;        /* number of the next record; the only counter writers share */
+  volatile uint64_t lost;        /* records a writer had to drop */
+  char shim_reason[256];         /* one line, NUL terminated, for IPEXRUN_SHIM_REFUSED */
+  char mask_at_start[512];       /* effective affinity as a CPU list ("0-3,8"), read back inside the child before execve */
+  char mems_at_start[128];       /* nodes of the memory policy, read back inside the child; "" = default policy */
+  char bind_note[256];           /* what could not be bound and why ("set_mempolicy: Operation not permitted"), else "" */
+} IpexrunEventHeader;
+
+enum IpexrunEventKind {
+  IPEXRUN_EVENT_NONE = 0,
+  IPEXRUN_EVENT_PROCESS = 1, /* a process claimed the ring; text = "torch 2.13.0+cpu, amx, 2 threads" */
+  IPEXRUN_EVENT_CALL = 2,    /* one top-level module call; text = class name of the module */
+  IPEXRUN_EVENT_SITE = 3,    /* state of one site (cumulative, latest wins); text = SiteKey::text() */
+  IPEXRUN_EVENT_TOTALS = 4,  /* totals of the op tier (cumulative, latest wins) */
+  IPEXRUN_EVENT_NOTE = 5,    /* one line for a person */
+  IPEXRUN_EVENT_EXIT = 6     /* orderly end of the owner */
+};
+
+#define IPEXRUN_CALL_TRAINING 1u  /* grad mode on and the module in train() */
+#define IPEXRUN_CALL_EXPLORING 2u /* selection measured a candidate during this call: not a steady-state time */
+#define IPEXRUN_CALL_FAILED 4u    /* the call raised */
+
+typedef struct IpexrunEvent {
+  volatile uint64_t sequence; /* number + 1, stored last with release order; 0 = empty */
+  uint32_t kind;              /* IpexrunEventKind */
+  uint32_t flags;             /* IPEXRUN_CALL_* */
+  uint64_t start_ns;          /* CLOCK_MONOTONIC */
+  uint64_t duration_ns;
+  int32_t thread; /* kernel thread id */
+  int32_t reserved;
+  int64_t value[6]; /* CALL: [0] batch size (dimension 0 of the first tensor argument, 0 = none)
+                       SITE: [0] calls [1] taken [2] declined [3] median stock ns [4] median choice ns [5] samples;
+                             the choice and the reason are appended to text after two '\t'
+                       TOTALS: [0] calls [1] taken [2] declined [3] saved ns [4] pack bytes [5] sites */
+  char text[160];   /* NUL terminated, cut when longer */
+} IpexrunEvent;
+
+#define IPEXRUN_EVENT_FILE_BYTES (IPEXRUN_EVENT_HEADER_BYTES + (uint64_t)IPEXRUN_EVENT_CAPACITY * sizeof(IpexrunEvent))
+
+#endif

@@ -1,0 +1,60 @@
+// linear: C[M,N] = A[M,K] * B[K,N] (+ bias[N]), with B packed once to bf16 and fp32 accumulation.
+//
+// A and C are fp32 or bf16, row-major with a leading dimension. Method: cache-blocked GEMM over AMX tiles (TDPBF16PS),
+// AVX512-BF16 dot products or a portable loop, chosen at run time by isa_of_process(); the truth is ref/linear.cpp.
+// Thread rule: all functions may be called concurrently; a PackedB is immutable after pack_b().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "configs/base/isa.h"
+#include "kernels/parallel.h"
+
+namespace ipexrun::kernels {
+
+enum class DType : int { kF32 = 0, kBf16 = 1 };
+
+/// Where element (k, n) of B lies: data[k * stride_k + n * stride_n], in elements. A torch weight w[N,K] used as w.t() has
+/// stride_k = 1 and stride_n = K.
+struct MatrixB {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+  std::int64_t k = 0;
+  std::int64_t n = 0;
+  std::int64_t stride_k = 1;
+  std::int64_t stride_n = 0;
+};
+
+/// Bytes that pack_b writes for a K x N matrix, a multiple of 64; 0 when the shape is not supported.
+std::size_t packed_b_bytes(std::int64_t k, std::int64_t n);
+
+/// Packs B, rounding fp32 to bf16 to nearest even, into `to` (64-byte aligned, packed_b_bytes long). NaN stays NaN.
+void pack_b(const MatrixB& b, void* to, const Parallel& parallel);
+
+struct LinearArgs {
+  const void* a = nullptr;  ///< [M, K]
+  DType a_dtype = DType::kF32;
+  std::int64_t lda = 0;  ///< elements between rows of A, >= K
+  const void* packed_b = nullptr;
+  const void* bias = nullptr;  ///< [N], null = none
+  DType bias_dtype = DType::kF32;
+  void* c = nullptr;  ///< [M, N], must not overlap the inputs
+  DType c_dtype = DType::kF32;
+  std::int64_t ldc = 0;  ///< elements between rows of C, >= N
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+};
+
+/// True when linear_bf16() has a variant for these shapes on `isa` that is worth offering (not the reference).
+bool linear_bf16_supported(const LinearArgs& args, IsaSet isa);
+
+/// Computes C. Uses at most `isa`; falls back to slower variants down to the reference, so it is always right. Allocates scratch
+/// per thread (thread-local, bounded); on failure to allocate returns false and C is undefined.
+bool linear_bf16(const LinearArgs& args, const Parallel& parallel, IsaSet isa);
+
+/// Name of the variant that linear_bf16() would use: "amx_bf16", "avx512_bf16", "avx512", "avx2", "ref".
+const char* linear_bf16_variant(const LinearArgs& args, IsaSet isa);
+
+}  // namespace ipexrun::kernels

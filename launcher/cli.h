@@ -1,0 +1,22 @@
+// Command line (CLI11), config file and environment -> Options.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/base/result.h"
+#include "launcher/options.h"
+
+namespace ipexrun::launcher {
+
+/// Parses `args` (without argv[0]). Everything after PROGRAM belongs to PROGRAM; a subcommand counts only as the first word; no
+/// abbreviated options; an unknown option's error names the nearest known one. Reads the --config file if one is named.
+Result<Options> parse_command_line(const std::vector<std::string>& args);
+
+/// The text of `ipexrun --help` (or of a subcommand's), with examples and the table of environment variables.
+std::string help_text(Command command);
+
+/// Writes the options of this run that differ from the defaults as a config file (configs/contract/config.h).
+Status save_config(const Options& options, const std::string& path);
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,82 @@
+// What the user asked for, after the command line, the config file and the environment were merged. Filled by cli.cpp, read by
+// the planner, the runner and bench; nobody changes it afterwards. Names follow the long options.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ipexrun::launcher {
+
+enum class Command { kRun, kTopology, kEnv, kDoctor, kVersion, kHelp, kTune, kXpu };
+
+/// How PROGRAM is to be started.
+enum class ProgramKind {
+  kScript,      ///< script.py, run under `python`, else `python3`, of PATH
+  kModule,      ///< -m module, likewise
+  kExecutable,  ///< anything else; `python script.py` is an executable with arguments
+};
+
+struct BenchOptions {
+  bool enabled = false;              ///< --bench, or implied by any --bench-* option
+  std::optional<int> warmup;         ///< --bench-warmup: calls left out at the start; default: see docs/bench.md
+  std::optional<long> iters;         ///< --bench-iters: calls measured, then the measurement is over
+  std::optional<double> seconds;     ///< --bench-seconds: likewise, by time
+  std::vector<std::string> compare;  ///< --bench-compare stock[,launch]: run these beside ipexrun, interleaved
+  int pairs = 5;                     ///< --bench-pairs: rounds of --bench-compare
+  std::vector<std::string> outputs;  ///< --bench-output FILE.{json,csv,md,html}, repeatable
+  std::string metric;                ///< --bench-metric REGEX with one group, for programs that print a number
+  bool stop = false;                 ///< --bench-stop: end the program once iters or seconds are full
+};
+
+struct Options {
+  Command command = Command::kRun;
+
+  // The program.
+  ProgramKind program_kind = ProgramKind::kExecutable;
+  std::string program;            ///< as typed
+  std::vector<std::string> args;  ///< everything after it, untouched
+
+  // Instances and cores.
+  int ninstances = 0;           ///< 0 = not given
+  int ncores_per_instance = 0;  ///< 0 = not given
+  std::vector<int> nodes_list;  ///< OS NUMA node numbers; empty = all allowed
+  std::vector<int> cores_list;  ///< OS CPU numbers; empty = all allowed
+  bool use_logical_cores = false;
+  bool latency_mode = false;
+  bool throughput_mode = false;
+  std::vector<int> instance_idx;       ///< run only these instances of the plan; empty = all
+  bool skip_cross_node_cores = false;  ///< drop cores so that no instance spans nodes (run_cpu's name)
+
+  // Process settings.
+  std::string memory_allocator = "auto";  ///< auto, default, jemalloc, tcmalloc, mimalloc
+  std::string omp_runtime = "auto";       ///< auto, default, intel
+  std::string dtype = "auto";             ///< auto, float32, bfloat16, float16
+  bool dtype_given = false;
+  bool optimize = true;         ///< false: --no-optimize, launch only
+  bool pin = true;              ///< false: --no-pin (also IPEX's --multi-task-manager none is NOT this)
+  bool bind_memory = true;      ///< false: run_cpu's --disable-numactl
+  std::string pack_memory;      ///< bytes with suffix; "" = default
+  std::string inherit = "all";  ///< all, python, none
+  bool require_shim = false;
+  std::map<std::string, std::string> env;  ///< from the config's `env:`
+
+  // Logs.
+  std::string log_dir;  ///< "" = output is not redirected
+  std::string log_file_prefix = "run";
+
+  // What to print.
+  bool dry_run = false;
+  bool json = false;
+  bool explain = false;
+  std::string topology;                ///< "node:2 core:28 pu:2" or FILE.xml, for a machine that is not there
+  std::string save_config;             ///< FILE, "" = none
+  std::vector<std::string> notes;      ///< one-line remarks made while merging (deprecated names, overridden variables)
+  std::vector<std::string> given;      ///< long names given on the command line or in the config, in order
+  std::vector<std::string> decisions;  ///< the config's `decisions:` entries, one JSON text each
+
+  BenchOptions bench;
+};
+
+}  // namespace ipexrun::launcher

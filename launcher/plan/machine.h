@@ -1,0 +1,48 @@
+// A machine as the planner sees it: plain data, so that machines that are not there can be planned for and tests need none.
+// machine_hwloc.cpp and machine_limits.cpp are the only code that reads topology and limits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/base/isa.h"
+#include "configs/base/result.h"
+
+namespace ipexrun::launcher {
+
+/// One physical core: its hardware threads (PUs) by OS CPU number, in hwloc's logical order, allowed ones only.
+struct Core {
+  int package = 0;         ///< socket, logical index
+  int node = 0;            ///< OS number of the NUMA node it belongs to
+  std::vector<int> pus;    ///< pus[0] is "the first PU": the one that is used unless logical cores are asked for
+  bool efficient = false;  ///< an E-core of a hybrid CPU
+};
+
+struct NumaNode {
+  int os_index = 0;
+  std::uint64_t memory_bytes = 0;  ///< 0 = unknown
+  bool memory_allowed = true;      ///< within Mems_allowed
+};
+
+/// What the process may use (already restricted to affinity, cpuset and Mems_allowed) and what was left out and why.
+struct Machine {
+  std::vector<Core> cores;      ///< ordered by node, then logical core order; cores without an allowed PU are absent
+  std::vector<NumaNode> nodes;  ///< ascending OS number
+  int packages = 1;
+  int total_cores = 0;  ///< of the whole machine, allowed or not
+  int total_pus = 0;
+  double quota_cpus = 0;           ///< CFS quota in CPUs (the least of all ancestors); 0 = none
+  IsaSet isa = 0;                  ///< what the CPU has
+  bool synthetic = false;          ///< from --topology: nothing can be started on it
+  std::string name;                ///< CPU model, or the --topology text
+  std::vector<std::string> notes;  ///< what was restricted, one sentence each ("2 of 4 CPUs allowed by affinity")
+};
+
+/// This machine. `sysroot` replaces "/" for /sys, /proc and cgroup files (tests, replay); "" = the live system.
+Result<Machine> read_machine(const std::string& sysroot = "");
+
+/// "node:2 core:28 pu:2" (hwloc's synthetic syntax) or the path of an hwloc XML file.
+Result<Machine> machine_from_topology(const std::string& text_or_path);
+
+}  // namespace ipexrun::launcher

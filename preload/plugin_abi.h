@@ -1,0 +1,25 @@
+/* The one function between shim and plugin. Plain C: the shim is libc only. The plugin is opened with RTLD_NOW | RTLD_LOCAL, has no
+ * constructors, and does nothing before this call. */
+#ifndef IPEXRUN_PRELOAD_PLUGIN_ABI_H_
+#define IPEXRUN_PRELOAD_PLUGIN_ABI_H_
+
+#include <stdint.h>
+
+#define IPEXRUN_PLUGIN_ABI 1u
+#define IPEXRUN_PLUGIN_START_SYMBOL "ipexrun_plugin_start"
+/* Plugins are files <lib dir>/plugins/libipexrun_plugin_torch<major>_<minor>.so */
+
+typedef struct IpexrunStart {
+  uint32_t abi;           /* IPEXRUN_PLUGIN_ABI */
+  uint32_t size;          /* sizeof(IpexrunStart) */
+  uint64_t torch_version; /* what aoti_torch_abi_version() returned, e.g. 0x020d... */
+  const char* lib_dir;    /* absolute path of lib/ipexrun */
+  char* reason;           /* out: why the plugin refuses, NUL terminated */
+  uint32_t reason_bytes;
+} IpexrunStart;
+
+/* 0: active. Anything else: refused, nothing was registered, `reason` says why. Called once per process, with torch fully
+ * initialised, on a thread of the program. Never throws. */
+typedef int (*IpexrunPluginStart)(const IpexrunStart* start);
+
+#endif
