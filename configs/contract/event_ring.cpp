@@ -100,8 +100,7 @@ void EventWriter::write(const IpexrunEvent& event, std::string_view text) noexce
   if (!active()) return;
   const std::uint64_t number = atomic(header_->next).fetch_add(1, std::memory_order_relaxed);
   IpexrunEvent& slot = records_[number % IPEXRUN_EVENT_CAPACITY];
-  atomic(slot.sequence).store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  atomic(slot.sequence).exchange(0, std::memory_order_acq_rel);  // no store below may move before it
   slot.kind = event.kind;
   slot.flags = event.flags;
   slot.start_ns = event.start_ns;

@@ -1,0 +1,34 @@
+// The level ladder: names as IPEX has them, each level containing what it implies.
+#include "configs/base/isa.h"
+
+#include <gtest/gtest.h>
+
+namespace ipexrun {
+namespace {
+
+TEST(Isa, LevelNamesAreThoseOfIpexInItsOrder) {
+  const std::vector<std::string_view> expected{"default",     "avx2", "avx2_vnni",   "avx512",  "avx512_vnni",
+                                               "avx512_bf16", "amx",  "avx512_fp16", "amx_fp16"};
+  EXPECT_EQ(level_names(), expected);
+}
+
+TEST(Isa, EveryNameMapsToAMaskThatHasThatName) {
+  for (const std::string_view name : level_names()) {
+    const auto mask = level_from_name(name);
+    ASSERT_TRUE(mask.has_value()) << name;
+    EXPECT_EQ(level_name(*mask), name);
+  }
+  EXPECT_FALSE(level_from_name("AVX2").has_value());
+  EXPECT_FALSE(level_from_name("").has_value());
+}
+
+TEST(Isa, AmxImpliesTheAvx512LevelsBelowIt) {
+  EXPECT_TRUE(isa_has(kLevelAmx, kLevelAvx512Bf16));
+  EXPECT_TRUE(isa_has(kLevelAvx512Bf16, kLevelAvx512));
+  EXPECT_FALSE(isa_has(kLevelAvx512, kIsaAmxBf16));
+}
+
+TEST(Isa, TheProcessNeverHasMoreThanTheCpu) { EXPECT_TRUE(isa_has(isa_of_cpu(), isa_of_process())); }
+
+}  // namespace
+}  // namespace ipexrun
