@@ -4,13 +4,15 @@
 # torch's own CMake config is not used: it pulls in CUDA, MKL and Caffe2 checks of the machine that built the wheel, and newer
 # ones ask for a newer CMake than Debian 12 has. The plugin needs three include folders and libtorch_cpu, libc10 and libtorch.
 
-set(_python_candidates "$ENV{IPEXRUN_PYTHON}" "${IPEXRUN_PYTHON}" "${Python_EXECUTABLE}" "${PYTHON_EXECUTABLE}")
+# The interpreter is remembered: a later `cmake --build` that configures again must not find another one.
+set(_python_candidates "$ENV{IPEXRUN_PYTHON}" "${IPEXRUN_PYTHON}" "${IPEXRUN_PYTHON_EXECUTABLE}" "${Python_EXECUTABLE}" "${PYTHON_EXECUTABLE}")
 list(REMOVE_ITEM _python_candidates "")
 if(NOT _python_candidates)
   find_program(IPEXRUN_PATH_PYTHON NAMES python3 python)
   set(_python_candidates "${IPEXRUN_PATH_PYTHON}")
 endif()
-list(GET _python_candidates 0 IPEXRUN_PYTHON_EXECUTABLE)
+list(GET _python_candidates 0 _python)
+set(IPEXRUN_PYTHON_EXECUTABLE "${_python}" CACHE FILEPATH "Interpreter that has torch; tests run under it" FORCE)
 
 if(IPEXRUN_PLUGIN)
   if(Torch_DIR) # <torch>/share/cmake/Torch: a libtorch archive or a wheel's folder
