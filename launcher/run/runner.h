@@ -33,13 +33,18 @@ struct RunOutcome {
 };
 
 struct RunSettings {
-  std::string run_dir;          ///< private folder (0700) for event files and captured output; must exist; "" = no events
+  std::string run_dir;          ///< private folder (0700) for event files and captured output; must exist; "" = no events. A second
+                                ///< run with the same folder replaces the files of the first
   bool capture_output = false;  ///< keep a copy of each instance's stdout in run_dir while passing it through
   bool quiet = false;           ///< pass nothing of the program's output through (used by --bench-compare's extra runs)
-  int grace_ms = 5000;          ///< from the first failure or a forwarded signal to SIGKILL of what is left
+  int grace_ms = 5000;          ///< from the first failure, a stop by tick, or (several instances) a forwarded signal that asks
+                                ///< for an end, to SIGKILL of what is left. One instance alone may take its time after a signal
   std::function<bool()> tick;   ///< called about every tick_ms while instances run; false = stop them (SIGTERM, then SIGKILL)
   int tick_ms = 200;
 };
+
+/// The event file of an instance; run() creates it and sets IPEXRUN_EVENTS to it. "" when run_dir is "".
+std::string events_path_in(const std::string& run_dir, int instance);
 
 class Runner {
  public:
