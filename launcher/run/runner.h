@@ -29,7 +29,8 @@ struct InstanceOutcome {
 
 struct RunOutcome {
   std::vector<InstanceOutcome> instances;
-  int exit_code = 0;  ///< the first failing instance's code, else 0
+  int exit_code = 0;    ///< the first failing instance's code, else 0; an instance ended because tick said so does not fail
+  int stop_signal = 0;  ///< the last signal that asked the launcher for an end (SIGINT, SIGTERM, SIGHUP, SIGQUIT), 0 = none
 };
 
 struct RunSettings {

@@ -1,0 +1,53 @@
+#include "launcher/run/signals.h"
+
+#include <array>
+
+namespace ipexrun::launcher {
+namespace {
+
+constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH};
+
+bool ignored(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+SignalScope::SignalScope() {
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_handler = SIG_IGN;  // a closed stdout is an error of write(2) here, not the end of the run
+  ::sigaction(SIGPIPE, &action, &sigpipe_before_);
+  action.sa_handler = SIG_DFL;  // an ignored SIGCHLD would reap the instances before their exit code is read
+  ::sigaction(SIGCHLD, &action, &sigchld_before_);
+
+  sigset_t taken;
+  sigemptyset(&taken);
+  sigaddset(&taken, SIGCHLD);
+  for (const int signal : kForwarded) {
+    if (!ignored(signal)) sigaddset(&taken, signal);
+  }
+  ::sigprocmask(SIG_BLOCK, &taken, &mask_before_);
+  fd_ = Fd(::signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+SignalScope::~SignalScope() {
+  while (next()) {  // what is still pending was meant for the instances; unblocked it would end the launcher
+  }
+  ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+  ::sigaction(SIGPIPE, &sigpipe_before_, nullptr);
+  ::sigaction(SIGCHLD, &sigchld_before_, nullptr);
+}
+
+std::optional<signalfd_siginfo> SignalScope::next() {
+  signalfd_siginfo info{};
+  for (;;) {
+    const ssize_t n = ::read(fd_.get(), &info, sizeof info);
+    if (n == static_cast<ssize_t>(sizeof info)) return info;
+    if (n < 0 && errno == EINTR) continue;
+    return std::nullopt;
+  }
+}
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,297 @@
+#include "launcher/run/start.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "configs/base/log.h"
+#include "configs/contract/env.h"
+#include "configs/contract/event_ring.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+constexpr std::size_t kBitsAWord = 8 * sizeof(unsigned long);
+
+std::vector<unsigned long> bit_mask(const std::vector<int>& numbers) {
+  std::vector<unsigned long> mask;
+  for (const int number : numbers) {
+    const auto n = static_cast<std::size_t>(number);
+    if (n / kBitsAWord >= mask.size()) mask.resize(n / kBitsAWord + 1);
+    mask[n / kBitsAWord] |= 1ul << (n % kBitsAWord);
+  }
+  return mask;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (std::string& text : strings) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+template <typename T>
+T* map_shared(int fd, std::size_t bytes) {
+  void* map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+  return map == MAP_FAILED ? nullptr : static_cast<T*>(map);
+}
+
+Error exec_error(const std::string& executable, int error) {
+  if (error == ENOENT || error == ENOTDIR) {
+    return Error{kExitNotFound, "cannot start '" + executable + "': " + errno_text(error),
+                 "the file or the interpreter in its first line is missing"};
+  }
+  if (error == ENOEXEC)
+    return Error{kExitNotExecutable, "cannot start '" + executable + "': not a program", "a script needs a first line like #!/bin/sh"};
+  return Error{kExitNotExecutable, "cannot start '" + executable + "': " + errno_text(error), ""};
+}
+
+Error system_error(const char* what) { return Error{kExitFailure, std::string(what) + ": " + errno_text(errno), ""}; }
+
+}  // namespace
+
+std::vector<std::string> environment_of(const InstancePlan& plan, const std::vector<std::string>& caller, const std::string& events_path) {
+  std::map<std::string, std::string> changed = plan.env;
+  if (!events_path.empty()) changed[env::name(env::Id::kEvents)] = events_path;
+  std::vector<std::string> out;
+  for (const std::string& entry : caller) {
+    const std::string name = entry.substr(0, entry.find('='));
+    const bool dropped = std::find(plan.unset_env.begin(), plan.unset_env.end(), name) != plan.unset_env.end();
+    if (!dropped && !changed.contains(name)) out.push_back(entry);
+  }
+  for (const auto& [name, value] : changed) out.push_back(name + "=" + value);
+  return out;
+}
+
+std::string events_path_in(const std::string& run_dir, int instance) {
+  return run_dir.empty() ? "" : run_dir + "/instance-" + std::to_string(instance) + ".events";
+}
+
+struct Starter::Memory {
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;
+  std::vector<char*> argv_pointers;
+  std::vector<char*> environment_pointers;
+  std::vector<unsigned long> cpu_mask;
+  std::vector<unsigned long> node_mask;
+  Fd status;  // launcher's end
+  Fd input;
+  Fd output;
+  Fd errors;
+  ChildSpec spec;
+
+  Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    if (spec.report != nullptr) ::munmap(spec.report, sizeof(ChildReport));
+    if (spec.header != nullptr) ::munmap(spec.header, IPEXRUN_EVENT_HEADER_BYTES);
+  }
+};
+
+Starter::Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals)
+    : plan_(plan), settings_(settings), signals_(signals), caller_env_(env::all()) {}
+
+Starter::~Starter() {
+  if (!handed_over_) end_started();
+}
+
+void Starter::end_started() {
+  for (Running& running : running_) {
+    if (running.pid <= 0 || !running.alive) continue;
+    ::kill(running.pid, SIGKILL);
+    while (::waitpid(running.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    running.alive = false;
+  }
+}
+
+Status Starter::prepare_files(const InstancePlan& plan, Memory& memory, Running& running) {
+  InstanceOutcome& outcome = running.outcome;
+  const bool many = plan_.instances.size() > 1;
+  const std::string stem = settings_.run_dir.empty() ? "" : settings_.run_dir + "/instance-" + std::to_string(plan.index);
+
+  if (many) {
+    // Two readers of one input each see a part of it: only the first keeps it, and none does when it is the terminal, whose reading
+    // stops a background process group.
+    const bool keeps_input = &plan == &plan_.instances.front() && ::isatty(STDIN_FILENO) == 0;
+    if (!keeps_input) memory.input = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+  if (!plan.log_path.empty()) {
+    auto log = open_log(plan.log_path);
+    if (!log) return log.error();
+    memory.output = std::move(log.value());
+    outcome.output_path = plan.log_path;
+    memory.spec.stdout_fd = memory.spec.stderr_fd = memory.output.get();
+    Fd reader(::open(plan.log_path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!settings_.quiet && reader.open()) {
+      const off_t end = ::lseek(memory.output.get(), 0, SEEK_END);
+      running.follower = std::make_unique<LogFollower>(std::move(reader), end, many ? "[" + std::to_string(plan.index) + "] " : "");
+    }
+    return ok_status();
+  }
+  if (settings_.capture_output) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe");
+    Fd reader(ends[0]);
+    memory.output = Fd(ends[1]);
+    ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+    memory.spec.stdout_fd = memory.output.get();
+    Fd copy;
+    if (!stem.empty()) {
+      outcome.output_path = stem + ".out";
+      copy = Fd(::open(outcome.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    }
+    running.pump = std::make_unique<PipePump>(std::move(reader), std::move(copy));
+  } else if (settings_.quiet) {
+    memory.output = Fd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    memory.spec.stdout_fd = memory.output.get();
+  }
+  if (settings_.quiet) {
+    const std::string errors = stem.empty() ? "/dev/null" : stem + ".err";
+    memory.errors = Fd(::open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    memory.spec.stderr_fd = memory.errors.get();
+  }
+  return ok_status();
+}
+
+Status Starter::fork_one(const InstancePlan& plan, Memory& memory, Running& running) {
+  ChildSpec& spec = memory.spec;
+  InstanceOutcome& outcome = running.outcome;
+  outcome.index = plan.index;
+  if (plan.executable.empty()) return Error{kExitNotFound, "no program to start for instance " + std::to_string(plan.index), ""};
+  if (Status files = prepare_files(plan, memory, running); !files) return files;
+  spec.stdin_fd = memory.input.get();
+
+  const std::string events = events_path_in(settings_.run_dir, plan.index);
+  if (!events.empty()) {
+    ::unlink(events.c_str());
+    if (Status created = create_event_file(events); !created) {
+      log::once(log::Level::kWarn, "events", created.error().line() + "; there will be no summary");
+    } else {
+      outcome.events_path = events;
+      const Fd file(::open(events.c_str(), O_RDWR | O_CLOEXEC));
+      spec.header = map_shared<IpexrunEventHeader>(file.get(), IPEXRUN_EVENT_HEADER_BYTES);
+    }
+  }
+  spec.report = map_shared<ChildReport>(-1, sizeof(ChildReport));
+  if (spec.report == nullptr) return system_error("cannot map a page");
+
+  memory.argv = plan.argv;
+  memory.environment = environment_of(plan, caller_env_, outcome.events_path);
+  memory.argv_pointers = pointers(memory.argv);
+  memory.environment_pointers = pointers(memory.environment);
+  spec.executable = plan.executable.c_str();
+  spec.argv = memory.argv_pointers.data();
+  spec.envp = memory.environment_pointers.data();
+  if (plan_.pin && !plan.cpus.empty()) {
+    memory.cpu_mask = bit_mask(plan.cpus);
+    spec.cpu_mask = memory.cpu_mask.data();
+    spec.cpu_mask_bytes = memory.cpu_mask.size() * sizeof(unsigned long);
+  }
+  if (plan.memory_policy == MemoryPolicy::kBind && !plan.numa_nodes.empty()) {
+    memory.node_mask = bit_mask(plan.numa_nodes);
+    spec.node_mask = memory.node_mask.data();
+    spec.node_mask_bits = memory.node_mask.size() * kBitsAWord;
+  }
+
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe");
+  memory.status = Fd(ends[0]);
+  const Fd status_write(ends[1]);
+  spec.status_fd = status_write.get();
+  spec.go_fd = go_read_.get();
+  spec.launcher = ::getpid();
+  spec.own_group = running.own_group = plan_.instances.size() > 1;
+  spec.signal_mask = signals_.mask_before();
+  spec.sigpipe_before = signals_.sigpipe_before();
+  spec.sigchld_before = signals_.sigchld_before();
+
+  running.started = std::chrono::steady_clock::now();
+  const pid_t pid = ::fork();
+  if (pid < 0) return system_error("cannot start a process");
+  if (pid == 0) {
+    ::close(go_write_.get());  // or its own copy would keep the pipe open after the launcher's end
+    run_child(spec);
+  }
+  running.pid = outcome.pid = pid;
+  if (spec.own_group) ::setpgid(pid, pid);  // in both processes: whichever comes first, the group exists before it is signalled
+  return ok_status();
+}
+
+Status Starter::await_message(std::size_t i, bool after_go) {
+  ChildMessage message;
+  ssize_t n = 0;
+  while ((n = ::read(memory_[i]->status.get(), &message, sizeof message)) < 0 && errno == EINTR) {
+  }
+  const std::string& executable = plan_.instances[i].executable;
+  if (n == static_cast<ssize_t>(sizeof message)) {
+    if (message.step == ChildStep::kReady) return ok_status();
+    if (message.step == ChildStep::kExecFailed) return exec_error(executable, message.error);
+    return Error{kExitFailure, "cannot set up instance " + std::to_string(plan_.instances[i].index) + ": " + errno_text(message.error), ""};
+  }
+  // End of file: execve closed the pipe, or the child was killed before it could say anything; the supervisor sees which.
+  if (after_go) return ok_status();
+  return Error{kExitFailure, "instance " + std::to_string(plan_.instances[i].index) + " was killed before it started", ""};
+}
+
+void Starter::report_binding() const {
+  std::map<std::string, std::string> instances_by_note;
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    const ChildReport& report = *memory_[i]->spec.report;
+    const std::string index = std::to_string(plan_.instances[i].index);
+    if (report.note[0] != '\0') {
+      std::string& list = instances_by_note[report.note];
+      list += (list.empty() ? "" : ", ") + index;
+    }
+    log::info(fmt::format("instance {}: pid {}, cores {}{}", index, running_[i].pid, report.mask,
+                          report.mems[0] != '\0' ? fmt::format(", memory of node {}", report.mems) : ""));
+  }
+  for (const auto& [note, list] : instances_by_note) {
+    const bool cpus = note.find("sched_setaffinity") != std::string::npos;
+    log::warn(
+        fmt::format("instance {} runs {}: {}", list, cpus ? "where the system puts it" : "on its cores, its memory is left unbound", note));
+  }
+}
+
+Status Starter::prepare() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe");
+  go_read_ = Fd(ends[0]);
+  go_write_ = Fd(ends[1]);
+  running_.reserve(plan_.instances.size());
+  for (const InstancePlan& plan : plan_.instances) {
+    memory_.push_back(std::make_unique<Memory>());
+    running_.emplace_back();
+    if (Status started = fork_one(plan, *memory_.back(), running_.back()); !started) return started;
+    memory_.back()->output.reset();  // the child has its copy: ours would keep a pipe from ending
+    memory_.back()->input.reset();
+    memory_.back()->errors.reset();
+  }
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    if (Status ready = await_message(i, false); !ready) return ready;
+  }
+  return ok_status();
+}
+
+Status Starter::go() {
+  go_read_.reset();
+  const std::string bytes(running_.size(), 'g');
+  if (::write(go_write_.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    return system_error("cannot start the instances");
+  go_write_.reset();
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    if (Status started = await_message(i, true); !started) return started;
+  }
+  report_binding();
+  handed_over_ = true;
+  return ok_status();
+}
+
+}  // namespace ipexrun::launcher
