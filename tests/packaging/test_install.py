@@ -1,0 +1,71 @@
+"""The documented ways to install: pip without build isolation, CMake without pip, and a build without torch.
+
+Risk covered: the binary not finding its libraries in the place where pip put them, and a machine without torch failing to build.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+def run(*argv, **kwargs):
+    result = subprocess.run([str(a) for a in argv], capture_output=True, text=True, **kwargs)
+    assert result.returncode == 0, f"{argv}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
+    return result
+
+
+def make_environment(folder, see_packages):
+    """A virtual environment; see_packages: it also sees this interpreter's packages (torch among them)."""
+    run(sys.executable, "-m", "venv", folder)
+    python = folder / "bin" / "python"
+    if see_packages:
+        purelib = run(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").stdout.strip()
+        Path(purelib, "outer.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return python
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pip") / "venv"
+    python = make_environment(folder, see_packages=True)
+    env = {k: v for k, v in os.environ.items() if k != "IPEXRUN_PYTHON"}
+    run(python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "-q",
+        "-C", f"build-dir={tmp_path_factory.mktemp('wheel')}", TOP, env=env)
+    return folder
+
+
+def test_pip_puts_the_binary_and_its_parts_into_the_environment(installed):
+    assert (installed / "bin" / "ipexrun").is_file()
+    assert (installed / "lib" / "ipexrun" / "libipexrun_shim.so").is_file()
+    assert list((installed / "lib" / "ipexrun" / "plugins").glob("libipexrun_plugin_torch*.so"))
+
+
+def test_the_installed_binary_knows_its_version_and_plugin(installed):
+    assert "0.1.0" in run(installed / "bin" / "ipexrun", "--version").stdout
+
+
+def test_the_installed_package_runs_the_binary(installed):
+    out = run(installed / "bin" / "python", "-m", "ipexrun", "--version").stdout
+    assert "0.1.0" in out
+
+
+def test_an_installed_ipexrun_joins_torch(installed):
+    program = "import torch; m = torch.nn.Linear(64, 64); print(tuple(m(torch.ones(2, 64)).shape))"
+    result = run(installed / "bin" / "ipexrun", "--require-shim", installed / "bin" / "python", "-c", program)
+    assert result.stdout == "(2, 64)\n"
+
+
+def test_without_torch_the_launcher_builds_and_says_what_is_left_out(tmp_path):
+    python = make_environment(tmp_path / "bare", see_packages=False)
+    tree = tmp_path / "tree"
+    env = dict(os.environ, IPEXRUN_PYTHON=str(python))
+    text = run("cmake", "-S", TOP, "-B", tree, "-G", "Ninja", env=env).stdout
+    assert "no torch found" in text and "left out" in text
+    run("cmake", "--build", tree, "--target", "ipexrun", env=env)
+    assert "0.1.0" in run(tree / "bin" / "ipexrun", "--version").stdout
