@@ -1,0 +1,101 @@
+// What surrounds the tile loop: rows of A to bf16 tiles, the bias to fp32, finished fp32 tiles to rows of C.
+// Internal linkage, see dispatch.h.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/linear.h"
+#include "kernels/packed.h"
+
+namespace ipexrun::kernels::amx {
+
+/// The lowest `count` bits set; count <= 0 gives none, count >= 16 (32) all.
+static inline __mmask16 mask16(std::int64_t count) {
+  return count >= 16 ? static_cast<__mmask16>(0xffff) : count <= 0 ? static_cast<__mmask16>(0) : static_cast<__mmask16>((1u << count) - 1u);
+}
+static inline __mmask32 mask32(std::int64_t count) { return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1u; }
+
+/// 32 elements of a row of A as bf16; past `valid` of them zeros, and their memory is not touched.
+static inline __m512i load_step(const void* row, DType dtype, std::int64_t k, std::int64_t valid) {
+  if (dtype == DType::kBf16) return _mm512_maskz_loadu_epi16(mask32(valid), static_cast<const std::uint16_t*>(row) + k);
+  const float* from = static_cast<const float*>(row) + k;
+  const __m512 low = _mm512_maskz_loadu_ps(mask16(valid), from);
+  const __m512 high = valid > 16 ? _mm512_maskz_loadu_ps(mask16(valid - 16), from + 16) : _mm512_setzero_ps();
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+/// Rows [row, row + rows) of A, all of K, into tiles of 16 rows x 32: tile t of a group of 16 rows at t KiB. Rows from `rows` to
+/// `padded` become zeros (their products are never stored).
+static inline void pack_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t padded, char* to) {
+  const std::int64_t steps = steps_of(args.k);
+  const std::int64_t element = args.a_dtype == DType::kF32 ? 4 : 2;
+  for (std::int64_t r = 0; r < padded; ++r) {
+    char* line = to + (r / 16) * steps * 1024 + (r % 16) * 64;
+    if (r >= rows) {
+      for (std::int64_t s = 0; s < steps; ++s) _mm512_store_si512(line + s * 1024, _mm512_setzero_si512());
+      continue;
+    }
+    const char* from = static_cast<const char*>(args.a) + (row + r) * args.lda * element;
+    std::int64_t s = 0;
+    if (args.a_dtype == DType::kF32) {
+      for (; (s + 1) * kStepK <= args.k; ++s) {
+        const float* values = reinterpret_cast<const float*>(from) + s * kStepK;
+        _mm512_store_si512(line + s * 1024, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(values + 16), _mm512_loadu_ps(values)));
+      }
+    } else {
+      for (; (s + 1) * kStepK <= args.k; ++s) _mm512_store_si512(line + s * 1024, _mm512_loadu_si512(from + s * 64));
+    }
+    if (s < steps) _mm512_store_si512(line + s * 1024, load_step(from, args.a_dtype, s * kStepK, args.k - s * kStepK));
+  }
+}
+
+/// Bias of the 32 columns of a panel as fp32, zeros where there is none.
+static inline void load_bias(const LinearArgs& args, std::int64_t panel, float* to) {
+  const std::int64_t column = panel * kPanelColumns;
+  const std::int64_t valid = args.bias == nullptr ? 0 : args.n - column;
+  __m512 low = _mm512_setzero_ps();
+  __m512 high = _mm512_setzero_ps();
+  if (valid > 0 && args.bias_dtype == DType::kF32) {
+    const float* from = static_cast<const float*>(args.bias) + column;
+    low = _mm512_maskz_loadu_ps(mask16(valid), from);
+    if (valid > 16) high = _mm512_maskz_loadu_ps(mask16(valid - 16), from + 16);
+  } else if (valid > 0) {
+    const __m512i both = _mm512_maskz_loadu_epi16(mask32(valid), static_cast<const std::uint16_t*>(args.bias) + column);
+    low = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), 16));
+    high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16));
+  }
+  _mm512_store_ps(to, low);
+  _mm512_store_ps(to + 16, high);
+}
+
+/// A finished block waiting in fp32 tiles (tile t at t KiB: rows 0-15 left, right, rows 16-31 left, right) to be written to C.
+struct Pending {
+  const char* tiles = nullptr;
+  char* c = nullptr;
+  std::int64_t stride_bytes = 0;
+  std::int64_t next = 0;  ///< first row not yet written
+  std::int64_t rows = 0;
+  __mmask32 columns = 0;
+  DType dtype = DType::kF32;
+};
+
+/// Writes up to `count` rows. Called between tile products, whose unit is not the one that converts and stores.
+static inline __attribute__((always_inline)) void drain(Pending& pending, std::int64_t count) {
+  for (; count > 0 && pending.next < pending.rows; --count, ++pending.next) {
+    const std::int64_t r = pending.next;
+    const char* line = pending.tiles + (r / 16) * 2048 + (r % 16) * 64;
+    const __m512 low = _mm512_load_ps(line);
+    const __m512 high = _mm512_load_ps(line + 1024);
+    char* to = pending.c + r * pending.stride_bytes;
+    if (pending.dtype == DType::kBf16) {
+      _mm512_mask_storeu_epi16(to, pending.columns, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    } else {
+      _mm512_mask_storeu_ps(to, static_cast<__mmask16>(pending.columns & 0xffffu), low);
+      if (pending.columns >> 16 != 0) _mm512_mask_storeu_ps(to + 64, static_cast<__mmask16>(pending.columns >> 16), high);
+    }
+  }
+}
+
+}  // namespace ipexrun::kernels::amx

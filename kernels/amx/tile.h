@@ -1,0 +1,52 @@
+// AMX tiles, as thin as the instructions. Internal linkage, see dispatch.h.
+//
+// Own wrappers instead of the compiler's: those of GCC 12 carry no "memory" clobber on tile loads, so a store that fills the source
+// buffer may sink below the load.
+#pragma once
+
+#include <cstdint>
+
+namespace ipexrun::kernels::amx {
+
+/// Operand of LDTILECFG (Intel SDM vol. 1, 18.2).
+struct alignas(64) TileConfig {
+  std::uint8_t palette;
+  std::uint8_t start_row;
+  std::uint8_t reserved[14];
+  std::uint16_t bytes_per_row[16];
+  std::uint8_t rows[16];
+};
+
+static inline void tile_configure(const TileConfig& config) { __asm__ volatile("ldtilecfg %0" ::"m"(config) : "memory"); }
+
+/// Must run before control returns to code that is not ours: live tiles make every context switch and signal frame 8 KiB heavier.
+static inline void tile_release() { __asm__ volatile("tilerelease" ::: "memory"); }
+
+template <int kTile>
+static inline __attribute__((always_inline)) void tile_zero() {
+  __asm__ volatile("tilezero %%tmm%c0" ::"i"(kTile));
+}
+
+template <int kTile>
+static inline __attribute__((always_inline)) void tile_load(const void* from, std::int64_t stride_bytes) {
+  __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(from), "r"(stride_bytes) : "memory");
+}
+
+/// The same with a hint not to displace what L1 holds: for the operand that streams.
+template <int kTile>
+static inline __attribute__((always_inline)) void tile_stream(const void* from, std::int64_t stride_bytes) {
+  __asm__ volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(from), "r"(stride_bytes) : "memory");
+}
+
+template <int kTile>
+static inline __attribute__((always_inline)) void tile_store(void* to, std::int64_t stride_bytes) {
+  __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kTile), "r"(to), "r"(stride_bytes) : "memory");
+}
+
+/// kC += kA * kB, bf16 pairs into fp32.
+template <int kC, int kA, int kB>
+static inline __attribute__((always_inline)) void tile_multiply() {
+  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
+}
+
+}  // namespace ipexrun::kernels::amx

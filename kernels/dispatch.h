@@ -1,0 +1,44 @@
+// How one kernel chooses among its variants: a plain table, best first, of {instruction sets needed, functions}.
+//
+// A variant is a source file compiled for one instruction set. It sees only this header, packed.h, bf16.h and intrinsics: a
+// template or inline function of the standard library compiled there could be the copy that the linker keeps for the whole
+// program, and then run on a machine that lacks the instructions. The test no_weak_symbols holds this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/linear.h"
+
+namespace ipexrun::kernels {
+
+/// The part of C that one worker computes: rows [row_begin, row_end) and panels of 32 columns [panel_begin, panel_end).
+struct LinearBlock {
+  std::int64_t row_begin;
+  std::int64_t row_end;
+  std::int64_t panel_begin;
+  std::int64_t panel_end;
+};
+
+struct LinearVariant {
+  const char* name;
+  IsaSet needs;
+  /// bf16 products are native, so offering the variant makes sense (see linear_bf16_supported).
+  bool native;
+  /// False where a variant further down the table is faster for the shape.
+  bool (*suits)(const LinearArgs& args);
+  /// Bytes of scratch that run() wants for a block, at most what kernels/README.md states.
+  std::size_t (*scratch_bytes)(const LinearArgs& args, const LinearBlock& block);
+  /// Computes the block. k >= 1, the block is not empty. `scratch` is 64-byte aligned. Does not throw or allocate.
+  void (*run)(const LinearArgs& args, const LinearBlock& block, void* scratch);
+};
+
+struct LinearVariants {
+  const LinearVariant* first;
+  std::size_t count;
+};
+
+/// Best first; the reference, which needs nothing, is last.
+LinearVariants linear_variants();
+
+}  // namespace ipexrun::kernels

@@ -1,0 +1,37 @@
+// The tables of variants. A variant that the compiler could not build is not in them (IPEXRUN_KERNELS_* from CMakeLists.txt).
+#include "kernels/dispatch.h"
+#include "kernels/ref/linear.h"
+
+#ifdef IPEXRUN_KERNELS_SIMD
+#include "kernels/simd/linear.h"
+#endif
+#ifdef IPEXRUN_KERNELS_AMX
+#include "kernels/amx/linear.h"
+#endif
+
+namespace ipexrun::kernels {
+namespace {
+
+bool always(const LinearArgs&) { return true; }
+
+constexpr LinearVariant kLinear[] = {
+#ifdef IPEXRUN_KERNELS_AMX
+    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, true, amx::linear_suits, amx::linear_scratch_bytes, amx::linear},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX512_BF16
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, true, always, avx512_bf16::linear_scratch_bytes, avx512_bf16::linear},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, false, always, avx512::linear_scratch_bytes, avx512::linear},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, false, always, avx2::linear_scratch_bytes, avx2::linear},
+#endif
+    {"ref", 0, false, always, ref::linear_scratch_bytes, ref::linear},
+};
+
+}  // namespace
+
+LinearVariants linear_variants() { return {kLinear, sizeof(kLinear) / sizeof(kLinear[0])}; }
+
+}  // namespace ipexrun::kernels

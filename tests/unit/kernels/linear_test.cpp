@@ -1,0 +1,192 @@
+// The risk: a tail in M, N or K, a stride or an alignment that one variant reads past, writes past or leaves out.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/dispatch.h"
+#include "tests/unit/kernels/support.h"
+
+namespace ipexrun::kernels::test {
+namespace {
+
+class LinearOnIsa : public testing::TestWithParam<IsaSet> {
+ protected:
+  void check(const Case& c) {
+    Problem problem(c);
+    ASSERT_TRUE(problem.run(GetParam())) << describe(c, GetParam());
+    const std::string difference = problem.difference();
+    EXPECT_EQ(difference, "") << describe(c, GetParam());
+  }
+};
+
+TEST_P(LinearOnIsa, UsesTheVariantOfItsLevel) {
+  LinearArgs args;
+  args.m = args.n = args.k = 64;
+  const std::string name = linear_bf16_variant(args, GetParam());
+  const LinearVariants table = linear_variants();
+  for (std::size_t i = 0; i < table.count; ++i) {
+    if (table.first[i].needs == GetParam()) {
+      EXPECT_EQ(name, table.first[i].name);
+      EXPECT_EQ(linear_bf16_supported(args, GetParam()), table.first[i].native);
+    }
+  }
+}
+
+TEST_P(LinearOnIsa, RowsAroundEachBlock) {
+  for (const std::int64_t m : {0, 1, 2, 3, 4, 5, 9, 10, 11, 12, 13, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 255, 257}) {
+    check({.m = m, .n = 40, .k = 70, .bias = 1});
+    check({.m = m, .n = 64, .k = 64, .a = DType::kBf16, .c = DType::kBf16, .bias = 2});
+  }
+}
+
+TEST_P(LinearOnIsa, ColumnsAroundEachBlock) {
+  for (const std::int64_t n : {0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 95, 96, 97, 127, 128, 129, 160, 161}) {
+    check({.m = 1, .n = n, .k = 70, .bias = 1});
+    check({.m = 18, .n = n, .k = 64, .c = DType::kBf16, .bias = 2});
+    check({.m = 33, .n = n, .k = 33, .a = DType::kBf16});
+  }
+}
+
+TEST_P(LinearOnIsa, DepthsAroundEachBlock) {
+  for (const std::int64_t k : {0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 511, 512, 513, 1023, 1025}) {
+    check({.m = 5, .n = 33, .k = k, .bias = 1});
+    check({.m = 35, .n = 35, .k = k, .bias = 2});
+    check({.m = 35, .n = 35, .k = k, .a = DType::kBf16, .b = DType::kBf16, .c = DType::kBf16});
+  }
+}
+
+TEST_P(LinearOnIsa, EveryAlignmentOfAAndC) {
+  for (std::int64_t offset = 0; offset < 32; ++offset) {
+    check({.m = 17, .n = 37, .k = 45, .bias = 1, .extra_lda = offset % 3, .offset_a = offset, .offset_c = 31 - offset});
+    check({.m = 17,
+           .n = 37,
+           .k = 45,
+           .a = DType::kBf16,
+           .c = DType::kBf16,
+           .extra_ldc = offset % 3,
+           .offset_a = 31 - offset,
+           .offset_c = offset});
+  }
+}
+
+TEST_P(LinearOnIsa, ManyBlocksOfEveryKind) {
+  // More than one block of rows, of K and of panels; with tails and without.
+  check({.m = 300, .n = 97, .k = 1100, .bias = 1, .threads = 2});
+  if (GetParam() == 0) return;  // the reference has no blocks
+  check({.m = 64, .n = 64, .k = 9000, .bias = 1});
+  check({.m = 300, .n = 1600, .k = 600, .c = DType::kBf16, .bias = 1});
+}
+
+TEST_P(LinearOnIsa, SeededFuzz) {
+  std::mt19937 random(20240613);
+  const auto pick = [&random](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  for (std::uint32_t i = 0; i < 150; ++i) {
+    const bool large = pick(0, 9) == 0;
+    const Case c{.m = pick(0, large ? 150 : 40),
+                 .n = pick(0, large ? 300 : 80),
+                 .k = pick(0, large ? 700 : 90),
+                 .a = pick(0, 1) != 0 ? DType::kF32 : DType::kBf16,
+                 .b = pick(0, 1) != 0 ? DType::kF32 : DType::kBf16,
+                 .c = pick(0, 1) != 0 ? DType::kF32 : DType::kBf16,
+                 .bias = static_cast<int>(pick(0, 2)),
+                 .extra_lda = pick(0, 5),
+                 .extra_ldc = pick(0, 5),
+                 .plain_b = pick(0, 1) != 0,
+                 .offset_a = pick(0, 3),
+                 .offset_c = pick(0, 3),
+                 .threads = static_cast<int>(pick(1, 8)),
+                 .seed = i + 1};
+    check(c);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(LinearOnIsa, NanAndInfinityGoWhereArithmeticTakesThem) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const std::int64_t m : {3, 20, 40}) {
+    for (const DType a : {DType::kF32, DType::kBf16}) {
+      Problem problem({.m = m, .n = 50, .k = 40, .a = a, .c = a, .bias = 1});
+      problem.set_a(1, 7, kNan);
+      problem.set_a(2, 8, kInf);
+      problem.set_b(9, 3, -kInf);
+      problem.set_b(10, 4, kNan);
+      problem.set_bias(5, kInf);
+      ASSERT_TRUE(problem.run(GetParam()));
+      EXPECT_EQ(problem.difference(), "") << m;
+    }
+  }
+}
+
+TEST_P(LinearOnIsa, NanWithOnlyLowBitsStaysNan) {
+  // The upper half of this NaN alone would read as infinity.
+  const float nan = __builtin_bit_cast(float, 0x7f800001u);
+  Problem problem({.m = 2, .n = 2, .k = 40});
+  problem.set_a(0, 3, nan);
+  ASSERT_TRUE(problem.run(GetParam()));
+  EXPECT_TRUE(std::isnan(problem.c(0, 0)));
+  EXPECT_FALSE(std::isnan(problem.c(1, 0)));
+  problem.set_a(0, 3, 0.0f);
+  problem.set_b(3, 1, nan);
+  ASSERT_TRUE(problem.run(GetParam()));
+  EXPECT_TRUE(std::isnan(problem.c(1, 1)));
+  EXPECT_FALSE(std::isnan(problem.c(1, 0)));
+}
+
+TEST_P(LinearOnIsa, RoundsOperandsToNearestEven) {
+  // 1 + 2^-8 lies between two bf16 numbers, the even one is 1; 1 + 3 * 2^-8 goes up to 1 + 2^-6.
+  Problem problem({.m = 2, .n = 1, .k = 1});
+  problem.set_a(0, 0, 1.0f + 1.0f / 256);
+  problem.set_a(1, 0, 1.0f + 3.0f / 256);
+  problem.set_b(0, 0, 1.0f);
+  ASSERT_TRUE(problem.run(GetParam()));
+  EXPECT_EQ(problem.c(0, 0), 1.0f);
+  EXPECT_EQ(problem.c(1, 0), 1.0f + 1.0f / 64);
+}
+
+TEST_P(LinearOnIsa, DenormalsAreKeptOrTakenAsZero) {
+  // bf16 instructions take them as zeros, fp32 ones and the reference keep them: both are within the smallest normal number.
+  constexpr float kMin = std::numeric_limits<float>::min();
+  Problem problem({.m = 1, .n = 1, .k = 2});
+  problem.set_a(0, 0, kMin / 4);
+  problem.set_a(0, 1, kMin);
+  problem.set_b(0, 0, 1.0f);
+  problem.set_b(1, 0, 2.0f);
+  ASSERT_TRUE(problem.run(GetParam()));
+  EXPECT_GE(problem.c(0, 0), 2 * kMin);
+  EXPECT_LE(problem.c(0, 0), 2.25f * kMin);
+}
+
+TEST_P(LinearOnIsa, PaddingNeverMeetsInfinity) {
+  // K and N tails are padded with zeros; 0 * inf in a padded product would be NaN.
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  Problem problem({.m = 18, .n = 33, .k = 33});
+  for (std::int64_t k = 0; k < 33; ++k) {
+    for (std::int64_t m = 0; m < 18; ++m) problem.set_a(m, k, 1.0f);
+    for (std::int64_t n = 0; n < 33; ++n) problem.set_b(k, n, kInf);
+  }
+  ASSERT_TRUE(problem.run(GetParam()));
+  EXPECT_EQ(problem.difference(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, LinearOnIsa, testing::ValuesIn(levels_here()), [](const auto& level) { return variant_of(level.param); });
+
+TEST(Linear, EmptyShapesAreFine) {
+  LinearArgs args;
+  EXPECT_TRUE(linear_bf16(args, {}, 0));
+  EXPECT_FALSE(linear_bf16_supported(args, isa_of_process()));
+}
+
+TEST(Linear, NothingIsOfferedWithoutNativeBf16) {
+  LinearArgs args;
+  args.m = args.n = args.k = 64;
+  EXPECT_FALSE(linear_bf16_supported(args, 0));
+  EXPECT_FALSE(linear_bf16_supported(args, kLevelAvx2));
+  EXPECT_FALSE(linear_bf16_supported(args, kLevelAvx512));
+}
+
+}  // namespace
+}  // namespace ipexrun::kernels::test

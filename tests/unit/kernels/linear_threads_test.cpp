@@ -1,0 +1,48 @@
+// The risk: a cut of C that leaves out or repeats a part, results that depend on the number of threads, shared scratch.
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "tests/unit/kernels/support.h"
+
+namespace ipexrun::kernels::test {
+namespace {
+
+class ThreadsOnIsa : public testing::TestWithParam<IsaSet> {};
+
+TEST_P(ThreadsOnIsa, AnyNumberGivesTheSameBits) {
+  for (const auto& [m, n, k] : {std::tuple{5, 700, 130}, std::tuple{70, 130, 65}, std::tuple{300, 40, 64}}) {
+    Problem problem({.m = m, .n = n, .k = k, .bias = 1});
+    ASSERT_TRUE(problem.run(GetParam(), {}));
+    EXPECT_EQ(problem.difference(), "");
+    const std::string serial = problem.c_bytes();
+    for (int threads = 2; threads <= 8; ++threads) {
+      ASSERT_TRUE(problem.run(GetParam(), thread_parallel(threads)));
+      EXPECT_EQ(problem.c_bytes(), serial) << threads << " threads, m " << m;
+    }
+  }
+}
+
+TEST_P(ThreadsOnIsa, TwoCallersDoNotMix) {
+  const auto work = [](IsaSet isa, std::uint32_t seed, bool* right) {
+    *right = true;
+    for (std::uint32_t i = 0; i < 6; ++i) {
+      Problem problem({.m = 3 + i * 9, .n = 90, .k = 100, .c = i % 2 == 0 ? DType::kF32 : DType::kBf16, .threads = 2, .seed = seed + i});
+      *right = problem.run(isa) && problem.difference().empty() && *right;
+    }
+  };
+  bool first = false;
+  bool second = false;
+  std::thread one(work, GetParam(), 1, &first);
+  std::thread two(work, GetParam(), 100, &second);
+  one.join();
+  two.join();
+  EXPECT_TRUE(first);
+  EXPECT_TRUE(second);
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, ThreadsOnIsa, testing::ValuesIn(levels_here()), [](const auto& level) { return variant_of(level.param); });
+
+}  // namespace
+}  // namespace ipexrun::kernels::test

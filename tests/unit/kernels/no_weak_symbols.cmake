@@ -1,0 +1,11 @@
+# Fails when one of OBJECTS defines a weak or unique symbol (nm letters W, V, u), see kernels/dispatch.h.
+foreach(object ${OBJECTS})
+  execute_process(COMMAND ${NM} -C --defined-only ${object} OUTPUT_VARIABLE symbols RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${NM} cannot read ${object}")
+  endif()
+  string(REGEX MATCHALL "[^\n]* [WVu] [^\n]*" weak "${symbols}")
+  if(weak)
+    message(FATAL_ERROR "${object} defines symbols that the linker may merge with other files':\n${weak}")
+  endif()
+endforeach()
