@@ -6,7 +6,7 @@ function(ipexrun_target name)
   set_target_properties(${name} PROPERTIES
     CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
-  target_compile_options(${name} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
                                          $<$<BOOL:${IPEXRUN_WERROR}>:-Werror>)
   if(IPEXRUN_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${IPEXRUN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -1,0 +1,34 @@
+/* What the plugin hands to the Python extension `_ipexrun_hook` (python/hook/module_hook.c): a table of plain C functions in a
+ * PyCapsule of the name below. The extension is built per Python version, the plugin per torch version; this table is all they share. */
+#ifndef IPEXRUN_PRELOAD_HOOK_ABI_H_
+#define IPEXRUN_PRELOAD_HOOK_ABI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define IPEXRUN_HOOK_ABI 1u
+#define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
+
+/* One finished top-level module call. */
+typedef struct IpexrunHookCall {
+  uint64_t start_ns; /* CLOCK_MONOTONIC */
+  uint64_t duration_ns;
+  uint32_t flags; /* IPEXRUN_CALL_* of configs/contract/event.h */
+  int64_t batch;  /* dimension 0 of the first tensor argument, 0 = none or unknown */
+  const char* class_name;
+} IpexrunHookCall;
+
+/* All functions may be called from any thread of the process and never throw; none calls into Python. */
+typedef struct IpexrunHookApi {
+  uint32_t abi;                                /* IPEXRUN_HOOK_ABI */
+  uint32_t size;                               /* sizeof(IpexrunHookApi) */
+  int bench;                                   /* 1: time top-level module calls */
+  void (*call)(const IpexrunHookCall* call);   /* writes the event */
+  uint64_t (*exploration_count)(void);         /* grows whenever selection measures a candidate */
+  int (*enabled)(void);                        /* the op tier's switch */
+  void (*set_enabled)(int on);                 /* likewise */
+  int (*force)(const char* candidate);         /* "" ends it; 0 = no candidate of that name */
+  int (*optimizing)(void);                     /* 0: observe mode, stock kernels */
+} IpexrunHookApi;
+
+#endif

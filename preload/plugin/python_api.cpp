@@ -1,0 +1,71 @@
+// Connects the Python side to the tier: the function table that python_entry.cpp hands over.
+#include <unistd.h>
+
+#include <exception>
+#include <string>
+
+#include "configs/base/log.h"
+#include "configs/contract/env.h"
+#include "configs/contract/event_ring.h"
+#include "preload/plugin/python_entry.h"
+#include "preload/plugin/tier.h"
+
+namespace ipexrun::preload {
+namespace {
+
+std::int32_t thread_id() {
+  static thread_local const std::int32_t id = ::gettid();
+  return id;
+}
+
+void write_call(const IpexrunHookCall* call) {
+  IpexrunEvent event{};
+  event.kind = IPEXRUN_EVENT_CALL;
+  event.flags = call->flags;
+  event.start_ns = call->start_ns;
+  event.duration_ns = call->duration_ns;
+  event.thread = thread_id();
+  event.value[0] = call->batch;
+  events().write(event, call->class_name);
+}
+
+int force(const char* candidate) {
+  try {
+    return tier_force(candidate) ? 1 : 0;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+int optimizing() {
+  static const bool on = env::get(env::Id::kMode).value_or("optimize") == "optimize";
+  return on ? 1 : 0;
+}
+
+IpexrunHookApi make_api() {
+  IpexrunHookApi api{};
+  api.abi = IPEXRUN_HOOK_ABI;
+  api.size = sizeof api;
+  // A process that does not own the event file (a child of the instance) has nobody to report to.
+  api.bench = env::get_flag(env::Id::kBench) && events().active() ? 1 : 0;
+  api.call = write_call;
+  api.exploration_count = [] { return exploration_count(); };
+  api.enabled = [] { return tier_enabled() ? 1 : 0; };
+  api.set_enabled = [](int on) { tier_set_enabled(on != 0); };
+  api.force = force;
+  api.optimizing = optimizing;
+  return api;
+}
+
+}  // namespace
+
+void python_entry_start(const IpexrunStart& start) {
+  try {
+    static const IpexrunHookApi api = make_api();
+    python_entry_run(start.lib_dir, api);
+  } catch (const std::exception& problem) {
+    log::debug(std::string("python hook: left out: ") + problem.what());
+  }
+}
+
+}  // namespace ipexrun::preload

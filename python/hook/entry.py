@@ -1,0 +1,90 @@
+"""Run once inside the user's interpreter by the plugin (preload/plugin/python_entry.cpp), in a namespace of its own.
+
+The plugin sets `lib_python` (our folder), `capsule` (its function table), `bench` and `debug`. At this moment torch is usually half
+imported: its shared libraries are mapped, `torch.nn` is not there yet. importlib clears `torch.__spec__._initializing` in the very
+step that ends the import, so the spec gets a class, for that time only, in which clearing the attribute also loads our extension.
+Nothing else of the interpreter changes: no path, no finder, no module besides `_ipexrun_hook`.
+"""
+
+import _frozen_importlib
+import _frozen_importlib_external
+import _imp
+import posix
+import sys
+
+HOOK = "_ipexrun_hook"
+
+
+def say(text):
+    if debug:
+        posix.write(2, f"ipexrun: python hook: {text}\n".encode())
+
+
+def load_extension():
+    """Our extension, by absolute path and without a search: sys.path and sys.meta_path have no part in it."""
+    suffix = _imp.extension_suffixes()[0]
+    path = f"{lib_python}/{HOOK}{suffix}"
+    loader = _frozen_importlib_external.ExtensionFileLoader(HOOK, path)
+    spec = _frozen_importlib.ModuleSpec(HOOK, loader, origin=path)
+    module = _imp.create_dynamic(spec)
+    _imp.exec_dynamic(module)
+    module.__spec__ = spec
+    return module
+
+
+def start(torch):
+    """Loads the extension into a process whose torch is complete. Never raises: the program goes on without us."""
+    try:
+        if HOOK in sys.modules:
+            return
+        hook = load_extension()
+        hook.connect(capsule)
+        if bench:
+            hook.install(
+                module=torch.nn.Module,
+                tensor=torch.Tensor,
+                parameter=torch.nn.Parameter,
+                is_grad_enabled=torch.is_grad_enabled,
+                tracing_state=torch._C._get_tracing_state,
+                function_mode_count=torch._C._len_torch_function_stack,
+            )
+        sys.modules[HOOK] = hook
+        say("module calls are timed" if bench else "loaded")
+    except Exception as problem:
+        say(f"left out: {type(problem).__name__}: {problem}")
+
+
+def start_when_initialized(torch, spec):
+    original = type(spec)
+
+    def get(self):
+        return self.__dict__.get("_initializing", False)
+
+    def put(self, value):
+        self.__dict__["_initializing"] = value
+        if value:
+            return
+        self.__class__ = original
+        # importlib clears the attribute after a failed import too; the module is then no longer registered.
+        if sys.modules.get("torch") is torch:
+            start(torch)
+
+    # The same name, so that a repr made meanwhile shows nothing unusual.
+    spec.__class__ = type(original.__name__, (original,), {"__slots__": (), "_initializing": property(get, put)})
+
+
+def main():
+    torch = sys.modules.get("torch")
+    spec = getattr(torch, "__spec__", None)
+    if spec is None:
+        say("left out: libtorch is mapped but no module `torch` is being imported")
+    elif getattr(spec, "_initializing", False):
+        start_when_initialized(torch, spec)
+    else:
+        start(torch)
+
+
+try:
+    main()
+except Exception as problem:
+    say(f"left out: {type(problem).__name__}: {problem}")

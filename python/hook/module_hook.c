@@ -1,0 +1,275 @@
+/* _ipexrun_hook: times the top-level calls of torch.nn.Module, and gives `import ipexrun` its way into the plugin.
+ *
+ * torch.nn.Module.__call__ stays the very function object that torch made; only its vectorcall entry is exchanged for one that
+ * counts the depth. So identity, signature, pickling, tracebacks, Dynamo, fx and jit see nothing new (docs/decisions/0004-python-entry.md).
+ * What runs for a nested call is two additions; everything else happens at depth 0 of a thread.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <time.h>
+
+#include "configs/contract/event.h"
+#include "preload/hook_abi.h"
+
+/* One per process: vectorcall entries have no place for a module state. Written under the GIL before the hook is installed. */
+static struct {
+  const IpexrunHookApi* api;
+  PyObject* capsule;
+  PyObject* functions[2]; /* hooked function objects, the second may be NULL */
+  vectorcallfunc original;
+  PyTypeObject* tensor_types[2]; /* exactly torch.Tensor and torch.nn.Parameter */
+  PyTypeObject* tensor_base;     /* torch.Tensor, for subclasses */
+  PyObject* is_grad_enabled;
+  PyObject* tracing_state;
+  PyObject* function_mode_count;
+  PyObject* training_name;
+  PyObject* shape_name;
+} hook;
+
+static _Thread_local int depth;
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* The truth value of a call without arguments; `fallback` when it raises. */
+static int truth_of_call(PyObject* callable, int fallback) {
+  PyObject* answer = PyObject_CallNoArgs(callable);
+  if (answer == NULL) {
+    PyErr_Clear();
+    return fallback;
+  }
+  const int truth = PyObject_IsTrue(answer);
+  Py_DECREF(answer);
+  if (truth < 0) PyErr_Clear();
+  return truth < 0 ? fallback : truth;
+}
+
+/* Dimension 0 when `value` is a plain tensor: -1 = not a tensor, 0 = a tensor whose size is not ours to read. A subclass may run
+ * user code in `.shape`, and a symbolic size must not be turned into a number (that would add a guard to the user's trace). */
+static int64_t rows_of(PyObject* value) {
+  PyTypeObject* type = Py_TYPE(value);
+  if (type != hook.tensor_types[0] && type != hook.tensor_types[1]) return PyType_IsSubtype(type, hook.tensor_base) ? 0 : -1;
+  PyObject* shape = PyObject_GetAttr(value, hook.shape_name);
+  if (shape == NULL) {
+    PyErr_Clear();
+    return 0;
+  }
+  int64_t rows = 0;
+  if (PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) > 0 && PyLong_CheckExact(PyTuple_GET_ITEM(shape, 0))) {
+    rows = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, 0));
+    if (PyErr_Occurred()) PyErr_Clear();
+  }
+  Py_DECREF(shape);
+  return rows < 0 ? 0 : rows;
+}
+
+/* rows_of an argument, or of the first tensor directly inside an exact list, tuple or dict (or a dict subclass such as the
+ * transformers' BatchEncoding's data when passed with **). Only exact containers: a subclass's iteration may be user code. */
+static int64_t rows_in(PyObject* value) {
+  int64_t rows = rows_of(value);
+  if (rows >= 0) return rows;
+  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(value);
+    for (Py_ssize_t i = 0; i < n && rows < 0; ++i) rows = rows_of(PySequence_Fast_GET_ITEM(value, i));
+  } else if (PyDict_CheckExact(value)) {
+    Py_ssize_t position = 0;
+    PyObject* item = NULL;
+    while (rows < 0 && PyDict_Next(value, &position, NULL, &item)) rows = rows_of(item);
+  }
+  return rows;
+}
+
+/* Positional arguments come first, keyword values follow them in the same array. */
+static int64_t batch_of(PyObject* const* args, Py_ssize_t count) {
+  /* Under torch.jit.trace `.shape` would add nodes to the user's graph; under a TorchFunctionMode it would call the mode. */
+  if (truth_of_call(hook.tracing_state, 1) || truth_of_call(hook.function_mode_count, 1)) return 0;
+  for (Py_ssize_t i = 1; i < count; ++i) {
+    const int64_t rows = rows_in(args[i]);
+    if (rows >= 0) return rows;
+  }
+  return 0;
+}
+
+static uint32_t training_flag(PyObject* module) {
+  if (!truth_of_call(hook.is_grad_enabled, 0)) return 0;
+  /* Generic lookup: a module's own __getattr__ must not run because of us. */
+  PyObject* training = PyObject_GenericGetAttr(module, hook.training_name);
+  if (training == NULL) {
+    PyErr_Clear();
+    return 0;
+  }
+  const uint32_t flag = training == Py_True ? IPEXRUN_CALL_TRAINING : 0u;
+  Py_DECREF(training);
+  return flag;
+}
+
+static PyObject* top_level_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const Py_ssize_t positional = PyVectorcall_NARGS(nargsf);
+  IpexrunHookCall call = {0};
+  const Py_ssize_t count = positional + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+  if (positional > 0) {
+    call.flags = training_flag(args[0]);
+    call.batch = batch_of(args, count);
+  }
+  PyTypeObject* type = positional > 0 ? Py_TYPE(args[0]) : NULL;
+  Py_XINCREF(type); /* the call may drop the last module of its class */
+  const uint64_t explored = hook.api->exploration_count();
+  call.start_ns = now_ns();
+  depth = 1;
+  PyObject* result = hook.original(function, args, nargsf, kwnames);
+  depth = 0;
+  call.duration_ns = now_ns() - call.start_ns;
+  if (hook.api->exploration_count() != explored) call.flags |= IPEXRUN_CALL_EXPLORING;
+  if (result == NULL) call.flags |= IPEXRUN_CALL_FAILED;
+  call.class_name = type == NULL ? "" : type->tp_name;
+  hook.api->call(&call);
+  if (type != NULL) {
+    /* Dropping a class can run code; the call's own exception must survive it. */
+    PyObject *error, *value, *trace;
+    PyErr_Fetch(&error, &value, &trace);
+    Py_DECREF(type);
+    PyErr_Restore(error, value, trace);
+  }
+  return result;
+}
+
+static PyObject* hooked_vectorcall(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  if (depth == 0) return top_level_call(function, args, nargsf, kwnames);
+  ++depth;
+  PyObject* result = hook.original(function, args, nargsf, kwnames);
+  --depth;
+  return result;
+}
+
+static void set_vectorcall(PyObject* function, vectorcallfunc entry) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyFunction_SetVectorcall((PyFunctionObject*)function, entry);
+#else
+  ((PyFunctionObject*)function)->vectorcall = entry;
+#endif
+}
+
+static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
+  (void)self;
+  const IpexrunHookApi* api = PyCapsule_GetPointer(capsule, IPEXRUN_HOOK_CAPSULE);
+  if (api == NULL) return NULL;
+  if (api->abi != IPEXRUN_HOOK_ABI || api->size < sizeof(IpexrunHookApi)) {
+    return PyErr_Format(PyExc_ImportError, "plugin with hook interface %u, this extension has %u", api->abi, IPEXRUN_HOOK_ABI);
+  }
+  hook.api = api;
+  Py_INCREF(capsule);
+  Py_XSETREF(hook.capsule, capsule);
+  Py_RETURN_NONE;
+}
+
+static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
+  (void)self;
+  static char* names[] = {"module", "tensor", "parameter", "is_grad_enabled", "tracing_state", "function_mode_count", NULL};
+  PyTypeObject *module, *tensor, *parameter;
+  PyObject *is_grad_enabled, *tracing_state, *function_mode_count;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OOO:install", names, &PyType_Type, &module, &PyType_Type, &tensor, &PyType_Type,
+                                   &parameter, &is_grad_enabled, &tracing_state, &function_mode_count)) {
+    return NULL;
+  }
+  if (hook.api == NULL) return PyErr_Format(PyExc_RuntimeError, "not connected to a plugin");
+  if (hook.functions[0] != NULL) return PyErr_Format(PyExc_RuntimeError, "already installed");
+  PyObject* functions[2] = {PyDict_GetItemString(module->tp_dict, "__call__"), NULL};
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+  /* 3.11 alone enters a Python function that a Python frame calls by name (`super().__call__(x)`) without looking at its
+   * vectorcall. Module.__call__ goes on to _call_impl through *args, which does look. */
+  functions[1] = PyDict_GetItemString(module->tp_dict, "_call_impl");
+#endif
+  for (int i = 0; i < 2; ++i) {
+    if (i > 0 && functions[i] == NULL) continue;
+    if (functions[i] == NULL || !PyFunction_Check(functions[i])) {
+      return PyErr_Format(PyExc_TypeError, "torch.nn.Module's call is no Python function: somebody else replaced it");
+    }
+    if (((PyFunctionObject*)functions[i])->vectorcall != ((PyFunctionObject*)functions[0])->vectorcall) {
+      return PyErr_Format(PyExc_TypeError, "torch.nn.Module's call is hooked by somebody else");
+    }
+  }
+  hook.original = ((PyFunctionObject*)functions[0])->vectorcall;
+  hook.tensor_types[0] = tensor;
+  hook.tensor_types[1] = parameter;
+  hook.tensor_base = tensor;
+  hook.is_grad_enabled = is_grad_enabled;
+  hook.tracing_state = tracing_state;
+  hook.function_mode_count = function_mode_count;
+  hook.training_name = PyUnicode_InternFromString("training");
+  hook.shape_name = PyUnicode_InternFromString("shape");
+  if (hook.training_name == NULL || hook.shape_name == NULL) return NULL;
+  /* Kept until the process ends: a call may be under way on another thread when the hook is taken out. */
+  Py_INCREF(tensor), Py_INCREF(parameter), Py_INCREF(is_grad_enabled), Py_INCREF(tracing_state), Py_INCREF(function_mode_count);
+  for (int i = 0; i < 2; ++i) {
+    if (functions[i] == NULL) continue;
+    Py_INCREF(functions[i]);
+    hook.functions[i] = functions[i];
+    set_vectorcall(functions[i], hooked_vectorcall);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyObject* uninstall(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  for (int i = 0; i < 2; ++i) {
+    if (hook.functions[i] == NULL) continue;
+    set_vectorcall(hook.functions[i], hook.original);
+    Py_CLEAR(hook.functions[i]);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyObject* installed(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  return PyBool_FromLong(hook.functions[0] != NULL);
+}
+
+static int need_api(void) {
+  if (hook.api == NULL) PyErr_SetString(PyExc_RuntimeError, "not connected to a plugin");
+  return hook.api != NULL;
+}
+
+static PyObject* enabled(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  return need_api() ? PyBool_FromLong(hook.api->enabled()) : NULL;
+}
+
+static PyObject* optimizing(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  return need_api() ? PyBool_FromLong(hook.api->optimizing()) : NULL;
+}
+
+static PyObject* set_enabled(PyObject* self, PyObject* on) {
+  (void)self;
+  const int truth = PyObject_IsTrue(on);
+  if (truth < 0 || !need_api()) return NULL;
+  hook.api->set_enabled(truth);
+  Py_RETURN_NONE;
+}
+
+static PyObject* force(PyObject* self, PyObject* name) {
+  (void)self;
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text == NULL || !need_api()) return NULL;
+  return PyBool_FromLong(hook.api->force(text));
+}
+
+static PyMethodDef methods[] = {
+    {"connect", connect_plugin, METH_O, "connect(capsule): take over the plugin's function table."},
+    {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS, "Start timing top-level module calls."},
+    {"uninstall", uninstall, METH_NOARGS, "Stop timing."},
+    {"installed", installed, METH_NOARGS, "Whether module calls are timed."},
+    {"enabled", enabled, METH_NOARGS, "Whether replaced kernels may run."},
+    {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
+    {"set_enabled", set_enabled, METH_O, "Switch replaced kernels on or off."},
+    {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_ipexrun_hook", .m_doc = "ipexrun's module-call hook.", .m_size = -1, .m_methods = methods};
+
+PyMODINIT_FUNC PyInit__ipexrun_hook(void) { return PyModule_Create(&definition); }

@@ -1,0 +1,47 @@
+"""Python side of ipexrun. Programs need none of it: `ipexrun python app.py` works on unedited programs.
+
+Under the launcher these functions act on the plugin inside this process. Elsewhere they change nothing: is_active() is False,
+set_enabled() and force() return False, report() says why.
+"""
+
+import sys as _sys
+
+__version__ = "0.1.0"
+__all__ = ["force", "is_active", "report", "set_enabled"]
+
+
+def _hook():
+    return _sys.modules.get("_ipexrun_hook")
+
+
+def is_active():
+    """True when this process has a plugin that may replace kernels right now."""
+    hook = _hook()
+    return hook is not None and hook.optimizing() and hook.enabled()
+
+
+def set_enabled(on):
+    """Switch replaced kernels on or off for the whole process; stock kernels run while off. False when there is no plugin here."""
+    hook = _hook()
+    if hook is None:
+        return False
+    hook.set_enabled(bool(on))
+    return True
+
+
+def force(candidate):
+    """Use the named candidate wherever it supports the call, without measuring; "" ends it. False when nothing has that name."""
+    hook = _hook()
+    return False if hook is None else hook.force(candidate)
+
+
+def report():
+    """What the plugin did in this process so far, as a dict; report()["reason"] says why when there is nothing to tell."""
+    hook = _hook()
+    if hook is None:
+        return {"active": False, "reason": "not started by ipexrun, or torch was not imported"}
+    from ipexrun._events import read_own_events
+
+    out = {"active": is_active(), "enabled": hook.enabled(), "optimizing": hook.optimizing(), "module_calls_timed": hook.installed()}
+    out.update(read_own_events())
+    return out

@@ -1,0 +1,71 @@
+// Stands in for the plugin: the real python_entry.cpp with a function table that only remembers. Loaded with ctypes by the tests,
+// at the moments a plugin starts: while torch is half imported, before it, after it, on another thread.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "preload/plugin/python_entry.h"
+
+namespace {
+
+struct Call {
+  std::string name;
+  IpexrunHookCall call;
+};
+
+std::mutex mutex;
+std::vector<Call>& calls() {
+  static auto* list = new std::vector<Call>;  // leaked: calls may still come while the process ends
+  return *list;
+}
+std::atomic<std::uint64_t> explored{0};
+std::atomic<int> on{1};
+std::atomic<bool> remember{true};
+std::atomic<std::uint64_t> counted{0};
+
+void take(const IpexrunHookCall* call) {
+  counted.fetch_add(1, std::memory_order_relaxed);
+  if (!remember.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(mutex);
+  calls().push_back({call->class_name, *call});
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT void fake_start(const char* lib_dir, int bench) {
+  static IpexrunHookApi api{};
+  api.abi = IPEXRUN_HOOK_ABI;
+  api.size = sizeof api;
+  api.bench = bench;
+  api.call = take;
+  api.exploration_count = [] { return explored.load(); };
+  api.enabled = [] { return on.load(); };
+  api.set_enabled = [](int value) { on = value; };
+  api.force = [](const char* name) { return std::strcmp(name, "known") == 0 ? 1 : 0; };
+  api.optimizing = [] { return 1; };
+  ipexrun::preload::python_entry_run(lib_dir, api);
+}
+
+/// "class batch flags duration_ns\n" a call, then forgets them. Returns the bytes needed.
+EXPORT std::size_t fake_calls(char* out, std::size_t size) {
+  const std::lock_guard lock(mutex);
+  std::string text;
+  for (const Call& c : calls()) {
+    text += c.name + ' ' + std::to_string(c.call.batch) + ' ' + std::to_string(c.call.flags) + ' ' + std::to_string(c.call.duration_ns) + '\n';
+  }
+  if (text.size() < size) {
+    std::memcpy(out, text.c_str(), text.size() + 1);
+    calls().clear();
+  }
+  return text.size();
+}
+
+EXPORT void fake_explore() { ++explored; }
+EXPORT void fake_remember(int yes) { remember = yes != 0; }
+EXPORT std::uint64_t fake_count() { return counted.load(); }
