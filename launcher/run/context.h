@@ -11,9 +11,8 @@
 namespace ipexrun::launcher {
 
 /// Finds PROGRAM, the interpreter, our libraries, the allocator and the OpenMP runtime. Errors: 127 program or script not found,
-/// 126 not executable, 2 an allocator or OpenMP runtime that was asked for by name and is not there. With options.topology (a
-/// machine that is not there) nothing is looked for and no error is possible: the fields keep what was typed. May start short-lived
-/// children (allocator probes). Call it from the main thread.
+/// 126 not executable, 2 an allocator or OpenMP runtime that was asked for by name and is not there. For a machine that is not
+/// there (--topology) nothing that is missing is an error: its field stays "". May start short-lived children (allocator probes).
 Result<PlanContext> make_context(const Options& options, const Machine& machine);
 
 /// Folder with the shim and the plugins: IPEXRUN_LIB_DIR, else lib/ipexrun beside the folder of the running executable; "" = none.

@@ -2,8 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -50,6 +51,22 @@ Error exec_error(const std::string& executable, int error) {
   if (error == ENOEXEC)
     return Error{kExitNotExecutable, "cannot start '" + executable + "': not a program", "a script needs a first line like #!/bin/sh"};
   return Error{kExitNotExecutable, "cannot start '" + executable + "': " + errno_text(error), ""};
+}
+
+/// Writing to a mapped file on a full file system ends a process by SIGBUS, and that process would be the user's. So the blocks are
+/// reserved beforehand, where that costs nothing; on tmpfs, where it would cost memory, ample free space has to do.
+Status reserve_event_file(int fd, const std::string& path, std::size_t instances) {
+  struct statfs system {};
+  const bool known = ::fstatfs(fd, &system) == 0;
+  int error = 0;
+  if (known && system.f_type == TMPFS_MAGIC) {
+    const std::uint64_t free_bytes = static_cast<std::uint64_t>(system.f_bavail) * static_cast<std::uint64_t>(system.f_bsize);
+    if (system.f_blocks != 0 && free_bytes < 2 * instances * IPEXRUN_EVENT_FILE_BYTES) error = ENOSPC;
+  } else if (::fallocate(fd, 0, 0, static_cast<off_t>(IPEXRUN_EVENT_FILE_BYTES)) != 0 && errno != EOPNOTSUPP) {
+    error = errno;
+  }
+  if (error == 0) return ok_status();
+  return Error{kExitFailure, "no room for event file '" + path + "': " + errno_text(error), "set TMPDIR to a folder with room"};
 }
 
 Error system_error(const char* what) { return Error{kExitFailure, std::string(what) + ": " + errno_text(errno), ""}; }
@@ -161,6 +178,21 @@ Status Starter::prepare_files(const InstancePlan& plan, Memory& memory, Running&
   return ok_status();
 }
 
+Status Starter::make_event_file(const InstancePlan& plan, Memory& memory, Running& running) {
+  const std::string path = events_path_in(settings_.run_dir, plan.index);
+  if (path.empty()) return ok_status();
+  ::unlink(path.c_str());
+  if (Status created = create_event_file(path); !created) return created;
+  const Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (Status reserved = reserve_event_file(file.get(), path, plan_.instances.size()); !reserved) {
+    ::unlink(path.c_str());
+    return reserved;
+  }
+  running.outcome.events_path = path;
+  memory.spec.header = map_shared<IpexrunEventHeader>(file.get(), IPEXRUN_EVENT_HEADER_BYTES);
+  return ok_status();
+}
+
 Status Starter::fork_one(const InstancePlan& plan, Memory& memory, Running& running) {
   ChildSpec& spec = memory.spec;
   InstanceOutcome& outcome = running.outcome;
@@ -169,16 +201,8 @@ Status Starter::fork_one(const InstancePlan& plan, Memory& memory, Running& runn
   if (Status files = prepare_files(plan, memory, running); !files) return files;
   spec.stdin_fd = memory.input.get();
 
-  const std::string events = events_path_in(settings_.run_dir, plan.index);
-  if (!events.empty()) {
-    ::unlink(events.c_str());
-    if (Status created = create_event_file(events); !created) {
-      log::once(log::Level::kWarn, "events", created.error().line() + "; there will be no summary");
-    } else {
-      outcome.events_path = events;
-      const Fd file(::open(events.c_str(), O_RDWR | O_CLOEXEC));
-      spec.header = map_shared<IpexrunEventHeader>(file.get(), IPEXRUN_EVENT_HEADER_BYTES);
-    }
+  if (Status made = make_event_file(plan, memory, running); !made) {
+    log::once(log::Level::kWarn, "events", made.error().line() + "; there will be no summary");
   }
   spec.report = map_shared<ChildReport>(-1, sizeof(ChildReport));
   if (spec.report == nullptr) return system_error("cannot map a page");

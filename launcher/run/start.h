@@ -35,6 +35,8 @@ class Starter {
   struct Memory;  // of one instance: strings, masks and shared pages that the child uses
 
   Status prepare_files(const InstancePlan& plan, Memory& memory, Running& running);
+  /// An event file that cannot be made costs the summary, not the run.
+  Status make_event_file(const InstancePlan& plan, Memory& memory, Running& running);
   Status fork_one(const InstancePlan& plan, Memory& memory, Running& running);
   Status await_message(std::size_t i, bool after_go);
   void end_started();

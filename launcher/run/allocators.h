@@ -1,0 +1,34 @@
+// Which memory allocator and which OpenMP runtime are preloaded, and why.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/base/result.h"
+
+namespace ipexrun::launcher {
+
+/// A library that may be preloaded. An empty path means that nothing is.
+struct LibraryChoice {
+  std::string name;    ///< "jemalloc", ..., "default"
+  std::string path;    ///< absolute, "" = nothing is preloaded
+  std::string reason;  ///< for --explain, one sentence
+};
+
+/// The names that --memory-allocator takes besides auto and default, in the order of preference.
+const std::vector<std::string>& allocator_names();
+
+/// The Debian package that brings an allocator.
+std::string allocator_package(const std::string& name);
+
+/// The first library of allocator `name` in `folders` that may be preloaded and survives its probe; path "" and the reason when there
+/// is none. Starts short-lived children.
+LibraryChoice find_allocator(const std::string& name, const std::vector<std::string>& folders);
+
+/// --memory-allocator: auto, default or a name. Error (kExitUsage): one asked for by name is not there.
+Result<LibraryChoice> choose_allocator(const std::string& wanted, const std::vector<std::string>& folders);
+
+/// --omp-runtime: auto and default keep the one the program brings; intel is libiomp5.so. Error (kExitUsage): not there.
+Result<LibraryChoice> choose_omp_runtime(const std::string& wanted, const std::vector<std::string>& folders);
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,170 @@
+#include "launcher/run/context.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+
+#include "configs/base/log.h"
+#include "configs/contract/env.h"
+#include "launcher/run/allocators.h"
+#include "launcher/run/library_search.h"
+#include "launcher/run/posix.h"
+#include "launcher/run/program.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kShimFile = "libipexrun_shim.so";
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> out;
+  for (const std::string& entry : env::all()) {
+    const std::size_t equals = entry.find('=');
+    if (equals != std::string::npos) out.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  return out;
+}
+
+std::string value_of(const std::map<std::string, std::string>& variables, const char* name) {
+  const auto entry = variables.find(name);
+  return entry == variables.end() ? "" : entry->second;
+}
+
+/// Local time, as people look for their logs.
+std::string time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%S", &parts);
+  return text.data();
+}
+
+/// Fills executable and python; the error says what is missing.
+Status find_program(const Options& options, const std::string& search_path, PlanContext& context) {
+  context.python = find_python(search_path);
+  if (options.program_kind == ProgramKind::kExecutable) {
+    auto found = resolve_program(options.program, search_path);
+    if (!found) return found.error();
+    context.executable = std::move(found.value());
+    return ok_status();
+  }
+  if (context.python.empty()) {
+    return Error{kExitNotFound, "program not found in PATH: 'python' or 'python3', which '" + options.program + "' needs",
+                 search_path.empty() ? "PATH is empty" : ""};
+  }
+  context.executable = context.python;
+  return options.program_kind == ProgramKind::kScript ? check_script(options.program) : ok_status();
+}
+
+void find_shim(PlanContext& context) {
+  context.lib_dir = find_lib_dir();
+  if (context.lib_dir.empty()) {
+    context.shim_problem = "no folder lib/ipexrun beside the folder of this launcher";
+    return;
+  }
+  const std::string shim = (fs::path(context.lib_dir) / kShimFile).string();
+  if (::access(shim.c_str(), F_OK) != 0) {
+    context.shim_problem = "'" + shim + "' does not exist";
+  } else if (std::string why = preload_objection(shim); !why.empty()) {
+    context.shim_problem = std::move(why);
+  } else {
+    context.shim = shim;
+  }
+}
+
+/// Whether `folder` belongs to us alone or is a shared sticky one: another owner could read or swap what we put there.
+bool usable_for_run_dir(const std::string& folder) {
+  struct stat info {};
+  if (folder.empty() || folder.front() != '/' || ::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return false;
+  return (info.st_mode & (S_IWOTH | S_IWGRP)) == 0 || (info.st_mode & S_ISVTX) != 0;
+}
+
+}  // namespace
+
+std::string find_lib_dir() {
+  std::error_code failure;
+  if (const auto named = env::get(env::Id::kLibDir)) {
+    const fs::path real = fs::canonical(*named, failure);
+    return failure ? "" : real.string();
+  }
+  const fs::path self = fs::read_symlink("/proc/self/exe", failure);
+  if (failure) return "";
+  const fs::path folder = fs::canonical(self.parent_path() / ".." / "lib" / "ipexrun", failure);
+  return failure ? "" : folder.string();
+}
+
+Result<PlanContext> make_context(const Options& options, const Machine& machine) {
+  PlanContext context;
+  context.env = environment();
+  context.log_stamp = time_stamp();
+  const std::string search_path = value_of(context.env, "PATH");
+  // On a machine that is not there nothing is started, so what is missing here is no error.
+  const bool planned = machine.synthetic || !options.topology.empty();
+
+  if (Status found = find_program(options, search_path, context); !found && !planned) return found.error();
+  find_shim(context);
+
+  const std::vector<std::string> folders = library_folders(context.env, context.python);
+  if (auto omp = choose_omp_runtime(options.omp_runtime, folders)) {
+    context.omp_runtime_path = omp->path;
+    context.omp_reason = omp->reason;
+  } else if (!planned) {
+    return omp.error();
+  }
+  context.allocator_name = "default";
+  if (auto allocator = choose_allocator(options.memory_allocator, folders)) {
+    context.allocator_name = allocator->name;
+    context.allocator_path = allocator->path;
+    context.allocator_reason = allocator->reason;
+  } else if (!planned) {
+    return allocator.error();
+  }
+
+  if (const std::string obstacle = preload_obstacle(context.executable); !obstacle.empty()) {
+    // The loader would ignore the entries or complain about each, so none is made.
+    context.shim.clear();
+    context.shim_problem = obstacle + ": nothing can be preloaded into it";
+    context.omp_runtime_path.clear();
+    if (!context.allocator_path.empty()) {
+      context.allocator_name = "default";
+      context.allocator_path.clear();
+      context.allocator_reason = context.shim_problem;
+    }
+  }
+  return context;
+}
+
+Result<std::string> make_run_dir() {
+  std::string refused;
+  for (const auto& place : {env::get_named("XDG_RUNTIME_DIR"), env::get_named("TMPDIR"), std::optional<std::string>("/tmp")}) {
+    if (!place) continue;
+    if (!usable_for_run_dir(*place)) {
+      refused += (refused.empty() ? "" : ", ") + *place + ": not a private or sticky folder";
+      continue;
+    }
+    std::string name = *place + "/ipexrun-XXXXXX";
+    if (::mkdtemp(name.data()) != nullptr) return name;  // mode 0700
+    refused += (refused.empty() ? "" : ", ") + *place + ": " + errno_text(errno);
+  }
+  return Error{kExitFailure, "no folder for event files, so there will be no summary: " + refused, "set TMPDIR to a writable folder"};
+}
+
+void remove_run_dir(const std::string& path) {
+  if (path.empty()) return;
+  if (log::level() == log::Level::kDebug) {
+    log::debug("event files are kept in '" + path + "'");
+    return;
+  }
+  std::error_code failure;
+  fs::remove_all(path, failure);
+  if (failure) log::info("cannot remove '" + path + "': " + failure.message());
+}
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,18 @@
+// Where libraries are found that may be preloaded: allocators and OpenMP runtimes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ipexrun::launcher {
+
+/// Folders in the order in which they are searched: those of the program's Python, virtual environment and conda environment before
+/// the user's own and the system's. `env` is the caller's environment, `python` the interpreter's path or "".
+std::vector<std::string> library_folders(const std::map<std::string, std::string>& env, const std::string& python);
+
+/// Every library lib<stem>.so or lib<stem>.so.<version> of this machine in `folders`, in their order, the highest version of a folder
+/// first. Files that are no ELF library of this machine (linker scripts, other architectures) are left out.
+std::vector<std::string> find_libraries(const std::string& stem, const std::vector<std::string>& folders);
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,109 @@
+#include "launcher/run/probe.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+
+#include "configs/contract/env.h"
+#include "launcher/run/posix.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+constexpr std::size_t kMaxOutput = 64u << 10;
+constexpr int kPreloadTimeoutMs = 2000;
+
+/// Reads what is there; false at the end of the pipe.
+bool take(const Fd& pipe, std::string& text) {
+  std::array<char, 4096> buffer;
+  const ssize_t n = ::read(pipe.get(), buffer.data(), buffer.size());
+  if (n <= 0) return n < 0 && errno == EINTR;
+  if (text.size() < kMaxOutput) text.append(buffer.data(), static_cast<std::size_t>(n));
+  return true;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (std::string& text : strings) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+}  // namespace
+
+ProbeResult run_probe(const std::vector<std::string>& argv, const std::map<std::string, std::string>& env, int timeout_ms) {
+  using Clock = std::chrono::steady_clock;
+  ProbeResult result;
+  std::vector<std::string> words = argv;
+  std::vector<std::string> environment;
+  for (const std::string& entry : env::all()) {
+    if (!env.contains(entry.substr(0, entry.find('=')))) environment.push_back(entry);
+  }
+  for (const auto& [name, value] : env) environment.push_back(name + "=" + value);
+
+  int out_ends[2];
+  int err_ends[2];
+  if (::pipe2(out_ends, O_CLOEXEC) != 0) return result;
+  Fd out_read(out_ends[0]);
+  Fd out_write(out_ends[1]);
+  if (::pipe2(err_ends, O_CLOEXEC) != 0) return result;
+  Fd err_read(err_ends[0]);
+  Fd err_write(err_ends[1]);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, out_write.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err_write.get(), STDERR_FILENO);
+  pid_t pid = 0;
+  const int failure = ::posix_spawn(&pid, words[0].c_str(), &actions, nullptr, pointers(words).data(), pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) {
+    result.errors = errno_text(failure);
+    return result;
+  }
+  out_write.reset();
+  err_write.reset();
+
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (out_read.open() || err_read.open()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    std::array<pollfd, 2> fds{{{out_read.get(), POLLIN, 0}, {err_read.get(), POLLIN, 0}}};  // poll skips negative descriptors
+    const int ready = left > 0 ? ::poll(fds.data(), fds.size(), static_cast<int>(left)) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) break;
+    if (fds[0].revents != 0 && !take(out_read, result.output)) out_read.reset();
+    if (fds[1].revents != 0 && !take(err_read, result.errors)) err_read.reset();
+  }
+  result.ended = !out_read.open() && !err_read.open();
+  if (!result.ended) ::kill(pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) {
+      status = 0;  // the caller ignores SIGCHLD, so the kernel reaped the child: only its words can be judged
+      break;
+    }
+  }
+  result.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return result;
+}
+
+std::string probe_preload(const std::string& library) {
+  std::array<char, 4096> path{};
+  if (::readlink("/proc/self/exe", path.data(), path.size() - 1) <= 0) return "/proc/self/exe cannot be read";
+  const ProbeResult result = run_probe({path.data(), "--version"}, {{"LD_PRELOAD", library}}, kPreloadTimeoutMs);
+  if (!result.ended) return result.errors.empty() ? "a program under it did not end" : result.errors;
+  if (result.exit_code != 0) return "a program under it ended with code " + std::to_string(result.exit_code);
+  // The loader's words ("cannot be preloaded", "static TLS block") name the library; anything else on stderr is not about it.
+  if (result.errors.find("ld.so") != std::string::npos || result.errors.find("static TLS") != std::string::npos) {
+    return result.errors.substr(0, result.errors.find('\n'));
+  }
+  return "";
+}
+
+}  // namespace ipexrun::launcher

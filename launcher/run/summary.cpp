@@ -1,0 +1,205 @@
+#include "launcher/run/summary.h"
+
+#include <fmt/format.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "configs/base/log.h"
+#include "configs/contract/decision.h"
+#include "configs/contract/event_ring.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+constexpr std::size_t kMaxNotes = 4;    // lines of its own that the plugin left for a person
+constexpr std::size_t kMaxChoices = 3;  // candidates named in the line
+
+/// What an event file says, reduced to what the line needs.
+struct Facts {
+  IpexrunEventHeader header{};
+  std::string process;                        ///< "torch 2.13.0+cpu, amx, 2 threads"
+  std::optional<IpexrunEvent> totals;         ///< the latest
+  std::map<std::string, IpexrunEvent> sites;  ///< the latest of each
+  std::vector<std::string> notes;
+};
+
+std::optional<Facts> facts_of(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  auto snapshot = read_events(path);
+  if (!snapshot) return std::nullopt;
+  Facts facts;
+  facts.header = snapshot->header;
+  for (const IpexrunEvent& event : snapshot->events) {
+    const std::string text = event.text;
+    switch (event.kind) {
+      case IPEXRUN_EVENT_PROCESS:
+        facts.process = text;
+        break;
+      case IPEXRUN_EVENT_TOTALS:
+        facts.totals = event;
+        break;
+      case IPEXRUN_EVENT_SITE:
+        facts.sites[text.substr(0, text.find('\t'))] = event;
+        break;
+      case IPEXRUN_EVENT_NOTE:
+        if (std::find(facts.notes.begin(), facts.notes.end(), text) == facts.notes.end()) facts.notes.push_back(text);
+        break;
+      default:
+        break;
+    }
+  }
+  return facts;
+}
+
+/// A field of the header as text, whatever a foreign hand left in it.
+template <std::size_t n>
+std::string field(const char (&text)[n]) {
+  return std::string(text, ::strnlen(text, n));
+}
+
+std::string choice_of(const IpexrunEvent& site) {
+  const std::string text = site.text;
+  const std::size_t begin = text.find('\t');
+  if (begin == std::string::npos) return "";
+  return text.substr(begin + 1, text.find('\t', begin + 1) - begin - 1);
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes >= 10'000'000'000) return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
+  if (bytes >= 1'000'000) return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
+  return fmt::format("{:.0f} kB", static_cast<double>(bytes) / 1e3);
+}
+
+/// "36 of 38 calls replaced (bf16_amx 30, f32_packed 6), saves 41% of their time; packs 43 MB"
+std::string gain_text(const Facts& facts) {
+  std::int64_t calls = 0;
+  std::int64_t taken = 0;
+  double stock_ns = 0;
+  double saved_ns = 0;
+  std::map<std::string, std::int64_t> by_choice;
+  for (const auto& [key, site] : facts.sites) {
+    calls += site.value[0];
+    taken += site.value[1];
+    if (site.value[1] > 0) by_choice[choice_of(site)] += site.value[1];
+    stock_ns += static_cast<double>(site.value[1]) * static_cast<double>(site.value[3]);
+    saved_ns += static_cast<double>(site.value[1]) * static_cast<double>(site.value[3] - site.value[4]);
+  }
+  if (facts.totals) {
+    calls = facts.totals->value[0];
+    taken = facts.totals->value[1];
+  }
+  if (calls == 0) return "no linear layer was called";
+  if (taken == 0) return fmt::format("stock kernels kept for all {} linear calls", calls);
+
+  std::vector<std::pair<std::string, std::int64_t>> choices(by_choice.begin(), by_choice.end());
+  std::sort(choices.begin(), choices.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string names;
+  for (std::size_t i = 0; i < choices.size() && i < kMaxChoices; ++i) {
+    if (!choices[i].first.empty()) names += (names.empty() ? " on " : ", ") + choices[i].first;
+  }
+  std::string out = fmt::format("{} of {} linear calls{}", taken, calls, names.empty() ? " replaced" : names);
+  // Candidates that are forced or asked for by --dtype may have no time to compare with.
+  if (stock_ns > 0)
+    out += fmt::format(", {} {:.0f}% of their time", saved_ns >= 0 ? "saves" : "costs", 100 * std::abs(saved_ns) / stock_ns);
+  if (facts.totals && facts.totals->value[4] > 0) out += "; packs " + bytes_text(facts.totals->value[4]);
+  return out;
+}
+
+std::string place_text(const IpexrunEventHeader& header, const InstancePlan* plan) {
+  std::string out;
+  const std::string mask = field(header.mask_at_start);
+  const std::string mems = field(header.mems_at_start);
+  if (!mask.empty()) out += "cores " + mask;
+  if (!mems.empty()) out += (out.empty() ? "node " : ", node ") + mems;
+  if (plan != nullptr && plan->threads > 0) {
+    out += fmt::format("{}{} thread{}", out.empty() ? "" : ", ", plan->threads, plan->threads == 1 ? "" : "s");
+  }
+  return out;
+}
+
+/// The plugin names its threads in the process record; the plan has them already.
+std::string without_threads(const std::string& process) {
+  const std::size_t comma = process.rfind(", ");
+  return comma != std::string::npos && process.find("thread", comma) != std::string::npos ? process.substr(0, comma) : process;
+}
+
+std::string signal_text(const InstanceOutcome& instance) {
+  const char* name = ::sigdescr_np(instance.signal);
+  return fmt::format("ended by signal {} ({})", instance.signal, name != nullptr ? name : "unknown");
+}
+
+const InstancePlan* plan_of(const LaunchPlan& plan, int index) {
+  const auto found =
+      std::find_if(plan.instances.begin(), plan.instances.end(), [index](const InstancePlan& one) { return one.index == index; });
+  return found == plan.instances.end() ? nullptr : &*found;
+}
+
+std::string line_of(const Options& options, const LaunchPlan& plan, const InstanceOutcome& instance, const Facts& facts) {
+  const InstancePlan* planned = plan_of(plan, instance.index);
+  std::string out = place_text(facts.header, planned);
+  const auto join = [&out](const std::string& separator, const std::string& text) { out += (out.empty() ? "" : separator) + text; };
+  switch (facts.header.shim_state) {
+    case IPEXRUN_SHIM_TORCH_SEEN:
+      join("; ", "torch was loaded but the plugin never started: stock PyTorch ran (docs/limits.md)");
+      break;
+    case IPEXRUN_SHIM_REFUSED:
+      join("; ", "stock PyTorch ran: " + field(facts.header.shim_reason));
+      break;
+    case IPEXRUN_SHIM_ACTIVE:
+      if (!facts.process.empty()) join(", ", planned != nullptr && planned->threads > 0 ? without_threads(facts.process) : facts.process);
+      join("; ", options.optimize ? gain_text(facts) : "launch only, stock kernels");
+      break;
+    default:
+      break;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string summary_text(const Options& options, const LaunchPlan& plan, const RunOutcome& outcome) {
+  if (log::level() < log::Level::kWarn) return "";
+  std::string out;
+  for (const InstanceOutcome& instance : outcome.instances) {
+    const std::string head = "ipexrun: instance " + std::to_string(instance.index) + ": ";
+    const auto facts = facts_of(instance.events_path);
+    if (facts && facts->header.shim_state > IPEXRUN_SHIM_LOADED) {
+      out += head + line_of(options, plan, instance, *facts) + "\n";
+      for (std::size_t i = 0; i < facts->notes.size() && i < kMaxNotes; ++i) out += head + facts->notes[i] + "\n";
+    }
+    // An end that was asked for (ctrl-C, the failure of another instance) is no news.
+    if (instance.signal != 0 && !instance.stopped_by_us && outcome.stop_signal == 0) out += head + signal_text(instance) + "\n";
+  }
+  return out;
+}
+
+Status require_shim_verdict(const LaunchPlan& plan, const RunOutcome& outcome) {
+  if (!plan.require_shim) return ok_status();
+  for (const InstanceOutcome& instance : outcome.instances) {
+    const auto facts = facts_of(instance.events_path);
+    const std::string who = "--require-shim: instance " + std::to_string(instance.index) + ": ";
+    if (!facts)
+      return Error{kExitFailure, who + "it cannot be known whether the shim was active: no event file", "set TMPDIR to a writable folder"};
+    switch (facts->header.shim_state) {
+      case IPEXRUN_SHIM_ACTIVE:
+        break;
+      case IPEXRUN_SHIM_REFUSED:
+        return Error{kExitFailure, who + "the shim stayed out: " + field(facts->header.shim_reason), ""};
+      case IPEXRUN_SHIM_TORCH_SEEN:
+        return Error{kExitFailure, who + "torch was loaded but the plugin never started", "see docs/limits.md"};
+      case IPEXRUN_SHIM_LOADED:
+        return Error{kExitFailure, who + "the program never loaded torch", ""};
+      default:
+        return Error{kExitFailure, who + "the shim was not loaded into the program", "ipexrun doctor says what is wrong"};
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace ipexrun::launcher
