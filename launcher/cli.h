@@ -16,6 +16,13 @@ Result<Options> parse_command_line(const std::vector<std::string>& args);
 /// The text of `ipexrun --help` (or of a subcommand's), with examples and the table of environment variables.
 std::string help_text(Command command);
 
+/// docs/env-vars.md, made from configs/contract/env_vars.def.
+std::string env_docs();
+
+/// A bash completion script, and the man page in roff, made from the option table.
+std::string completion_text();
+std::string man_page(const std::string& version);
+
 /// Writes the options of this run that differ from the defaults as a config file (configs/contract/config.h).
 Status save_config(const Options& options, const std::string& path);
 

@@ -9,7 +9,7 @@
 
 namespace ipexrun::launcher {
 
-enum class Command { kRun, kTopology, kEnv, kDoctor, kVersion, kHelp, kTune, kXpu };
+enum class Command { kRun, kTopology, kEnv, kDoctor, kVersion, kHelp, kTune, kXpu, kCompletion, kManPage };
 
 /// How PROGRAM is to be started.
 enum class ProgramKind {
@@ -48,6 +48,8 @@ struct Options {
   bool throughput_mode = false;
   std::vector<int> instance_idx;       ///< run only these instances of the plan; empty = all
   bool skip_cross_node_cores = false;  ///< drop cores so that no instance spans nodes (run_cpu's name)
+  bool use_e_cores = false;            ///< also use the E-cores of a hybrid CPU
+  std::string strategy = "close";      ///< close, scatter: which of the possible places a smaller number of instances takes
 
   // Process settings.
   std::string memory_allocator = "auto";  ///< auto, default, jemalloc, tcmalloc, mimalloc
@@ -71,7 +73,10 @@ struct Options {
   bool json = false;
   bool explain = false;
   std::string topology;                ///< "node:2 core:28 pu:2" or FILE.xml, for a machine that is not there
+  std::string sysroot;                 ///< folder that stands in for "/" when limits (and, without --topology, the topology) are read
   std::string save_config;             ///< FILE, "" = none
+  bool docs = false;                   ///< `ipexrun env --docs`: docs/env-vars.md
+  Command help_of = Command::kRun;     ///< with kHelp: the command that --help was given to
   std::vector<std::string> notes;      ///< one-line remarks made while merging (deprecated names, overridden variables)
   std::vector<std::string> given;      ///< long names given on the command line or in the config, in order
   std::vector<std::string> decisions;  ///< the config's `decisions:` entries, one JSON text each

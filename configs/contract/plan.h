@@ -16,6 +16,7 @@ struct Reason {
   std::string subject;
   std::string value;
   std::string text;
+  bool warn = false;  ///< said on stderr in every run, not only with --explain
 };
 
 enum class MemoryPolicy {

@@ -42,7 +42,11 @@ struct Machine {
 /// This machine. `sysroot` replaces "/" for /sys, /proc and cgroup files (tests, replay); "" = the live system.
 Result<Machine> read_machine(const std::string& sysroot = "");
 
-/// "node:2 core:28 pu:2" (hwloc's synthetic syntax) or the path of an hwloc XML file.
-Result<Machine> machine_from_topology(const std::string& text_or_path);
+/// "node:2 core:28 pu:2" (hwloc's synthetic syntax) or the path of an hwloc XML file. A `sysroot` that is not "" adds the limits
+/// (Cpus_allowed, Mems_allowed, CFS quota) found below it.
+Result<Machine> machine_from_topology(const std::string& text_or_path, const std::string& sysroot = "");
+
+/// "2.9.0": the hwloc this program runs with.
+std::string topology_library_version();
 
 }  // namespace ipexrun::launcher

@@ -31,4 +31,9 @@ struct PlanContext {
 /// The plan, or the first thing that makes the request impossible (kExitUsage).
 Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, const PlanContext& context);
 
+/// The plan of one side of a comparison (bench.h): "ipexrun" is make_plan(); "launch" the same without kernels of ours; "stock" the
+/// plain program, once, with nothing of ours but the shim in observe mode.
+Result<LaunchPlan> make_variant_plan(const std::string& variant, const Options& options, const Machine& machine,
+                                     const PlanContext& context);
+
 }  // namespace ipexrun::launcher

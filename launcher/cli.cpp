@@ -1,0 +1,282 @@
+#include "launcher/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+
+#include "launcher/config_file.h"
+#include "launcher/option_table.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+struct CommandWord {
+  const char* word;
+  Command command;
+};
+
+constexpr std::array<CommandWord, 6> kCommandWords{{{"cpu", Command::kRun},
+                                                    {"xpu", Command::kXpu},
+                                                    {"tune", Command::kTune},
+                                                    {"topology", Command::kTopology},
+                                                    {"env", Command::kEnv},
+                                                    {"doctor", Command::kDoctor}}};
+
+/// The command line cut in two: our options, and PROGRAM with everything after it.
+struct Parts {
+  std::vector<std::string> own;
+  std::vector<std::string> program;
+  bool help = false;
+  bool version = false;
+  bool no_python = false;
+  bool module = false;  ///< program[0] is a module's name
+};
+
+Error unknown_option(const std::string& seen, std::string_view name) {
+  const std::string near = nearest_word(name, option_names());
+  return Error{kExitUsage, "unknown option '" + seen + "'",
+               near.empty() ? "ipexrun --help lists them; options of the program come after its name" : "did you mean --" + near + "?"};
+}
+
+/// Finds where PROGRAM starts. CLI11 has no notion of "the rest belongs to PROGRAM" that also holds for -m and `--`, so the border is
+/// found here, from the option table, and CLI11 parses what lies before it.
+Result<Parts> split(const std::vector<std::string>& args) {
+  Parts out;
+  const auto rest_from = [&](std::size_t at) { out.program.assign(args.begin() + static_cast<std::ptrdiff_t>(at), args.end()); };
+  for (std::size_t at = 0; at < args.size(); ++at) {
+    const std::string& word = args[at];
+    if (word == "--") {
+      rest_from(at + 1);
+      return out;
+    }
+    if (word.size() < 2 || word[0] != '-') {
+      rest_from(at);
+      return out;
+    }
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    if (name == "-h" || name == "--help") {
+      out.help = true;
+    } else if (name == "-V" || name == "--version") {
+      out.version = true;
+    } else if (name == "--no-python" || name == "--no_python") {
+      out.no_python = true;
+    } else if (name == "-m" || name == "--module") {
+      out.module = true;
+      rest_from(at + 1);
+      if (equals != std::string::npos) out.program.insert(out.program.begin(), word.substr(equals + 1));
+      if (out.program.empty() || out.program.front().empty())
+        return Error{kExitUsage, name + " needs the name of a Python module", "for example ipexrun -m my_package.serve"};
+      return out;
+    } else {
+      const OptionRow* row = name.starts_with("--") ? find_option(name.substr(2)) : nullptr;
+      if (row == nullptr) return unknown_option(name, name.substr(name.find_first_not_of('-') == std::string::npos
+                                                                      ? name.size()
+                                                                      : name.find_first_not_of('-')));
+      out.own.push_back(word);
+      if (row->is_flag()) continue;
+      const bool value_missing = equals == std::string::npos ? at + 1 == args.size() : equals + 1 == word.size();
+      if (value_missing) return Error{kExitUsage, name + " needs a value (" + row->metavar + ")", row->help};
+      if (equals == std::string::npos) out.own.push_back(args[++at]);
+    }
+  }
+  return out;
+}
+
+struct Setting {
+  const OptionRow* row = nullptr;
+  std::string value;
+  bool from_file = false;
+};
+
+/// Our own part of the command line, in the order given.
+Result<std::vector<Setting>> parse_own(std::vector<std::string> own) {
+  CLI::App app;
+  app.set_help_flag();
+  std::vector<std::pair<const CLI::Option*, const OptionRow*>> known;
+  for (const OptionRow& row : option_table()) {
+    std::set<std::string> forms;
+    const auto add_forms = [&forms](std::string name) {
+      forms.insert("--" + name);
+      std::replace(name.begin(), name.end(), '-', '_');
+      forms.insert("--" + name);
+    };
+    add_forms(row.name);
+    for (const std::string& alias : row.aliases) add_forms(alias);
+    std::string spelled;
+    for (const std::string& form : forms) spelled += (spelled.empty() ? "" : ",") + form;
+    if (row.is_flag()) {
+      known.emplace_back(app.add_flag(spelled)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast), &row);
+    } else {
+      CLI::callback_t keep = [](const CLI::results_t&) { return true; };
+      known.emplace_back(app.add_option(spelled, keep)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll), &row);
+    }
+  }
+  try {
+    std::reverse(own.begin(), own.end());  // CLI11 takes its vector from the back
+    app.parse(own);
+  } catch (const CLI::ParseError& failure) {
+    return Error{kExitUsage, failure.what(), "see ipexrun --help"};
+  }
+  std::vector<Setting> out;
+  std::map<const CLI::Option*, std::size_t> used;
+  for (const CLI::Option* option : app.parse_order()) {
+    const auto row = std::find_if(known.begin(), known.end(), [option](const auto& entry) { return entry.first == option; });
+    out.push_back({row->second, option->results().at(used[option]++), false});
+  }
+  return out;
+}
+
+/// Pairs of options that ask for two different things.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kExclusive{{{"latency-mode", "throughput-mode"},
+                                                                                   {"latency-mode", "ninstances"},
+                                                                                   {"latency-mode", "ncores-per-instance"},
+                                                                                   {"throughput-mode", "ninstances"},
+                                                                                   {"throughput-mode", "ncores-per-instance"},
+                                                                                   {"cores-list", "nodes-list"}}};
+
+bool excludes(std::string_view a, std::string_view b) {
+  return std::any_of(kExclusive.begin(), kExclusive.end(),
+                     [&](const auto& pair) { return (pair.first == a && pair.second == b) || (pair.first == b && pair.second == a); });
+}
+
+/// Given in a way that asks for something (a flag that is off, or a count of 0, does not).
+bool asks(const Setting& setting) { return setting.value != "false" && setting.value != "0"; }
+
+/// Command line beats file: settings of the file that the command line replaces or rules out are dropped.
+std::vector<Setting> merge(const std::vector<Setting>& file, const std::vector<Setting>& line, std::vector<std::string>* notes) {
+  std::vector<Setting> out;
+  for (const Setting& old : file) {
+    const auto rival = std::find_if(line.begin(), line.end(), [&](const Setting& now) {
+      return now.row == old.row || (asks(now) && asks(old) && excludes(now.row->name, old.row->name));
+    });
+    if (rival == line.end()) {
+      out.push_back(old);
+    } else if (rival->row != old.row) {
+      notes->push_back("--" + rival->row->name + " on the command line replaces " + old.row->name + " of the config");
+    }
+  }
+  out.insert(out.end(), line.begin(), line.end());
+  return out;
+}
+
+Status apply(const std::vector<Setting>& settings, Options& options) {
+  for (const Setting& setting : settings) {
+    Status done = setting.row->set(options, setting.value);
+    if (!done.ok()) return done.error();
+    auto& given = options.given;
+    if (std::find(given.begin(), given.end(), setting.row->name) == given.end()) given.push_back(setting.row->name);
+  }
+  for (const Setting& a : settings)
+    for (const Setting& b : settings)
+      if (asks(a) && asks(b) && excludes(a.row->name, b.row->name))
+        return Error{kExitUsage, "--" + a.row->name + " and --" + b.row->name + " contradict each other", "give one of them"};
+  return ok_status();
+}
+
+ProgramKind kind_of(const Parts& parts) {
+  if (parts.module) return ProgramKind::kModule;
+  if (!parts.no_python && parts.program.front().ends_with(".py")) return ProgramKind::kScript;
+  return ProgramKind::kExecutable;
+}
+
+/// What single options cannot check.
+Status validate(Options& options) {
+  const bool plans_only = options.dry_run || options.command == Command::kTopology;
+  if (options.json && !plans_only && options.command != Command::kEnv)
+    return Error{kExitUsage, "--json goes with --dry-run, topology or env", "a benchmark writes JSON with --bench-output FILE.json"};
+  if (!options.topology.empty() && !plans_only && !options.explain)
+    return Error{kExitUsage, "--topology names a machine that is not there: nothing can be started on it", "add --dry-run"};
+  if (!options.sysroot.empty() && !plans_only && !options.explain)
+    return Error{kExitUsage, "--sysroot names a machine that is not there: nothing can be started on it", "add --dry-run"};
+  if (options.require_shim && !options.optimize)
+    return Error{kExitUsage, "--require-shim and --no-optimize contradict each other", "give one of them"};
+  if (!options.optimize && options.dtype_given)
+    options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
+  if (!options.decisions.empty())
+    options.notes.push_back("the config's decisions are kept for --save-config; this version measures afresh in every process");
+  return ok_status();
+}
+
+Error no_program() { return Error{kExitUsage, "no PROGRAM given", "usage: ipexrun [options] PROGRAM args; see ipexrun --help"}; }
+
+/// Options that a command other than a run takes.
+bool command_takes(Command command, const std::string& option) {
+  if (command == Command::kTopology) return option == "json" || option == "topology" || option == "sysroot";
+  return command == Command::kEnv && option == "json";
+}
+
+}  // namespace
+
+Result<Options> parse_command_line(const std::vector<std::string>& args) {
+  Options options;
+  std::vector<std::string> rest = args;
+  if (args.size() == 2 && args[0] == "--completion") {
+    if (args[1] != "bash") return Error{kExitUsage, "no completion for '" + args[1] + "'", "ipexrun --completion bash"};
+    options.command = Command::kCompletion;
+    return options;
+  }
+  if (args.size() == 1 && args[0] == "--man") {
+    options.command = Command::kManPage;
+    return options;
+  }
+  if (!args.empty()) {
+    for (const CommandWord& known : kCommandWords) {
+      if (args[0] != known.word) continue;
+      options.command = known.command;
+      rest.erase(rest.begin());
+    }
+  }
+  if (options.command == Command::kXpu || options.command == Command::kTune) return options;
+  if (options.command == Command::kEnv) {
+    const auto docs = std::find(rest.begin(), rest.end(), "--docs");
+    options.docs = docs != rest.end();
+    if (options.docs) rest.erase(docs);
+  }
+
+  Result<Parts> parts = split(rest);
+  if (!parts.ok()) return parts.error();
+  if (parts->help || parts->version) {
+    options.help_of = options.command;
+    options.command = parts->help ? Command::kHelp : Command::kVersion;
+    return options;
+  }
+  Result<std::vector<Setting>> line = parse_own(parts->own);
+  if (!line.ok()) return line.error();
+
+  if (options.command != Command::kRun) {
+    for (const Setting& setting : *line)
+      if (!command_takes(options.command, setting.row->name))
+        return Error{kExitUsage, "ipexrun " + args[0] + " does not take --" + setting.row->name, "see ipexrun " + args[0] + " --help"};
+    if (!parts->program.empty())
+      return Error{kExitUsage, "ipexrun " + args[0] + " takes no program, but '" + parts->program.front() + "' was given",
+                   "ipexrun -- " + args[0] + " runs a program of that name"};
+  }
+
+  std::vector<Setting> file;
+  for (const Setting& setting : *line) {
+    if (setting.row->name != "config") continue;
+    if (!file.empty()) return Error{kExitUsage, "--config is given twice", "put the settings into one file"};
+    Result<ConfigFile> config = read_config(setting.value);
+    if (!config.ok()) return config.error();
+    for (const auto& [row, value] : config->entries) file.push_back({row, value, true});
+    options.env = config->env;
+    options.decisions = config->decisions;
+  }
+  const std::vector<Setting> settings = merge(file, *line, &options.notes);
+  Status applied = apply(settings, options);
+  if (!applied.ok()) return applied.error();
+  Status valid = validate(options);
+  if (!valid.ok()) return valid.error();
+  if (options.command != Command::kRun) return options;
+
+  if (parts->program.empty() || parts->program.front().empty()) return no_program();
+  options.program_kind = kind_of(*parts);
+  options.program = parts->program.front();
+  options.args.assign(parts->program.begin() + 1, parts->program.end());
+  return options;
+}
+
+}  // namespace ipexrun::launcher

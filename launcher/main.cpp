@@ -1,0 +1,163 @@
+// The launcher's table of contents: command line -> machine -> context -> plan -> print, run or measure. The only place of the
+// launcher that prints errors and returns exit codes.
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "configs/base/log.h"
+#include "configs/contract/env.h"
+#include "launcher/bench/bench.h"
+#include "launcher/cli.h"
+#include "launcher/plan/machine.h"
+#include "launcher/plan/planner.h"
+#include "launcher/plan/show.h"
+#include "launcher/run/context.h"
+#include "launcher/run/doctor.h"
+#include "launcher/run/runner.h"
+#include "launcher/run/summary.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+int fail(const Error& error) {
+  log::error(error.line());
+  return error.code;
+}
+
+/// Text of ours for stdout; a reader that went away (ipexrun --help | head) is no failure.
+int print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  return kExitOk;
+}
+
+std::string version_text() {
+  std::string out = "ipexrun " IPEXRUN_VERSION "\n";
+  std::string plugins;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(find_lib_dir() + "/plugins", ignored))
+    if (entry.path().extension() == ".so") plugins += (plugins.empty() ? "" : ", ") + entry.path().filename().string();
+  out += "plugins: " + (plugins.empty() ? "none (programs are launched, not optimized)" : plugins) + "\n";
+  return out + "hwloc " + topology_library_version() + "\n";
+}
+
+Result<Machine> machine_for(const Options& options) {
+  return options.topology.empty() ? read_machine(options.sysroot) : machine_from_topology(options.topology, options.sysroot);
+}
+
+void say_notes(const Options& options) {
+  for (const std::string& note : options.notes) log::warn(note);
+}
+
+void say_reasons(const LaunchPlan& plan, bool all) {
+  if (all) std::fputs(reasons_text(plan).c_str(), stderr);
+  for (const Reason& reason : plan.reasons)
+    if (reason.warn && !all) log::warn(reason.value.empty() ? reason.text : reason.value + ": " + reason.text);
+}
+
+int show_plan(const Options& options, const LaunchPlan& plan) {
+  if (options.json) return print(plan_json(plan));
+  if (!options.dry_run) return print(reasons_text(plan));  // --explain for a machine that is not there
+  return print(plan_table(plan) + (options.explain ? "\n" + reasons_text(plan) : ""));
+}
+
+int run_plan(const Options& options, const LaunchPlan& plan, const std::string& run_dir) {
+  RunSettings settings;
+  settings.run_dir = run_dir;
+  Result<RunOutcome> outcome = posix_runner().run(plan, settings);
+  if (!outcome.ok()) return fail(outcome.error());
+  std::fputs(summary_text(options, plan, *outcome).c_str(), stderr);
+  const Status verdict = require_shim_verdict(plan, *outcome);
+  if (!verdict.ok()) {
+    const int code = fail(verdict.error());
+    if (outcome->exit_code == kExitOk) return code;
+  }
+  return outcome->exit_code;
+}
+
+int run_measured(const Options& options, const Machine& machine, const PlanContext& context, const std::string& run_dir) {
+  const PlanForVariant plan_for = [&](const std::string& variant) { return make_variant_plan(variant, options, machine, context); };
+  Result<int> code = run_bench(options, machine, plan_for, posix_runner(), run_dir);
+  return code.ok() ? *code : fail(code.error());
+}
+
+int run_program(const Options& options) {
+  Result<Machine> machine = machine_for(options);
+  if (!machine.ok()) return fail(machine.error());
+  Result<PlanContext> context = make_context(options, *machine);
+  if (!context.ok()) return fail(context.error());
+  Result<LaunchPlan> plan = make_plan(options, *machine, *context);
+  if (!plan.ok()) return fail(plan.error());
+  if (!options.save_config.empty()) {
+    const Status saved = save_config(options, options.save_config);
+    if (!saved.ok()) return fail(saved.error());
+  }
+
+  const bool disabled = env::get_flag(env::Id::kDisable);
+  if (!disabled) say_notes(options);
+  if (options.dry_run || machine->synthetic) return show_plan(options, *plan);
+  if (disabled) return run_plan(options, *plan, "");
+  say_reasons(*plan, options.explain);
+
+  const Result<std::string> made = make_run_dir();
+  if (!made.ok()) log::warn(made.error().line());
+  const std::string run_dir = made.ok() ? *made : "";
+  const int code = options.bench.enabled ? run_measured(options, *machine, *context, run_dir) : run_plan(options, *plan, run_dir);
+  remove_run_dir(run_dir);
+  return code;
+}
+
+int show_topology(const Options& options) {
+  Result<Machine> machine = machine_for(options);
+  if (!machine.ok()) return fail(machine.error());
+  return print(options.json ? machine_json(*machine) : machine_text(*machine));
+}
+
+int later(const char* what) {
+  return fail({kExitUsage, std::string("ipexrun ") + what + " comes with a later version", "ipexrun --help shows what this one does"});
+}
+
+int dispatch(const Options& options) {
+  switch (options.command) {
+    case Command::kRun:
+      return run_program(options);
+    case Command::kTopology:
+      return show_topology(options);
+    case Command::kEnv:
+      return options.docs ? print(env_docs()) : run_env(options);
+    case Command::kDoctor:
+      return run_doctor(options);
+    case Command::kVersion:
+      return print(version_text());
+    case Command::kHelp:
+      return print(help_text(options.help_of));
+    case Command::kCompletion:
+      return print(completion_text());
+    case Command::kManPage:
+      return print(man_page(IPEXRUN_VERSION));
+    case Command::kTune:
+      return later("tune");
+    case Command::kXpu:
+      return later("xpu");
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace ipexrun::launcher
+
+int main(int argc, char** argv) {
+  // A closed pipe on stdout or stderr must end the program's output, not the supervisor of running instances. The runner gives
+  // SIGPIPE back its default in the child.
+  std::signal(SIGPIPE, SIG_IGN);
+  const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
+  const ipexrun::Result<ipexrun::launcher::Options> options = ipexrun::launcher::parse_command_line(args);
+  if (!options.ok()) {
+    ipexrun::log::error(options.error().line());
+    return options.error().code;
+  }
+  return ipexrun::launcher::dispatch(*options);
+}

@@ -1,0 +1,61 @@
+// The variables of an instance: OpenMP, allocator, preload, and the words for the shim. Part of the planner, and pure like it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "configs/base/result.h"
+#include "configs/contract/plan.h"
+#include "launcher/options.h"
+#include "launcher/plan/machine.h"
+#include "launcher/plan/planner.h"
+
+namespace ipexrun::launcher {
+
+/// What the shim is asked to do.
+enum class ShimUse {
+  kNone,      ///< not preloaded: launch only
+  kObserve,   ///< events only, stock kernels
+  kOptimize,  ///< kernels of ours
+};
+
+/// Collects the variables that all instances share, each with its reason.
+class EnvDraft {
+ public:
+  EnvDraft(const Options& options, const PlanContext& context, std::vector<Reason>& reasons)
+      : options_(options), context_(context), reasons_(reasons) {}
+
+  /// OpenMP runtime settings, allocator settings, ISA caps of libraries.
+  void add_libraries(bool pin);
+  /// LD_PRELOAD and the IPEXRUN_ words. kExitFailure when --require-shim cannot be met.
+  Status add_preload(ShimUse use, bool with_libraries);
+  /// Arithmetic inside replaced operations.
+  void add_dtype(const Machine& machine);
+  /// The config's `env:`; beats everything before it.
+  void add_config_env();
+
+  /// Threads of an instance with `cpus` CPUs: the user's OMP_NUM_THREADS where no option asks for something else.
+  int threads_for(std::size_t cpus);
+
+  /// The shared variables together with those of one instance.
+  [[nodiscard]] std::map<std::string, std::string> for_instance(int index, std::size_t instances, int threads) const;
+
+ private:
+  [[nodiscard]] std::string user(const std::string& name) const;
+  void set(const std::string& name, const std::string& value) { env_[name] = value; }
+  /// Our default, which a value of the user's own beats.
+  void set_default(const std::string& subject, const std::string& name, const std::string& value, const std::string& why);
+  void because(const std::string& subject, const std::string& value, const std::string& text, bool warn = false) {
+    reasons_.push_back({subject, value, text, warn});
+  }
+  [[nodiscard]] std::vector<std::string> own_preload(bool allocator_wanted, std::vector<std::string>* dropped) const;
+
+  const Options& options_;
+  const PlanContext& context_;
+  std::vector<Reason>& reasons_;
+  std::map<std::string, std::string> env_;
+  bool threads_said_ = false;
+};
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,200 @@
+#include "launcher/plan/planner.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "configs/contract/env.h"
+#include "launcher/plan/instance_env.h"
+#include "launcher/plan/placement.h"
+#include "launcher/plan/show.h"
+#include "launcher/plan/text.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+/// A file name may have 255 bytes; a CPU list of a large machine can be longer.
+constexpr std::size_t kMostListInLogName = 120;
+
+bool disabled(const PlanContext& context) {
+  const auto found = context.env.find(env::name(env::Id::kDisable));
+  if (found == context.env.end()) return false;
+  std::string text = found->second;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text == "1" || text == "true" || text == "on" || text == "yes";
+}
+
+void set_program(const Options& options, const PlanContext& context, InstancePlan& instance) {
+  const std::string python = context.python.empty() ? "python" : context.python;
+  switch (options.program_kind) {
+    case ProgramKind::kScript:
+      instance.argv = {python, options.program};
+      instance.executable = context.python;
+      break;
+    case ProgramKind::kModule:
+      instance.argv = {python, "-m", options.program};
+      instance.executable = context.python;
+      break;
+    case ProgramKind::kExecutable:
+      instance.argv = {options.program};
+      instance.executable = context.executable;
+      break;
+  }
+  instance.argv.insert(instance.argv.end(), options.args.begin(), options.args.end());
+}
+
+void explain_program(const Options& options, const InstancePlan& instance, std::vector<Reason>& reasons) {
+  const std::string shown = instance.executable.empty() ? instance.argv.front() : instance.executable;
+  if (options.program_kind == ProgramKind::kScript) {
+    reasons.push_back({"program", shown, "'" + options.program + "' ends in .py: it runs under python of PATH (--no-python runs it directly)"});
+  } else if (options.program_kind == ProgramKind::kModule) {
+    reasons.push_back({"program", shown, "-m " + options.program + " runs under python of PATH"});
+  } else {
+    reasons.push_back({"program", shown, "'" + options.program + "' is run as it is"});
+  }
+}
+
+LaunchPlan plain_plan(const Options& options, const PlanContext& context) {
+  LaunchPlan plan;
+  plan.pin = false;
+  InstancePlan instance;
+  set_program(options, context, instance);
+  explain_program(options, instance, plan.reasons);
+  plan.instances.push_back(std::move(instance));
+  return plan;
+}
+
+/// Binding helps where there is more than one node to choose from; it needs nodes whose memory is allowed.
+void set_memory(const Options& options, const Machine& machine, const Slot& slot, bool pin, InstancePlan& instance, std::string* why) {
+  const auto allowed = [&](int node) {
+    return std::any_of(machine.nodes.begin(), machine.nodes.end(),
+                       [node](const NumaNode& n) { return n.os_index == node && n.memory_allowed; });
+  };
+  const auto allowed_nodes = static_cast<std::size_t>(
+      std::count_if(machine.nodes.begin(), machine.nodes.end(), [](const NumaNode& node) { return node.memory_allowed; }));
+  if (!pin) {
+    *why = "not bound: the CPUs are not pinned either";
+  } else if (!options.bind_memory) {
+    *why = "not bound: --no-memory-bind";
+  } else if (machine.nodes.size() < 2) {
+    *why = "not bound: there is one NUMA node";
+  } else if (!std::all_of(slot.nodes.begin(), slot.nodes.end(), allowed)) {
+    *why = "not bound: memory of a node of its cores is not allowed (Mems_allowed)";
+  } else if (slot.nodes.size() == allowed_nodes) {
+    *why = "not bound: the instance uses every node";
+  } else {
+    instance.memory_policy = MemoryPolicy::kBind;
+    *why = "bound to the nodes of its cores: remote memory costs time";
+  }
+}
+
+std::string log_path(const Options& options, const PlanContext& context, const InstancePlan& instance) {
+  if (options.log_dir.empty()) return "";
+  std::string cores = cpu_list_text(instance.cpus);
+  if (cores.size() > kMostListInLogName)
+    cores = std::to_string(instance.cpus.front()) + "-to-" + std::to_string(instance.cpus.back()) + "-" +
+            count_text(instance.cpus.size(), "cpu");
+  std::replace(cores.begin(), cores.end(), ' ', '-');
+  const std::string folder = options.log_dir.back() == '/' ? options.log_dir : options.log_dir + "/";
+  return folder + options.log_file_prefix + "_" + context.log_stamp + "_instance_" + std::to_string(instance.index) + "_cores_" + cores +
+         ".log";
+}
+
+/// --instance-idx, checked; all indices when it was not given.
+Result<std::vector<std::size_t>> wanted_indices(const Options& options, std::size_t count) {
+  std::set<std::size_t> out;
+  for (const int index : options.instance_idx) {
+    if (static_cast<std::size_t>(index) >= count)
+      return Error{kExitUsage, "--instance-idx " + std::to_string(index) + ": the plan has " + count_text(count, "instance"),
+                   "they are numbered from 0 to " + std::to_string(count - 1)};
+    out.insert(static_cast<std::size_t>(index));
+  }
+  if (out.empty())
+    for (std::size_t i = 0; i < count; ++i) out.insert(i);
+  return std::vector<std::size_t>(out.begin(), out.end());
+}
+
+ShimUse shim_use(const Options& options) {
+  if (options.optimize) return ShimUse::kOptimize;
+  return options.bench.enabled ? ShimUse::kObserve : ShimUse::kNone;
+}
+
+}  // namespace
+
+Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, const PlanContext& context) {
+  if (disabled(context)) {
+    LaunchPlan plan = plain_plan(options, context);
+    plan.reasons.push_back({"env", "IPEXRUN_DISABLE", "the kill switch is on: the program runs as if ipexrun were not there"});
+    return plan;
+  }
+  LaunchPlan plan;
+  plan.require_shim = options.require_shim;
+  Result<Pool> pool = choose_pool(options, machine, plan.reasons);
+  if (!pool.ok()) return pool.error();
+  plan.pin = pool->pin;
+  Result<std::vector<Slot>> slots = choose_slots(options, machine, *pool, plan.reasons);
+  if (!slots.ok()) return slots.error();
+  Result<std::vector<std::size_t>> indices = wanted_indices(options, slots->size());
+  if (!indices.ok()) return indices.error();
+  if (indices->size() < slots->size())
+    plan.reasons.push_back({"instances", std::to_string(indices->size()) + " of " + std::to_string(slots->size()), "--instance-idx"});
+
+  EnvDraft env(options, context, plan.reasons);
+  env.add_libraries(plan.pin);
+  Status preload = env.add_preload(shim_use(options), true);
+  if (!preload.ok()) return preload.error();
+  if (shim_use(options) == ShimUse::kOptimize) env.add_dtype(machine);
+  env.add_config_env();
+
+  std::vector<std::string> memory_said;
+  for (const std::size_t index : *indices) {
+    const Slot& slot = (*slots)[index];
+    InstancePlan instance;
+    instance.index = static_cast<int>(index);
+    instance.cpus = slot.cpus;
+    instance.numa_nodes = slot.nodes;
+    instance.threads = env.threads_for(slot.cpus.size());
+    instance.env = env.for_instance(instance.index, slots->size(), instance.threads);
+    std::string why;
+    set_memory(options, machine, slot, plan.pin, instance, &why);
+    if (std::find(memory_said.begin(), memory_said.end(), why) == memory_said.end()) {
+      memory_said.push_back(why);
+      plan.reasons.push_back({"memory", instance.memory_policy == MemoryPolicy::kBind ? "bind" : "inherit", why});
+    }
+    set_program(options, context, instance);
+    instance.log_path = log_path(options, context, instance);
+    plan.instances.push_back(std::move(instance));
+  }
+  const bool same = std::all_of(plan.instances.begin(), plan.instances.end(),
+                                [&](const InstancePlan& one) { return one.threads == plan.instances.front().threads; });
+  plan.reasons.push_back({"threads", same ? std::to_string(plan.instances.front().threads) : "by instance",
+                          "OMP_NUM_THREADS: one thread a CPU of the instance, unless said otherwise above"});
+  explain_program(options, plan.instances.front(), plan.reasons);
+  if (!options.log_dir.empty()) plan.reasons.push_back({"logs", options.log_dir, "--log-dir: one file an instance"});
+  return plan;
+}
+
+Result<LaunchPlan> make_variant_plan(const std::string& variant, const Options& options, const Machine& machine,
+                                     const PlanContext& context) {
+  if (variant == "ipexrun") return make_plan(options, machine, context);
+  if (variant == "launch") {
+    Options launch_only = options;
+    launch_only.optimize = false;
+    launch_only.require_shim = false;
+    return make_plan(launch_only, machine, context);
+  }
+  if (variant != "stock") return Error{kExitUsage, "no variant '" + variant + "'", "stock, launch and ipexrun are known"};
+  LaunchPlan plan = plain_plan(options, context);
+  Options observed = options;
+  observed.require_shim = false;
+  observed.pack_memory.clear();
+  EnvDraft env(observed, context, plan.reasons);
+  Status preload = env.add_preload(ShimUse::kObserve, false);
+  if (!preload.ok()) return preload.error();
+  InstancePlan& instance = plan.instances.front();
+  instance.env = env.for_instance(0, 1, 0);
+  for (const char* ours : {"OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"}) instance.env.erase(ours);
+  return plan;
+}
+
+}  // namespace ipexrun::launcher
