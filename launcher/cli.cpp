@@ -72,9 +72,9 @@ Result<Parts> split(const std::vector<std::string>& args) {
       return out;
     } else {
       const OptionRow* row = name.starts_with("--") ? find_option(name.substr(2)) : nullptr;
-      if (row == nullptr) return unknown_option(name, name.substr(name.find_first_not_of('-') == std::string::npos
-                                                                      ? name.size()
-                                                                      : name.find_first_not_of('-')));
+      if (row == nullptr)
+        return unknown_option(name,
+                              name.substr(name.find_first_not_of('-') == std::string::npos ? name.size() : name.find_first_not_of('-')));
       out.own.push_back(word);
       if (row->is_flag()) continue;
       const bool value_missing = equals == std::string::npos ? at + 1 == args.size() : equals + 1 == word.size();
@@ -193,8 +193,7 @@ Status validate(Options& options) {
     return Error{kExitUsage, "--sysroot names a machine that is not there: nothing can be started on it", "add --dry-run"};
   if (options.require_shim && !options.optimize)
     return Error{kExitUsage, "--require-shim and --no-optimize contradict each other", "give one of them"};
-  if (!options.optimize && options.dtype_given)
-    options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
+  if (!options.optimize && options.dtype_given) options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
   if (!options.decisions.empty())
     options.notes.push_back("the config's decisions are kept for --save-config; this version measures afresh in every process");
   return ok_status();

@@ -17,11 +17,12 @@ constexpr std::size_t kHelpColumn = 30;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 const Pairs& commands() {
-  static const Pairs rows = {{"ipexrun [cpu] [options] PROGRAM args", "run PROGRAM: script.py, python script.py, -m module, or any executable"},
-                             {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
-                             {"ipexrun env [--json | --docs]", "versions, machine and variables, for bug reports; --docs: the variables of ipexrun"},
-                             {"ipexrun doctor", "check this installation and say what would help"},
-                             {"ipexrun tune, ipexrun xpu", "come with later versions"}};
+  static const Pairs rows = {
+      {"ipexrun [cpu] [options] PROGRAM args", "run PROGRAM: script.py, python script.py, -m module, or any executable"},
+      {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
+      {"ipexrun env [--json | --docs]", "versions, machine and variables, for bug reports; --docs: the variables of ipexrun"},
+      {"ipexrun doctor", "check this installation and say what would help"},
+      {"ipexrun tune, ipexrun xpu", "come with later versions"}};
   return rows;
 }
 
@@ -189,7 +190,8 @@ std::string env_docs() {
   std::string out =
       "# Environment variables\n\n"
       "Made by `ipexrun env --docs` from `configs/contract/env_vars.def`; a test compares the two.\n\n"
-      "An empty variable counts as unset. A flag is on for `1`, `true`, `on` and `yes`. Bytes take K, M, G and T. \"Set by launcher\" means\n"
+      "An empty variable counts as unset. A flag is on for `1`, `true`, `on` and `yes`. Bytes take K, M, G and T. \"Set by launcher\" "
+      "means\n"
       "that ipexrun sets it for the program it starts; a person has no need to.\n\n"
       "| variable | type | default | set by | read by | inherited | meaning |\n|---|---|---|---|---|---|---|\n";
   for (const env::Row& row : env::rows()) {

@@ -187,7 +187,8 @@ Status save_config(const Options& options, const std::string& path) {
     yaml << YAML::Key << kConfigKeyDecisions << YAML::Value << YAML::BeginSeq;
     for (const std::string& decision : options.decisions) {
       yaml << YAML::Flow << YAML::BeginMap;
-      for (const auto& [key, value] : nlohmann::json::parse(decision).items()) {
+      const nlohmann::json fields = nlohmann::json::parse(decision);
+      for (const auto& [key, value] : fields.items()) {
         yaml << YAML::Key << key << YAML::Value;
         if (value.is_string()) {
           yaml << YAML::DoubleQuoted << value.get<std::string>();

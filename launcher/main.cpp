@@ -22,6 +22,26 @@
 namespace ipexrun::launcher {
 namespace {
 
+using SignalHandler = void (*)(int);
+
+/// A closed pipe on stdout or stderr must end our output, not the supervisor of running instances. But programs inherit what is
+/// ignored, so while they are started and supervised the caller's own disposition is back (the runner does its own ignoring).
+class PipeSafeRunner final : public Runner {
+ public:
+  PipeSafeRunner(Runner& inner, SignalHandler callers) : inner_(inner), callers_(callers) {}
+
+  Result<RunOutcome> run(const LaunchPlan& plan, const RunSettings& settings) override {
+    std::signal(SIGPIPE, callers_);
+    Result<RunOutcome> outcome = inner_.run(plan, settings);
+    std::signal(SIGPIPE, SIG_IGN);
+    return outcome;
+  }
+
+ private:
+  Runner& inner_;
+  SignalHandler callers_;
+};
+
 int fail(const Error& error) {
   log::error(error.line());
   return error.code;
@@ -64,10 +84,10 @@ int show_plan(const Options& options, const LaunchPlan& plan) {
   return print(plan_table(plan) + (options.explain ? "\n" + reasons_text(plan) : ""));
 }
 
-int run_plan(const Options& options, const LaunchPlan& plan, const std::string& run_dir) {
+int run_plan(const Options& options, const LaunchPlan& plan, const std::string& run_dir, Runner& runner) {
   RunSettings settings;
   settings.run_dir = run_dir;
-  Result<RunOutcome> outcome = posix_runner().run(plan, settings);
+  Result<RunOutcome> outcome = runner.run(plan, settings);
   if (!outcome.ok()) return fail(outcome.error());
   std::fputs(summary_text(options, plan, *outcome).c_str(), stderr);
   const Status verdict = require_shim_verdict(plan, *outcome);
@@ -78,13 +98,13 @@ int run_plan(const Options& options, const LaunchPlan& plan, const std::string& 
   return outcome->exit_code;
 }
 
-int run_measured(const Options& options, const Machine& machine, const PlanContext& context, const std::string& run_dir) {
+int run_measured(const Options& options, const Machine& machine, const PlanContext& context, const std::string& run_dir, Runner& runner) {
   const PlanForVariant plan_for = [&](const std::string& variant) { return make_variant_plan(variant, options, machine, context); };
-  Result<int> code = run_bench(options, machine, plan_for, posix_runner(), run_dir);
+  Result<int> code = run_bench(options, machine, plan_for, runner, run_dir);
   return code.ok() ? *code : fail(code.error());
 }
 
-int run_program(const Options& options) {
+int run_program(const Options& options, Runner& runner) {
   Result<Machine> machine = machine_for(options);
   if (!machine.ok()) return fail(machine.error());
   Result<PlanContext> context = make_context(options, *machine);
@@ -99,13 +119,14 @@ int run_program(const Options& options) {
   const bool disabled = env::get_flag(env::Id::kDisable);
   if (!disabled) say_notes(options);
   if (options.dry_run || machine->synthetic) return show_plan(options, *plan);
-  if (disabled) return run_plan(options, *plan, "");
+  if (disabled) return run_plan(options, *plan, "", runner);
   say_reasons(*plan, options.explain);
 
   const Result<std::string> made = make_run_dir();
   if (!made.ok()) log::warn(made.error().line());
   const std::string run_dir = made.ok() ? *made : "";
-  const int code = options.bench.enabled ? run_measured(options, *machine, *context, run_dir) : run_plan(options, *plan, run_dir);
+  const int code =
+      options.bench.enabled ? run_measured(options, *machine, *context, run_dir, runner) : run_plan(options, *plan, run_dir, runner);
   remove_run_dir(run_dir);
   return code;
 }
@@ -120,10 +141,10 @@ int later(const char* what) {
   return fail({kExitUsage, std::string("ipexrun ") + what + " comes with a later version", "ipexrun --help shows what this one does"});
 }
 
-int dispatch(const Options& options) {
+int dispatch(const Options& options, Runner& runner) {
   switch (options.command) {
     case Command::kRun:
-      return run_program(options);
+      return run_program(options, runner);
     case Command::kTopology:
       return show_topology(options);
     case Command::kEnv:
@@ -150,14 +171,9 @@ int dispatch(const Options& options) {
 }  // namespace ipexrun::launcher
 
 int main(int argc, char** argv) {
-  // A closed pipe on stdout or stderr must end the program's output, not the supervisor of running instances. The runner gives
-  // SIGPIPE back its default in the child.
-  std::signal(SIGPIPE, SIG_IGN);
+  using namespace ipexrun::launcher;  // NOLINT(google-build-using-namespace): this is its main()
+  PipeSafeRunner runner(posix_runner(), std::signal(SIGPIPE, SIG_IGN));
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
-  const ipexrun::Result<ipexrun::launcher::Options> options = ipexrun::launcher::parse_command_line(args);
-  if (!options.ok()) {
-    ipexrun::log::error(options.error().line());
-    return options.error().code;
-  }
-  return ipexrun::launcher::dispatch(*options);
+  const ipexrun::Result<Options> options = parse_command_line(args);
+  return options.ok() ? dispatch(*options, runner) : fail(options.error());
 }

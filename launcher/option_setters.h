@@ -151,9 +151,7 @@ inline OptionRow refused(const std::string& name, const std::string& metavar, co
                          OptionGroup group = OptionGroup::kLater) {
   OptionRow out = row(name, group, metavar, what);
   out.in_config = false;
-  out.set = [name, what, hint](Options&, const std::string&) -> Status {
-    return Error{kExitUsage, "--" + name + ": " + what, hint};
-  };
+  out.set = [name, what, hint](Options&, const std::string&) -> Status { return Error{kExitUsage, "--" + name + ": " + what, hint}; };
   return out;
 }
 

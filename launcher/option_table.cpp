@@ -29,54 +29,64 @@ OptionRow not_in_config(OptionRow row) {
 
 void add_instance_rows(std::vector<OptionRow>& rows) {
   constexpr auto group = OptionGroup::kInstances;
-  rows.push_back(number<int>("ninstances", group, [](auto& o) -> auto& { return o.ninstances; }, 0, kMostInstances,
-                             "copies of PROGRAM to start, on equal slices of the cores (0: decide)"));
-  rows.push_back(with_aliases(number<int>("ncores-per-instance", group, [](auto& o) -> auto& { return o.ncores_per_instance; }, 0,
-                                          kMostInstances, "cores of one instance; alone: as many instances as fit (0: decide)"),
+  rows.push_back(number<int>(
+      "ninstances", group, [](auto& o) -> auto& { return o.ninstances; }, 0, kMostInstances,
+      "copies of PROGRAM to start, on equal slices of the cores (0: decide)"));
+  rows.push_back(with_aliases(number<int>(
+                                  "ncores-per-instance", group, [](auto& o) -> auto& { return o.ncores_per_instance; }, 0, kMostInstances,
+                                  "cores of one instance; alone: as many instances as fit (0: decide)"),
                               {"ncore-per-instance"}));
-  rows.push_back(with_aliases(number_list("nodes-list", group, [](auto& o) -> auto& { return o.nodes_list; },
-                                          "use the cores of these NUMA nodes only, e.g. 0,2"),
-                              {"node-id"}));
-  rows.push_back(with_aliases(number_list("cores-list", group, [](auto& o) -> auto& { return o.cores_list; },
-                                          "use these CPUs only (numbers of the operating system), e.g. 0-3,8"),
-                              {"core-list"}));
-  rows.push_back(with_aliases(flag("use-logical-cores", group, [](auto& o) -> auto& { return o.use_logical_cores; },
-                                   "use every hardware thread of a core, not only the first"),
-                              {"use-logical-core"}));
-  rows.push_back(flag("use-e-cores", group, [](auto& o) -> auto& { return o.use_e_cores; }, "also use the E-cores of a hybrid CPU"));
-  rows.push_back(
-      flag("latency-mode", group, [](auto& o) -> auto& { return o.latency_mode; }, "instances of 4 cores, as many as fit"));
   rows.push_back(with_aliases(
-      flag("throughput-mode", group, [](auto& o) -> auto& { return o.throughput_mode; }, "one instance a NUMA node"), {"multi-instance"}));
-  rows.push_back(with_aliases(number_list("instance-idx", group, [](auto& o) -> auto& { return o.instance_idx; },
-                                          "start only these instances of the plan, e.g. 0,2"),
-                              {"rank"}));
+      number_list(
+          "nodes-list", group, [](auto& o) -> auto& { return o.nodes_list; }, "use the cores of these NUMA nodes only, e.g. 0,2"),
+      {"node-id"}));
+  rows.push_back(with_aliases(number_list(
+                                  "cores-list", group, [](auto& o) -> auto& { return o.cores_list; },
+                                  "use these CPUs only (numbers of the operating system), e.g. 0-3,8"),
+                              {"core-list"}));
+  rows.push_back(with_aliases(flag(
+                                  "use-logical-cores", group, [](auto& o) -> auto& { return o.use_logical_cores; },
+                                  "use every hardware thread of a core, not only the first"),
+                              {"use-logical-core"}));
+  rows.push_back(flag(
+      "use-e-cores", group, [](auto& o) -> auto& { return o.use_e_cores; }, "also use the E-cores of a hybrid CPU"));
+  rows.push_back(flag(
+      "latency-mode", group, [](auto& o) -> auto& { return o.latency_mode; }, "instances of 4 cores, as many as fit"));
+  rows.push_back(with_aliases(flag(
+                                  "throughput-mode", group, [](auto& o) -> auto& { return o.throughput_mode; }, "one instance a NUMA node"),
+                              {"multi-instance"}));
+  rows.push_back(with_aliases(
+      number_list(
+          "instance-idx", group, [](auto& o) -> auto& { return o.instance_idx; }, "start only these instances of the plan, e.g. 0,2"),
+      {"rank"}));
   rows.push_back(word("strategy", group, [](auto& o) -> auto& { return o.strategy; }, "WORD",
                       "where fewer instances than fit are placed: close together, or scattered over the machine", {"close", "scatter"}));
-  rows.push_back(with_aliases(flag("skip-cross-node-cores", group, [](auto& o) -> auto& { return o.skip_cross_node_cores; },
-                                   "leave cores unused rather than let an instance span two NUMA nodes"),
+  rows.push_back(with_aliases(flag(
+                                  "skip-cross-node-cores", group, [](auto& o) -> auto& { return o.skip_cross_node_cores; },
+                                  "leave cores unused rather than let an instance span two NUMA nodes"),
                               {"bind-numa-node"}));
 }
 
 void add_process_rows(std::vector<OptionRow>& rows) {
   constexpr auto group = OptionGroup::kProcess;
-  OptionRow dtype = word("dtype", group, [](auto& o) -> auto& { return o.dtype; }, "WORD",
-                         "arithmetic inside replaced operations; results keep the program's own dtype",
-                         {"auto", "float32", "bfloat16", "float16"});
+  OptionRow dtype =
+      word("dtype", group, [](auto& o) -> auto& { return o.dtype; }, "WORD",
+           "arithmetic inside replaced operations; results keep the program's own dtype", {"auto", "float32", "bfloat16", "float16"});
   dtype.set = [inner = dtype.set](Options& options, const std::string& value) -> Status {
     options.dtype_given = true;
     return inner(options, value);
   };
   rows.push_back(std::move(dtype));
-  rows.push_back(flag("no-optimize", group, [](auto& o) -> auto& { return o.optimize; },
-                      "launch only: placement, variables and allocator, but no kernels of ours", false));
+  rows.push_back(flag(
+      "no-optimize", group, [](auto& o) -> auto& { return o.optimize; },
+      "launch only: placement, variables and allocator, but no kernels of ours", false));
   rows.push_back(word("memory-allocator", group, [](auto& o) -> auto& { return o.memory_allocator; }, "WORD",
                       "malloc of the program; auto: the best one that is installed and passes a probe",
                       {"auto", "default", "jemalloc", "tcmalloc", "mimalloc"}));
   rows.push_back(word("omp-runtime", group, [](auto& o) -> auto& { return o.omp_runtime; }, "WORD",
                       "OpenMP runtime of the program; intel preloads libiomp5", {"auto", "default", "intel"}));
-  OptionRow pack = word("pack-memory", group, [](auto& o) -> auto& { return o.pack_memory; }, "BYTES",
-                        "upper bound of prepacked weight copies, e.g. 512M");
+  OptionRow pack = word(
+      "pack-memory", group, [](auto& o) -> auto& { return o.pack_memory; }, "BYTES", "upper bound of prepacked weight copies, e.g. 512M");
   pack.set = [](Options& options, const std::string& value) -> Status {
     if (!env::parse_bytes(value)) return bad_value("pack-memory", "bytes such as 512M or 2G", value);
     options.pack_memory = value;
@@ -85,21 +95,25 @@ void add_process_rows(std::vector<OptionRow>& rows) {
   rows.push_back(std::move(pack));
   rows.push_back(word("inherit", group, [](auto& o) -> auto& { return o.inherit; }, "WORD",
                       "which programs started by PROGRAM keep the preload", {"all", "python", "none"}));
-  rows.push_back(flag("require-shim", group, [](auto& o) -> auto& { return o.require_shim; },
-                      "fail when the optimizations could not become active"));
-  rows.push_back(flag("no-pin", group, [](auto& o) -> auto& { return o.pin; }, "size the threads but leave the CPU affinity alone", false));
-  rows.push_back(with_aliases(flag("no-memory-bind", group, [](auto& o) -> auto& { return o.bind_memory; },
-                                   "do not bind memory to the NUMA nodes of the cores", false),
+  rows.push_back(flag(
+      "require-shim", group, [](auto& o) -> auto& { return o.require_shim; }, "fail when the optimizations could not become active"));
+  rows.push_back(flag(
+      "no-pin", group, [](auto& o) -> auto& { return o.pin; }, "size the threads but leave the CPU affinity alone", false));
+  rows.push_back(with_aliases(flag(
+                                  "no-memory-bind", group, [](auto& o) -> auto& { return o.bind_memory; },
+                                  "do not bind memory to the NUMA nodes of the cores", false),
                               {"disable-numactl"}));
 }
 
 void add_log_rows(std::vector<OptionRow>& rows) {
   constexpr auto group = OptionGroup::kLogs;
-  rows.push_back(with_aliases(word("log-dir", group, [](auto& o) -> auto& { return o.log_dir; }, "DIR",
-                                   "write each instance's output to a file of its own in DIR"),
-                              {"log-path"}));
-  OptionRow prefix = word("log-file-prefix", group, [](auto& o) -> auto& { return o.log_file_prefix; }, "NAME",
-                          "first part of the log files' names (default run)");
+  rows.push_back(with_aliases(
+      word(
+          "log-dir", group, [](auto& o) -> auto& { return o.log_dir; }, "DIR", "write each instance's output to a file of its own in DIR"),
+      {"log-path"}));
+  OptionRow prefix = word(
+      "log-file-prefix", group, [](auto& o) -> auto& { return o.log_file_prefix; }, "NAME",
+      "first part of the log files' names (default run)");
   prefix.set = [](Options& options, const std::string& value) -> Status {
     if (value.empty() || value.find('/') != std::string::npos)
       return bad_value("log-file-prefix", "a file name without '/'", value, "--log-dir names the folder");
@@ -111,16 +125,18 @@ void add_log_rows(std::vector<OptionRow>& rows) {
 
 void add_show_rows(std::vector<OptionRow>& rows) {
   constexpr auto group = OptionGroup::kShow;
-  rows.push_back(not_in_config(
-      flag("dry-run", group, [](auto& o) -> auto& { return o.dry_run; }, "print what would be started, and start nothing")));
-  rows.push_back(not_in_config(
-      flag("json", group, [](auto& o) -> auto& { return o.json; }, "with --dry-run, topology or env: print JSON instead of a table")));
-  rows.push_back(not_in_config(
-      flag("explain", group, [](auto& o) -> auto& { return o.explain; }, "say why each thing was chosen, then run")));
-  rows.push_back(not_in_config(word("topology", group, [](auto& o) -> auto& { return o.topology; }, "TEXT|FILE",
-                                    "plan for a machine that is not there: \"node:2 core:28 pu:2\" or an hwloc XML file")));
-  rows.push_back(not_in_config(word("sysroot", group, [](auto& o) -> auto& { return o.sysroot; }, "DIR",
-                                    "read limits (cgroups, /proc, /sys) below DIR instead of /, to plan only")));
+  rows.push_back(not_in_config(flag(
+      "dry-run", group, [](auto& o) -> auto& { return o.dry_run; }, "print what would be started, and start nothing")));
+  rows.push_back(not_in_config(flag(
+      "json", group, [](auto& o) -> auto& { return o.json; }, "with --dry-run, topology or env: print JSON instead of a table")));
+  rows.push_back(not_in_config(flag(
+      "explain", group, [](auto& o) -> auto& { return o.explain; }, "say why each thing was chosen, then run")));
+  rows.push_back(not_in_config(word(
+      "topology", group, [](auto& o) -> auto& { return o.topology; }, "TEXT|FILE",
+      "plan for a machine that is not there: \"node:2 core:28 pu:2\" or an hwloc XML file")));
+  rows.push_back(not_in_config(word(
+      "sysroot", group, [](auto& o) -> auto& { return o.sysroot; }, "DIR",
+      "read limits (cgroups, /proc, /sys) below DIR instead of /, to plan only")));
   OptionRow config = row("config", group, "FILE", "read options from a YAML file; the command line beats it");
   config.in_config = false;
   config.set = [](Options&, const std::string& value) -> Status {
@@ -128,8 +144,8 @@ void add_show_rows(std::vector<OptionRow>& rows) {
     return ok_status();  // cli.cpp reads the file before it applies the command line
   };
   rows.push_back(std::move(config));
-  rows.push_back(not_in_config(
-      word("save-config", group, [](auto& o) -> auto& { return o.save_config; }, "FILE", "write the options of this run to FILE")));
+  rows.push_back(not_in_config(word(
+      "save-config", group, [](auto& o) -> auto& { return o.save_config; }, "FILE", "write the options of this run to FILE")));
 }
 
 /// Every --bench-... option turns --bench on.
@@ -144,13 +160,14 @@ OptionRow bench(OptionRow row) {
 
 void add_bench_rows(std::vector<OptionRow>& rows) {
   constexpr auto group = OptionGroup::kBench;
-  rows.push_back(flag("bench", group, [](auto& o) -> auto& { return o.bench.enabled; }, "measure throughput and latency, and report them"));
-  rows.push_back(bench(number<int>("bench-warmup", group, [](auto& o) -> auto& { return o.bench.warmup; }, 0, 1'000'000,
-                                   "calls at the start that are left out")));
-  rows.push_back(bench(number<long>("bench-iters", group, [](auto& o) -> auto& { return o.bench.iters; }, 1L, kMostCalls,
-                                    "calls to measure")));
-  rows.push_back(bench(number<double>("bench-seconds", group, [](auto& o) -> auto& { return o.bench.seconds; }, 0.001, kMostSeconds,
-                                      "seconds to measure", "S")));
+  rows.push_back(flag(
+      "bench", group, [](auto& o) -> auto& { return o.bench.enabled; }, "measure throughput and latency, and report them"));
+  rows.push_back(bench(number<int>(
+      "bench-warmup", group, [](auto& o) -> auto& { return o.bench.warmup; }, 0, 1'000'000, "calls at the start that are left out")));
+  rows.push_back(bench(number<long>(
+      "bench-iters", group, [](auto& o) -> auto& { return o.bench.iters; }, 1L, kMostCalls, "calls to measure")));
+  rows.push_back(bench(number<double>(
+      "bench-seconds", group, [](auto& o) -> auto& { return o.bench.seconds; }, 0.001, kMostSeconds, "seconds to measure", "S")));
   OptionRow compare = row("bench-compare", group, "LIST", "also run stock (the plain program), or stock,launch, interleaved with this run");
   compare.set = [](Options& options, const std::string& value) -> Status {
     options.bench.compare.clear();
@@ -170,8 +187,8 @@ void add_bench_rows(std::vector<OptionRow>& rows) {
                             [](const std::string& a, const std::string& b) { return a + "," + b; })};
   };
   rows.push_back(bench(std::move(compare)));
-  rows.push_back(bench(number<int>("bench-pairs", group, [](auto& o) -> auto& { return o.bench.pairs; }, 1, 1000,
-                                   "rounds of --bench-compare")));
+  rows.push_back(bench(number<int>(
+      "bench-pairs", group, [](auto& o) -> auto& { return o.bench.pairs; }, 1, 1000, "rounds of --bench-compare")));
   OptionRow output = row("bench-output", group, "FILE", "write the report to FILE.json, .csv, .md or .html; may be repeated");
   output.set = [](Options& options, const std::string& value) -> Status {
     for (const char* suffix : {".json", ".csv", ".md", ".html"}) {
@@ -183,10 +200,11 @@ void add_bench_rows(std::vector<OptionRow>& rows) {
   };
   output.get = [](const Options& options) { return options.bench.outputs; };
   rows.push_back(bench(std::move(output)));
-  rows.push_back(bench(word("bench-metric", group, [](auto& o) -> auto& { return o.bench.metric; }, "REGEX",
-                            "a number that the program prints: a regular expression with one group")));
-  rows.push_back(
-      bench(flag("bench-stop", group, [](auto& o) -> auto& { return o.bench.stop; }, "end the program once the measurement is complete")));
+  rows.push_back(bench(word(
+      "bench-metric", group, [](auto& o) -> auto& { return o.bench.metric; }, "REGEX",
+      "a number that the program prints: a regular expression with one group")));
+  rows.push_back(bench(flag(
+      "bench-stop", group, [](auto& o) -> auto& { return o.bench.stop; }, "end the program once the measurement is complete")));
 }
 
 void add_compatible_rows(std::vector<OptionRow>& rows) {

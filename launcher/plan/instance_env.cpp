@@ -212,8 +212,8 @@ int EnvDraft::threads_for(std::size_t cpus) {
       because("threads", std::to_string(value), seen + " of the " + (from_config ? "config" : "environment") + " is kept, for " + cores,
               !from_config);
     } else {
-      because("threads", std::to_string(planned), seen + (valid ? " is replaced: the options ask for " + cores : " is no number of threads"),
-              true);
+      because("threads", std::to_string(planned),
+              seen + (valid ? " is replaced: the options ask for " + cores : " is no number of threads"), true);
     }
   }
   return keep ? value : planned;

@@ -46,7 +46,8 @@ void set_program(const Options& options, const PlanContext& context, InstancePla
 void explain_program(const Options& options, const InstancePlan& instance, std::vector<Reason>& reasons) {
   const std::string shown = instance.executable.empty() ? instance.argv.front() : instance.executable;
   if (options.program_kind == ProgramKind::kScript) {
-    reasons.push_back({"program", shown, "'" + options.program + "' ends in .py: it runs under python of PATH (--no-python runs it directly)"});
+    reasons.push_back(
+        {"program", shown, "'" + options.program + "' ends in .py: it runs under python of PATH (--no-python runs it directly)"});
   } else if (options.program_kind == ProgramKind::kModule) {
     reasons.push_back({"program", shown, "-m " + options.program + " runs under python of PATH"});
   } else {

@@ -70,8 +70,8 @@ Result<std::vector<Unit>> free_units(const Options& options, const Machine& mach
                  "allowed: " + cpu_list_text(have)};
   const std::set<int> nodes(options.nodes_list.begin(), options.nodes_list.end());
   const auto on_wanted_node = [&](const Core& core) { return nodes.empty() || nodes.count(core.node) != 0; };
-  const bool has_big = std::any_of(machine.cores.begin(), machine.cores.end(),
-                                   [&](const Core& core) { return on_wanted_node(core) && !core.efficient; });
+  const bool has_big =
+      std::any_of(machine.cores.begin(), machine.cores.end(), [&](const Core& core) { return on_wanted_node(core) && !core.efficient; });
   std::vector<Unit> units;
   std::vector<int> small;
   int threads_left_out = 0;
@@ -100,8 +100,8 @@ Result<std::vector<Unit>> free_units(const Options& options, const Machine& mach
     reasons.push_back({"cores", count_text(static_cast<std::size_t>(threads_left_out), "CPU"),
                        "left out: further hardware threads of the same cores share its arithmetic units (--use-logical-cores)"});
   if (!small.empty())
-    reasons.push_back({"cores", cpu_list_text(small),
-                       "left out: E-cores, since the slowest thread holds up every parallel region (--use-e-cores)"});
+    reasons.push_back(
+        {"cores", cpu_list_text(small), "left out: E-cores, since the slowest thread holds up every parallel region (--use-e-cores)"});
   return units;
 }
 
@@ -112,18 +112,18 @@ void apply_quota(const Options& options, const Machine& machine, Pool& pool, std
   const auto most = static_cast<std::size_t>(std::max(1.0, std::floor(machine.quota_cpus + 1e-9)));
   const std::size_t allowed = allowed_cpus(machine).size();
   if (pool.units.size() > most) {
-    reasons.push_back({"cores", std::to_string(most), "the CPU quota allows " + quota + " CPUs at a time, rounded down: one thread more " +
-                                                          "would have all of them throttled (" + count_text(pool.units.size(), "CPU") +
-                                                          " could be used otherwise)"});
+    reasons.push_back({"cores", std::to_string(most),
+                       "the CPU quota allows " + quota + " CPUs at a time, rounded down: one thread more " +
+                           "would have all of them throttled (" + count_text(pool.units.size(), "CPU") + " could be used otherwise)"});
     pool.units.resize(most);
     pool.limit = " (CPU quota " + quota + ")";
   }
   const bool chosen = !options.cores_list.empty();
   if (machine.quota_cpus + 1e-9 < static_cast<double>(allowed) && !chosen && pool.pin) {
     pool.pin = false;
-    reasons.push_back({"cores", "not pinned", "a quota of " + quota + " over " + std::to_string(allowed) +
-                                                  " CPUs means that others share them; holding some would not make them ours " +
-                                                  "(--cores-list pins)"});
+    reasons.push_back({"cores", "not pinned",
+                       "a quota of " + quota + " over " + std::to_string(allowed) +
+                           " CPUs means that others share them; holding some would not make them ours " + "(--cores-list pins)"});
   }
 }
 

@@ -161,7 +161,8 @@ std::string machine_text(const Machine& machine) {
   std::string out = aligned(facts);
   Table rows = {{"NUMA node", "cores", "first CPUs", "further CPUs", "E-core CPUs", "memory"}};
   for (const NumaNode& node : machine.nodes) {
-    const auto cores = std::count_if(machine.cores.begin(), machine.cores.end(), [&](const Core& core) { return core.node == node.os_index; });
+    const auto cores =
+        std::count_if(machine.cores.begin(), machine.cores.end(), [&](const Core& core) { return core.node == node.os_index; });
     const auto text = [&](auto wanted) { return dash_if_empty(cpu_list_text(cpus_where(machine, node.os_index, wanted))); };
     rows.push_back({std::to_string(node.os_index), std::to_string(cores),
                     text([](const Core& core, std::size_t pu) { return pu == 0 && !core.efficient; }),

@@ -123,8 +123,7 @@ Result<Shape> explicit_shape(const Options& options, const Pool& pool, std::vect
   }
   if (instances > total) return too_many(n, instances, options, pool);
   shape.size = shape.may_span ? total / instances : largest_within_nodes(pool, instances);
-  if (shape.size == 0)
-    return Error{kExitUsage, n + " does not fit without spanning NUMA nodes", "leave out --skip-cross-node-cores"};
+  if (shape.size == 0) return Error{kExitUsage, n + " does not fit without spanning NUMA nodes", "leave out --skip-cross-node-cores"};
   reasons.push_back({"instances", std::to_string(instances) + " x " + std::to_string(shape.size),
                      n + ": " + count_text(total, noun(options)) + " in equal slices"});
   return shape;
@@ -133,15 +132,15 @@ Result<Shape> explicit_shape(const Options& options, const Pool& pool, std::vect
 Shape latency_shape(const Options& options, const Machine& machine, const Pool& pool, std::vector<Reason>& reasons) {
   Shape shape{0, std::min<std::size_t>(kLatencyCores, pool.units.size()), !options.skip_cross_node_cores};
   if (shape.size < kLatencyCores) {
-    reasons.push_back({"instances", std::to_string(shape.size), "--latency-mode wants 4 cores an instance, only " +
-                                                                    std::to_string(pool.units.size()) + " are usable" + pool.limit});
+    reasons.push_back({"instances", std::to_string(shape.size),
+                       "--latency-mode wants 4 cores an instance, only " + std::to_string(pool.units.size()) + " are usable" + pool.limit});
   } else if (cuts_within_nodes(pool, shape.size).empty()) {
     std::size_t largest = 0;
     for (const auto& [node, members] : by_node(pool)) largest = std::max(largest, members.size());
     shape.size = largest;
-    reasons.push_back({"instances", std::to_string(largest), "--latency-mode wants 4 cores an instance, the largest of " +
-                                                                 count_text(machine.nodes.size(), "NUMA node") + " has " +
-                                                                 std::to_string(largest) + " usable"});
+    reasons.push_back({"instances", std::to_string(largest),
+                       "--latency-mode wants 4 cores an instance, the largest of " + count_text(machine.nodes.size(), "NUMA node") +
+                           " has " + std::to_string(largest) + " usable"});
   }
   return shape;
 }
@@ -155,8 +154,8 @@ std::vector<Slot> one_per_node(const Pool& pool, std::vector<Reason>& reasons) {
   }
   reasons.push_back({"instances", std::to_string(out.size()), "--throughput-mode: one instance on each NUMA node with usable cores"});
   if (sizes.size() > 1)
-    reasons.push_back({"instances", "unequal", "the nodes have " + std::to_string(*sizes.begin()) + " to " +
-                                                   std::to_string(*sizes.rbegin()) + " usable cores"});
+    reasons.push_back({"instances", "unequal",
+                       "the nodes have " + std::to_string(*sizes.begin()) + " to " + std::to_string(*sizes.rbegin()) + " usable cores"});
   return out;
 }
 
@@ -169,8 +168,8 @@ void explain_result(const Options& options, const Pool& pool, const std::vector<
   }
   if (!spanning.empty()) {
     const std::string which = slots.size() == 1 ? "the instance spans" : "instance " + cpu_list_text(spanning) + " spans";
-    const std::string hint =
-        slots.size() == 1 ? " (--throughput-mode starts one instance a node)" : " (--skip-cross-node-cores avoids it at the price of cores)";
+    const std::string hint = slots.size() == 1 ? " (--throughput-mode starts one instance a node)"
+                                               : " (--skip-cross-node-cores avoids it at the price of cores)";
     reasons.push_back({"instances", "spans nodes", which + " several NUMA nodes: no node has enough free cores for it" + hint});
   }
   if (used < pool.units.size())
@@ -196,19 +195,21 @@ Result<std::vector<Slot>> choose_slots(const Options& options, const Machine& ma
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
     if (options.skip_cross_node_cores) {
       const auto nodes = by_node(pool);
-      all = std::max_element(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); })
-                ->second;
+      all = std::max_element(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
+              return a.second.size() < b.second.size();
+            })->second;
     }
     slots.push_back(slot_of(pool, all));
     reasons.push_back({"instances", "1", "the default: one instance on all usable cores"});
   } else {
-    Result<Shape> shape = options.latency_mode ? Result<Shape>(latency_shape(options, machine, pool, reasons))
-                                               : explicit_shape(options, pool, reasons);
+    Result<Shape> shape =
+        options.latency_mode ? Result<Shape>(latency_shape(options, machine, pool, reasons)) : explicit_shape(options, pool, reasons);
     if (!shape.ok()) return shape.error();
     const std::vector<Cut> cuts = choose_cuts(options, pool, *shape);
     if (cuts.empty() || cuts.size() < shape->instances)
-      return Error{kExitUsage, "only " + count_text(cuts.size(), "instance") + " of " + count_text(shape->size, noun(options)) +
-                                   " fit without spanning NUMA nodes",
+      return Error{kExitUsage,
+                   "only " + count_text(cuts.size(), "instance") + " of " + count_text(shape->size, noun(options)) +
+                       " fit without spanning NUMA nodes",
                    "leave out --skip-cross-node-cores, or ask for fewer"};
     for (const Cut& cut : cuts) slots.push_back(slot_of(pool, cut));
     if (shape->instances == 0) {
