@@ -18,8 +18,8 @@ typedef struct IpexrunStart {
   uint32_t reason_bytes;
 } IpexrunStart;
 
-/* 0: active. Anything else: refused, nothing was registered, `reason` says why. Called once per process, with torch fully
- * initialised, on a thread of the program. Never throws. */
+/* 0: active. 2: not yet, nothing was registered, the shim asks again at its next chance. Anything else: refused, nothing was registered,
+ * `reason` says why, never asked again. Called by one thread of the program at a time, with torch fully initialised. Never throws. */
 typedef int (*IpexrunPluginStart)(const IpexrunStart* start);
 
 #endif

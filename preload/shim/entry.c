@@ -4,8 +4,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <gnu/libc-version.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "preload/shim/shim.h"
@@ -21,13 +19,20 @@ int shim_settled;
 
 static bool ready; /* the constructor has run and the shim has something to do */
 
-/* May run before our constructor: an allocator that is preloaded beside us calls dlsym at its first malloc. So nothing here may fail and
- * make the loader allocate an error text: the version of dlsym is asked for by the name that this glibc has. */
-static void find_real_functions(void) {
+/* "2.36" -> true. By hand: under AddressSanitizer atoi is the sanitizer's, which is not ready when it calls us. */
+static bool libdl_is_in_libc(void) { /* since 2.34 */
+  const char* version = gnu_get_libc_version();
+  if (version[0] != '2' || version[1] != '.') return version[0] > '2';
+  int minor = 0;
+  for (const char* digit = version + 2; *digit >= '0' && *digit <= '9'; ++digit) minor = 10 * minor + (*digit - '0');
+  return minor >= 34;
+}
+
+/* May run before our constructor: a preloaded allocator, or a sanitizer, calls dlsym while it starts. So nothing here may fail and make
+ * the loader allocate an error text: the version of dlsym is asked for by the name that this glibc has. */
+void shim_find_real_functions(void) {
   if (shim_real_dlsym == NULL) {
-    const char* version = gnu_get_libc_version();
-    const bool merged = atoi(version) > 2 || atoi(version + 2) >= 34; /* libdl became part of libc in 2.34 */
-    shim_real_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", merged ? "GLIBC_2.34" : "GLIBC_2.2.5");
+    shim_real_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", libdl_is_in_libc() ? "GLIBC_2.34" : "GLIBC_2.2.5");
   }
   if (shim_real_dlopen == NULL) shim_real_dlopen = (void* (*)(const char*, int))shim_real_dlsym(RTLD_NEXT, "dlopen");
   if (shim_real_pthread_create == NULL) {
@@ -85,7 +90,7 @@ static uintptr_t loading_thread;
 static const uintptr_t kManyThreads = ~(uintptr_t)0;
 
 void shim_at_dlopen(const void* return_address) {
-  find_real_functions();
+  shim_find_real_functions();
   const uintptr_t self = (uintptr_t)pthread_self();
   uintptr_t known = 0;
   if (!__atomic_compare_exchange_n(&loading_thread, &known, self, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && known != self) {
@@ -97,14 +102,14 @@ void shim_at_dlopen(const void* return_address) {
 /* A program that loads a library once asks it for a symbol next: the moment right after torch's constructors. dlsym, like dlopen, takes the
  * loader's lock itself, so that we take it first adds no wait that was not there. */
 void shim_at_dlsym(const void* return_address) {
-  find_real_functions();
+  shim_find_real_functions();
   if (ready) look(return_address);
 }
 
 /* pthread_create does not take the loader's lock, so to take it here could make a program wait that did not: a constructor on another
  * thread may wait for the thread that this one is about to start. Safe when no other thread ever called dlopen. */
 void shim_at_pthread_create(const void* return_address) {
-  find_real_functions();
+  shim_find_real_functions();
   const uintptr_t known = __atomic_load_n(&loading_thread, __ATOMIC_RELAXED);
   if (ready && (known == 0 || known == (uintptr_t)pthread_self())) look(return_address);
 }
@@ -125,7 +130,7 @@ typedef int (*StartMain)(int (*)(int, char**, char**), int, char**, void (*)(voi
  * of the real function takes both. */
 EXPORT int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(void), void (*fini)(void),
                              void (*rtld_fini)(void), void* stack_end) {
-  find_real_functions();
+  shim_find_real_functions();
   StartMain start = (StartMain)shim_real_dlsym(RTLD_NEXT, "__libc_start_main");
   if (ready) {
     program_main = main;
@@ -135,7 +140,8 @@ EXPORT int __libc_start_main(int (*main)(int, char**, char**), int argc, char** 
 }
 
 __attribute__((constructor)) static void begin(void) {
-  find_real_functions();
+  shim_find_real_functions();
+  shim_find_exec_functions();
   if (!shim_read_settings(environ)) {
     __atomic_store_n(&shim_settled, 1, __ATOMIC_RELEASE);
     return;

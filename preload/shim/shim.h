@@ -15,6 +15,14 @@ extern void* (*shim_real_dlsym)(void*, const char*);
 extern int (*shim_real_pthread_create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 extern int shim_settled;
 
+/* Fills the pointers above. Safe at any time after relocation, also before the constructor. */
+void shim_find_real_functions(void);
+
+/* ---- exec_filter.c ---- */
+
+/* Finds the real exec and posix_spawn functions; done in the constructor, because a child of vfork must not. */
+void shim_find_exec_functions(void);
+
 /* ---- settings.c: the environment, copied before the program can change it ---- */
 
 enum { kShimPathBytes = 4096, kShimPreloadBytes = 8192 };
@@ -70,7 +78,7 @@ bool shim_thread_is_outside(const void* return_address);
 
 typedef enum { kGateActive, kGateNotYet, kGateRefused } ShimGate;
 
-/* Opens the plugin for the torch at `torch_path` and, when `may_start()` of loaded.c holds for return_address, starts it. On
+/* Opens the plugin for the torch at `torch_path` and, when shim_thread_is_outside(return_address), starts it. On
  * kGateRefused `reason` holds one line. Takes the loader's lock. */
 ShimGate shim_pass_gate(const ShimTorch* torch, const void* return_address, char* reason, uint32_t reason_bytes);
 
