@@ -96,8 +96,12 @@ std::string find_lib_dir() {
   }
   const fs::path self = fs::read_symlink("/proc/self/exe", failure);
   if (failure) return "";
-  const fs::path folder = fs::canonical(self.parent_path() / ".." / "lib" / "ipexrun", failure);
-  return failure ? "" : folder.string();
+  const fs::path prefix = self.parent_path() / "..";
+  for (const fs::path& lib : {prefix / "lib", prefix / "lib64", prefix / "lib" / kMultiarch}) {
+    const fs::path folder = fs::canonical(lib / "ipexrun", failure);
+    if (!failure) return folder.string();
+  }
+  return "";
 }
 
 Result<PlanContext> make_context(const Options& options, const Machine& machine) {

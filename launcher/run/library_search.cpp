@@ -9,19 +9,8 @@
 #include "launcher/run/elf_file.h"
 
 namespace ipexrun::launcher {
-namespace {
 
 namespace fs = std::filesystem;
-
-#if defined(__x86_64__)
-constexpr const char* kMultiarch = "x86_64-linux-gnu";
-#elif defined(__aarch64__)
-constexpr const char* kMultiarch = "aarch64-linux-gnu";
-#else
-constexpr const char* kMultiarch = "";
-#endif
-
-}  // namespace
 
 std::vector<std::string> library_folders(const std::map<std::string, std::string>& env, const std::string& python) {
   std::vector<std::string> folders;

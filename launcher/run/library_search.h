@@ -7,6 +7,15 @@
 
 namespace ipexrun::launcher {
 
+/// Debian's folder name for libraries of this architecture, below lib.
+#if defined(__x86_64__)
+inline constexpr const char* kMultiarch = "x86_64-linux-gnu";
+#elif defined(__aarch64__)
+inline constexpr const char* kMultiarch = "aarch64-linux-gnu";
+#else
+inline constexpr const char* kMultiarch = "";
+#endif
+
 /// Folders in the order in which they are searched: those of the program's Python, virtual environment and conda environment before
 /// the user's own and the system's. `env` is the caller's environment, `python` the interpreter's path or "".
 std::vector<std::string> library_folders(const std::map<std::string, std::string>& env, const std::string& python);
