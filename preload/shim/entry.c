@@ -53,10 +53,13 @@ static void settle(enum IpexrunShimState state, const char* reason) {
   }
 }
 
+enum { kMaxLooks = 10000 };
+
 /* One look, by one thread at a time: a second thread, and the plugin's own calls while it starts, pass by. Nobody waits here. */
 static void look(const void* return_address) {
   static int busy;
   static bool torch_reported;
+  static int looks_in_vain;
   if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE) != 0) return;
   const int saved_errno = errno;
   static ShimTorch torch; /* static: the caller's stack may be small */
@@ -76,6 +79,8 @@ static void look(const void* return_address) {
         settle(IPEXRUN_SHIM_REFUSED, reason);
         break;
       case kGateNotYet:
+        /* A look costs microseconds; a program that asks for symbols all day must not pay for them all day. */
+        if (++looks_in_vain == kMaxLooks) settle(IPEXRUN_SHIM_REFUSED, "found no safe moment to start beside torch; stock PyTorch runs");
         break;
     }
   }

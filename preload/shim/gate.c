@@ -67,6 +67,8 @@ static ShimGate open_plugin(void* torch, const ShimTorch* where, char* reason, u
 ShimGate shim_pass_gate(const ShimTorch* where, const void* return_address, char* reason, uint32_t reason_bytes) {
   if (where->count > 1) REFUSE("%d copies of libtorch_cpu.so are mapped (the first is %s); stock PyTorch runs", where->count, where->path);
 
+  if (shim_has_unwinder() && !shim_thread_is_outside(return_address)) return kGateNotYet; /* before anything that costs or waits */
+
   /* Waits while another thread runs torch's constructors: the loader keeps its lock over them. */
   void* torch = shim_real_dlopen(where->path, RTLD_LAZY | RTLD_NOLOAD);
   if (torch == NULL) {

@@ -65,8 +65,16 @@ typedef int (*UnwindTrace)(struct _Unwind_Context*, void*);
 static int (*unwind_backtrace)(UnwindTrace, void*);
 static uintptr_t (*unwind_get_ip)(struct _Unwind_Context*);
 
+static uintptr_t loader_base;
+
+bool shim_has_unwinder(void) { return unwind_backtrace != NULL; }
+
 bool shim_find_unwinder(void* torch_handle) {
   if (unwind_backtrace != NULL) return true;
+  /* AT_BASE is no help: it is 0 in a program that was started as an argument of the loader. */
+  const struct r_debug* debug = shim_real_dlsym(RTLD_DEFAULT, "_r_debug");
+  if (debug == NULL || debug->r_ldbase == 0) return false;
+  loader_base = debug->r_ldbase;
   /* libgcc_s is not linked: it would come with every program. torch needs it, so it is there when it is wanted. */
   unwind_get_ip = (uintptr_t(*)(struct _Unwind_Context*))shim_real_dlsym(torch_handle, "_Unwind_GetIP");
   unwind_backtrace = (int (*)(UnwindTrace, void*))shim_real_dlsym(torch_handle, "_Unwind_Backtrace");
@@ -92,7 +100,7 @@ typedef struct Ranges {
  * libtorch_python only as the direct caller: its frames lie under everything that a Python program calls during `import torch`. */
 static unsigned kind_of(const char* path, uintptr_t base) {
   const char* name = base_name(path);
-  if (base != 0 && base == getauxval(AT_BASE)) return kForbidden;
+  if (base == loader_base) return kForbidden;
   if (starts_with(name, "libtorch_python.so")) return kForbiddenAsCaller;
   static const char* const forbidden[] = {"libtorch_cpu.so", "libtorch.so", "libtorch_", "libc10", "libgomp", "libiomp5", "libomp.so"};
   for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; ++i) {
@@ -145,10 +153,10 @@ static int visit_frame(struct _Unwind_Context* context, void* data) {
 }
 
 bool shim_thread_is_outside(const void* return_address) {
+  if (unwind_backtrace == NULL) return false;
   Ranges ranges = {.entry = getauxval(AT_ENTRY)};
   dl_iterate_phdr(collect_ranges, &ranges);
   if (ranges.overflow || (kind_at(&ranges, (uintptr_t)return_address) & (kForbidden | kForbiddenAsCaller)) != 0) return false;
-  if (unwind_backtrace == NULL) return false;
   Walk walk = {.ranges = &ranges};
   unwind_backtrace(visit_frame, &walk);
   if (walk.forbidden || walk.frames >= kMaxFrames) return false;

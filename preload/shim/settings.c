@@ -78,7 +78,10 @@ bool shim_read_settings(char** environment) {
       if (strncmp(*entry, kEnvNames[i], length) == 0 && (*entry)[length] == '=') take(i, *entry + length + 1);
     }
   }
-  if (shim_settings.disabled) return false;
+  if (shim_settings.disabled) {
+    shim_settings.preload[0] = '\0'; /* nothing is ours: exec_filter.c leaves every environment alone */
+    return false;
+  }
 
   Dl_info self;
   if (dladdr((const void*)&shim_read_settings, &self) != 0 && self.dli_fname != NULL) {

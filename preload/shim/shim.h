@@ -67,7 +67,9 @@ typedef struct ShimTorch {
 /* Looks for libtorch_cpu.so. Returns false, at little cost, when no object was mapped since the last look that found none. */
 bool shim_find_torch(ShimTorch* torch);
 
-/* Finds the unwinder of libgcc_s, which torch itself needs; takes the loader's lock. False when there is none. */
+/* Finds the loader's own range and the unwinder of libgcc_s, which torch itself needs. Takes the loader's lock. False when there is none.
+ */
+bool shim_has_unwinder(void);
 bool shim_find_unwinder(void* torch_handle);
 
 /* True when the calling thread provably is neither inside the dynamic loader (so no constructor is running on it) nor inside torch or

@@ -204,6 +204,12 @@ static int print_preload(char** unused) {
   return 0;
 }
 
+static int many_looks(char** library) {
+  once(library);
+  for (int i = 0; i < 20000; ++i) dlsym(RTLD_DEFAULT, "malloc");
+  return 0;
+}
+
 /* Starts argv[0] by every way that a program can, with PATH lookup where there is one. */
 static int run_by(char** command) {
   const char* how = command[0];
@@ -240,6 +246,7 @@ static const struct {
                   {"fork_after", fork_after},
                   {"signals", signals},
                   {"two", two},
+                  {"many_looks", many_looks},
                   {"print_preload", print_preload},
                   {"run_by", run_by}};
 

@@ -65,6 +65,12 @@ def test_build_tools_get_no_allocator(tmp_path, how, name):
     assert preload_of(tmp_path, command, "all") == (BOTH if name in ("hostname", "gcovr") else str(SHIM))
 
 
+def test_kill_switch_leaves_every_environment_alone(tmp_path):
+    tool = shutil.copy(HOST, tmp_path / "git")
+    env = {"IPEXRUN_DISABLE": "1", "IPEXRUN_PRELOAD": BOTH}
+    assert Run(tmp_path, [HOST, "run_by", "execve", tool, "print_preload"], preload=(ALLOCATOR, SHIM), env=env).out.strip() == BOTH
+
+
 @pytest.mark.parametrize("starter", ["sh", "subprocess", "os.system", "os.posix_spawn"])
 def test_build_tools_started_by_python_and_shells(tmp_path, starter):
     tool = tmp_path / "g++"

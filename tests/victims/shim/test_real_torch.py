@@ -1,5 +1,6 @@
 """The shim under the configured Python with its real torch, and a recording plugin in place of ours."""
 
+import ctypes
 import importlib.util
 import re
 import shutil
@@ -45,6 +46,18 @@ thread.start(); others(); thread.join()
 import torch; print(torch.ones(3).sum().item())
 """
     run = python(tmp_path, lib, code)
+    assert (run.code, run.out, run.state) == (0, "3.0\n", ACTIVE) and len(run.starts) == 1
+
+
+@pytest.mark.parametrize("allocator", ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"])
+def test_beside_a_preloaded_allocator(tmp_path, lib, allocator):
+    try:
+        ctypes.CDLL(allocator)
+    except OSError:
+        pytest.skip(f"{allocator} is not here")
+    code = "import torch; print(torch.ones(3).sum().item())"
+    # jemalloc's own threads: it calls pthread_create from within malloc, wherever that is.
+    run = Run(tmp_path, [sys.executable, "-c", code], lib=lib, preload=(allocator, SHIM), env={"MALLOC_CONF": "background_thread:true"})
     assert (run.code, run.out, run.state) == (0, "3.0\n", ACTIVE) and len(run.starts) == 1
 
 

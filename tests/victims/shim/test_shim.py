@@ -126,6 +126,17 @@ def test_exec_from_a_shell_wrapper(tmp_path):
     assert run.state == ACTIVE and start_is_right(run)
 
 
+def test_program_started_by_naming_the_loader(tmp_path):
+    loader = re.search(r"interpreter: (\S+)\]", tool_output("readelf", "-lW", HOSTS / "shim_host")).group(1)
+    run = Run(tmp_path, [loader, HOSTS / "shim_host", "once", MODEL])
+    assert (run.code, run.out, run.err, run.state) == (0, "model says 2\n", "", ACTIVE) and start_is_right(run)
+
+
+def test_gives_up_after_many_looks(tmp_path):
+    run = host(tmp_path, "many_looks", MODEL, env={"FAKE_PLUGIN_ANSWERS": "2", "FAKE_LOG": "/dev/null"})
+    assert (run.code, run.state) == (0, REFUSED) and run.err == f"ipexrun: {run.reason}\n" and "no safe moment" in run.reason
+
+
 def test_child_of_a_shell_reports_for_the_instance(tmp_path):
     run = Run(tmp_path, ["sh", "-c", f"{HOSTS}/shim_host once {MODEL}; exit 4"])
     assert run.code == 4 and run.state == ACTIVE and start_is_right(run)
