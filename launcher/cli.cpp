@@ -143,7 +143,7 @@ bool excludes(std::string_view a, std::string_view b) {
 }
 
 /// Given in a way that asks for something (a flag that is off, or a count of 0, does not).
-bool asks(const Setting& setting) { return setting.value != "false" && setting.value != "0"; }
+bool asks(const Setting& setting) { return setting.value != (setting.row->is_flag() ? "false" : setting.row->metavar == "N" ? "0" : ""); }
 
 /// Command line beats file: settings of the file that the command line replaces or rules out are dropped.
 std::vector<Setting> merge(const std::vector<Setting>& file, const std::vector<Setting>& line, std::vector<std::string>* notes) {

@@ -139,6 +139,7 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
   const bool shim = use != ShimUse::kNone && !context_.shim.empty() && problem.empty();
   if (options_.require_shim && !shim)
     return Error{kExitFailure, "--require-shim: the shim cannot be preloaded: " + problem, "ipexrun doctor says more"};
+  shim_active_ = shim;
   if (shim) {
     ours.push_back(context_.shim);
     set(env::name(env::Id::kMode), use == ShimUse::kObserve ? "observe" : "optimize");
@@ -169,6 +170,7 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
 }
 
 void EnvDraft::add_dtype(const Machine& machine) {
+  if (!shim_active_) return;
   std::string dtype = options_.dtype;
   const bool has_fp16 = (machine.isa & (kIsaAvx512Fp16 | kIsaAmxFp16)) != 0;
   if (dtype == "float16" && !machine.synthetic && !has_fp16) {

@@ -30,7 +30,7 @@ class EnvDraft {
   void add_libraries(bool pin);
   /// LD_PRELOAD and the IPEXRUN_ words. kExitFailure when --require-shim cannot be met.
   Status add_preload(ShimUse use, bool with_libraries);
-  /// Arithmetic inside replaced operations.
+  /// Arithmetic inside replaced operations; nothing where the shim is not preloaded. After add_preload().
   void add_dtype(const Machine& machine);
   /// The config's `env:`; beats everything before it.
   void add_config_env();
@@ -56,6 +56,7 @@ class EnvDraft {
   std::vector<Reason>& reasons_;
   std::map<std::string, std::string> env_;
   bool threads_said_ = false;
+  bool shim_active_ = false;
 };
 
 }  // namespace ipexrun::launcher

@@ -1,0 +1,218 @@
+// The variables of an instance, and who wins when the user has set one already.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/plan/planner.h"
+#include "tests/unit/launcher/made_up.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+using made_up::has_reason;
+using made_up::has_warning;
+using made_up::machine;
+using made_up::options;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string var(const LaunchPlan& plan, const std::string& name) {
+  const auto& env = plan.instances.at(0).env;
+  return env.count(name) == 0 ? "(unset)" : env.at(name);
+}
+
+PlanContext with(const std::map<std::string, std::string>& env) {
+  PlanContext out = made_up::context();
+  out.env = env;
+  return out;
+}
+
+PlanContext with_jemalloc(const std::map<std::string, std::string>& env = {}) {
+  PlanContext out = with(env);
+  out.allocator_name = "jemalloc";
+  out.allocator_path = "/usr/lib/libjemalloc.so.2";
+  return out;
+}
+
+LaunchPlan plan(const Options& wanted, const PlanContext& context) { return make_plan(wanted, machine({4}), context).value(); }
+
+TEST(PlanEnv, threads_and_words_of_the_shim) {
+  const LaunchPlan made = plan(options(), made_up::context());
+  EXPECT_EQ(var(made, "OMP_NUM_THREADS"), "4");
+  EXPECT_EQ(var(made, "TORCHINDUCTOR_COMPILE_THREADS"), "4");
+  EXPECT_EQ(var(made, "IPEXRUN_MODE"), "optimize");
+  EXPECT_EQ(var(made, "IPEXRUN_DTYPE"), "auto");
+  EXPECT_EQ(var(made, "IPEXRUN_LIB_DIR"), "/opt/lib/ipexrun");
+  EXPECT_EQ(var(made, "LD_PRELOAD"), "/opt/lib/ipexrun/libipexrun_shim.so");
+  EXPECT_EQ(var(made, "IPEXRUN_PRELOAD"), "/opt/lib/ipexrun/libipexrun_shim.so");
+}
+
+TEST(PlanEnv, no_second_pinning_mechanism) {
+  const LaunchPlan made = plan(options(), made_up::context());
+  for (const char* name : {"OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) EXPECT_EQ(var(made, name), "(unset)");
+  PlanContext intel = made_up::context();
+  intel.omp_runtime_path = "/opt/libiomp5.so";
+  EXPECT_EQ(var(plan(options(), intel), "KMP_AFFINITY"), "disabled");
+  EXPECT_TRUE(has_warning(plan(options(), with({{"OMP_PROC_BIND", "close"}})), "OMP_PROC_BIND=close"));
+}
+
+TEST(PlanEnv, the_users_omp_num_threads_beats_the_default_but_not_an_option) {
+  const PlanContext context = with({{"OMP_NUM_THREADS", "1"}});
+  const LaunchPlan kept = plan(options(), context);
+  EXPECT_EQ(kept.instances[0].threads, 1);
+  EXPECT_EQ(var(kept, "OMP_NUM_THREADS"), "1");
+  EXPECT_TRUE(has_warning(kept, "OMP_NUM_THREADS=1 of the environment is kept, for 4 CPUs"));
+  Options wanted = options();
+  wanted.ncores_per_instance = 2;
+  const LaunchPlan replaced = plan(wanted, context);
+  EXPECT_EQ(var(replaced, "OMP_NUM_THREADS"), "2");
+  EXPECT_TRUE(has_warning(replaced, "is replaced"));
+  EXPECT_EQ(var(plan(options(), with({{"OMP_NUM_THREADS", "many"}})), "OMP_NUM_THREADS"), "4");
+}
+
+TEST(PlanEnv, a_variable_of_the_user_is_left_alone) {
+  const LaunchPlan made = plan(options(), with_jemalloc({{"MALLOC_CONF", "narenas:1"}, {"TORCHINDUCTOR_COMPILE_THREADS", "1"}}));
+  EXPECT_EQ(var(made, "MALLOC_CONF"), "(unset)") << "inherited as it is";
+  EXPECT_EQ(var(made, "TORCHINDUCTOR_COMPILE_THREADS"), "(unset)");
+  EXPECT_TRUE(has_reason(made, "allocator", "kept as the environment has it"));
+}
+
+TEST(PlanEnv, preload_is_users_own_then_allocator_then_shim) {
+  const LaunchPlan made = plan(options(), with_jemalloc({{"LD_PRELOAD", "/x/liba.so /x/libb.so"}}));
+  EXPECT_EQ(var(made, "LD_PRELOAD"), "/x/liba.so:/x/libb.so:/usr/lib/libjemalloc.so.2:/opt/lib/ipexrun/libipexrun_shim.so");
+  EXPECT_EQ(var(made, "IPEXRUN_PRELOAD"), "/usr/lib/libjemalloc.so.2:/opt/lib/ipexrun/libipexrun_shim.so");
+  EXPECT_THAT(var(made, "MALLOC_CONF"), HasSubstr("background_thread:true"));
+}
+
+TEST(PlanEnv, the_users_preloaded_allocator_stays_unless_an_option_names_one) {
+  const PlanContext context = with_jemalloc({{"LD_PRELOAD", "/x/libtcmalloc.so.4"}});
+  EXPECT_THAT(var(plan(options(), context), "LD_PRELOAD"), testing::Not(HasSubstr("jemalloc")));
+  Options wanted = options();
+  wanted.memory_allocator = "jemalloc";
+  const LaunchPlan made = plan(wanted, context);
+  EXPECT_THAT(var(made, "LD_PRELOAD"), testing::Not(HasSubstr("tcmalloc")));
+  EXPECT_TRUE(has_warning(made, "libtcmalloc.so.4"));
+}
+
+TEST(PlanEnv, entries_of_an_outer_ipexrun_are_not_the_users) {
+  const LaunchPlan made = plan(options(), with({{"LD_PRELOAD", "/x/mine.so:/old/shim.so"}, {"IPEXRUN_PRELOAD", "/old/shim.so"}}));
+  EXPECT_EQ(var(made, "LD_PRELOAD"), "/x/mine.so:/opt/lib/ipexrun/libipexrun_shim.so");
+}
+
+TEST(PlanEnv, a_path_that_ld_preload_cannot_hold_is_refused) {
+  PlanContext context = made_up::context();
+  context.shim = "/opt/my lib/libipexrun_shim.so";
+  const LaunchPlan made = plan(options(), context);
+  EXPECT_EQ(var(made, "LD_PRELOAD"), "(unset)");
+  EXPECT_TRUE(has_warning(made, "has a space or a colon"));
+}
+
+TEST(PlanEnv, no_optimize_has_no_shim_and_with_bench_an_observing_one) {
+  Options wanted = options();
+  wanted.optimize = false;
+  EXPECT_EQ(var(plan(wanted, made_up::context()), "LD_PRELOAD"), "(unset)");
+  wanted.bench.enabled = true;
+  const LaunchPlan made = plan(wanted, made_up::context());
+  EXPECT_EQ(var(made, "IPEXRUN_MODE"), "observe");
+  EXPECT_EQ(var(made, "IPEXRUN_BENCH"), "1");
+}
+
+TEST(PlanEnv, require_shim_fails_before_anything_starts) {
+  Options wanted = options();
+  wanted.require_shim = true;
+  PlanContext context = made_up::context();
+  EXPECT_EQ(var(plan(wanted, context), "IPEXRUN_REQUIRE_SHIM"), "1");
+  context.shim.clear();
+  context.shim_problem = "it is writable by others";
+  const auto made = make_plan(wanted, machine({4}), context);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, kExitFailure);
+  EXPECT_THAT(made.error().line(), HasSubstr("writable by others"));
+}
+
+TEST(PlanEnv, float16_without_hardware_acts_as_float32_with_a_warning) {
+  Options wanted = options();
+  wanted.dtype = "float16";
+  const LaunchPlan made = plan(wanted, made_up::context());
+  EXPECT_EQ(var(made, "IPEXRUN_DTYPE"), "float32");
+  EXPECT_TRUE(has_warning(made, "avx512_fp16"));
+  Machine able = machine({4});
+  able.isa = kIsaAvx512Fp16;
+  EXPECT_EQ(var(make_plan(wanted, able, made_up::context()).value(), "IPEXRUN_DTYPE"), "float16");
+}
+
+TEST(PlanEnv, a_capability_cap_reaches_onednn) {
+  EXPECT_EQ(var(plan(options(), with({{"ATEN_CPU_CAPABILITY", "avx2"}})), "ONEDNN_MAX_CPU_ISA"), "AVX2");
+  EXPECT_EQ(var(plan(options(), with({{"ATEN_CPU_CAPABILITY", "avx2"}, {"ONEDNN_MAX_CPU_ISA", "ALL"}})), "ONEDNN_MAX_CPU_ISA"), "(unset)");
+  EXPECT_EQ(var(plan(options(), with({{"ATEN_CPU_CAPABILITY", "bogus"}})), "ONEDNN_MAX_CPU_ISA"), "(unset)");
+}
+
+TEST(PlanEnv, the_configs_env_beats_everything) {
+  Options wanted = options();
+  wanted.env = {{"OMP_NUM_THREADS", "3"}, {"MALLOC_CONF", "x:1"}, {"LD_PRELOAD", "/x/own.so"}};
+  const LaunchPlan made = plan(wanted, with_jemalloc({{"MALLOC_CONF", "y:1"}}));
+  EXPECT_EQ(var(made, "OMP_NUM_THREADS"), "3");
+  EXPECT_EQ(made.instances[0].threads, 3);
+  EXPECT_EQ(var(made, "MALLOC_CONF"), "x:1");
+  EXPECT_TRUE(has_warning(made, "MALLOC_CONF=x:1"));
+  EXPECT_EQ(var(made, "LD_PRELOAD"), "/x/own.so:/usr/lib/libjemalloc.so.2:/opt/lib/ipexrun/libipexrun_shim.so");
+}
+
+TEST(PlanEnv, the_kill_switch_changes_nothing) {
+  Options wanted = options();
+  wanted.ninstances = 2;
+  wanted.log_dir = "logs";
+  const LaunchPlan made = plan(wanted, with({{"IPEXRUN_DISABLE", "1"}}));
+  ASSERT_EQ(made.instances.size(), 1u);
+  EXPECT_FALSE(made.pin);
+  EXPECT_THAT(made.instances[0].env, IsEmpty());
+  EXPECT_THAT(made.instances[0].cpus, IsEmpty());
+  EXPECT_EQ(made.instances[0].log_path, "");
+  EXPECT_THAT(made.instances[0].argv, ElementsAre("./app"));
+}
+
+TEST(PlanEnv, stock_is_the_plain_program_observed) {
+  Options wanted = options();
+  wanted.ninstances = 2;
+  wanted.bench.enabled = true;
+  const LaunchPlan stock =
+      make_variant_plan("stock", wanted, machine({4}), with_jemalloc({{"LD_PRELOAD", "/usr/lib/libjemalloc.so.2"}})).value();
+  ASSERT_EQ(stock.instances.size(), 1u);
+  EXPECT_FALSE(stock.pin);
+  EXPECT_EQ(var(stock, "IPEXRUN_MODE"), "observe");
+  EXPECT_EQ(var(stock, "OMP_NUM_THREADS"), "(unset)");
+  EXPECT_EQ(var(stock, "MALLOC_CONF"), "(unset)");
+  EXPECT_EQ(var(stock, "LD_PRELOAD"), "/usr/lib/libjemalloc.so.2:/opt/lib/ipexrun/libipexrun_shim.so");
+  const LaunchPlan launch = make_variant_plan("launch", wanted, machine({4}), with_jemalloc()).value();
+  EXPECT_EQ(launch.instances.size(), 2u);
+  EXPECT_EQ(var(launch, "IPEXRUN_MODE"), "observe");
+  EXPECT_THAT(var(launch, "LD_PRELOAD"), HasSubstr("jemalloc"));
+  EXPECT_FALSE(make_variant_plan("other", wanted, machine({4}), made_up::context()).ok());
+}
+
+TEST(PlanEnv, programs) {
+  Options wanted = options();
+  wanted.args = {"a b", ""};
+  EXPECT_THAT(plan(wanted, made_up::context()).instances[0].argv, ElementsAre("./app", "a b", ""));
+  EXPECT_EQ(plan(wanted, made_up::context()).instances[0].executable, "/opt/app");
+  wanted.program_kind = ProgramKind::kScript;
+  wanted.program = "x.py";
+  EXPECT_THAT(plan(wanted, made_up::context()).instances[0].argv, ElementsAre("/usr/bin/python", "x.py", "a b", ""));
+  wanted.program_kind = ProgramKind::kModule;
+  wanted.program = "mod";
+  EXPECT_THAT(plan(wanted, made_up::context()).instances[0].argv, ElementsAre("/usr/bin/python", "-m", "mod", "a b", ""));
+}
+
+TEST(PlanEnv, log_names_carry_stamp_index_and_cores_and_stay_short) {
+  Options wanted = options();
+  wanted.log_dir = "logs/";
+  wanted.log_file_prefix = "job";
+  EXPECT_EQ(plan(wanted, made_up::context()).instances[0].log_path, "logs/job_20260102T030405_instance_0_cores_0-3.log");
+  Machine wide = machine({128}, 2);
+  for (std::size_t i = 0; i < wide.cores.size(); ++i) wide.cores[i].pus = {static_cast<int>(2 * i), static_cast<int>(2 * i + 1)};
+  const LaunchPlan made = make_plan(wanted, wide, made_up::context()).value();
+  EXPECT_EQ(made.instances[0].log_path, "logs/job_20260102T030405_instance_0_cores_0-to-254-128-cpus.log");
+}
+
+}  // namespace
+}  // namespace ipexrun::launcher
