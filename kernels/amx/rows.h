@@ -70,31 +70,29 @@ static inline void load_bias(const LinearArgs& args, std::int64_t panel, float* 
   _mm512_store_ps(to + 16, high);
 }
 
-/// A finished block waiting in fp32 tiles (tile t at t KiB: rows 0-15 left, right, rows 16-31 left, right) to be written to C.
+/// A finished block of C, 32 x 32 sums in fp32 (128 bytes a row), that waits to become rows of C.
 struct Pending {
-  const char* tiles = nullptr;
+  const char* sums = nullptr;
   char* c = nullptr;
   std::int64_t stride_bytes = 0;
-  std::int64_t next = 0;  ///< first row not yet written
-  std::int64_t rows = 0;
-  __mmask32 columns = 0;
+  std::int64_t rows = 0;  ///< not yet written
+  __mmask32 columns = 0;  ///< inside C
   DType dtype = DType::kF32;
 };
 
 /// Writes up to `count` rows. Called between tile products, whose unit is not the one that converts and stores.
 static inline __attribute__((always_inline)) void drain(Pending& pending, std::int64_t count) {
-  for (; count > 0 && pending.next < pending.rows; --count, ++pending.next) {
-    const std::int64_t r = pending.next;
-    const char* line = pending.tiles + (r / 16) * 2048 + (r % 16) * 64;
-    const __m512 low = _mm512_load_ps(line);
-    const __m512 high = _mm512_load_ps(line + 1024);
-    char* to = pending.c + r * pending.stride_bytes;
+  for (; count > 0 && pending.rows > 0; --count, --pending.rows) {
+    const __m512 left = _mm512_load_ps(pending.sums);
+    const __m512 right = _mm512_load_ps(pending.sums + 64);
     if (pending.dtype == DType::kBf16) {
-      _mm512_mask_storeu_epi16(to, pending.columns, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+      _mm512_mask_storeu_epi16(pending.c, pending.columns, (__m512i)_mm512_cvtne2ps_pbh(right, left));
     } else {
-      _mm512_mask_storeu_ps(to, static_cast<__mmask16>(pending.columns & 0xffffu), low);
-      if (pending.columns >> 16 != 0) _mm512_mask_storeu_ps(to + 64, static_cast<__mmask16>(pending.columns >> 16), high);
+      _mm512_mask_storeu_ps(pending.c, static_cast<__mmask16>(pending.columns), left);
+      _mm512_mask_storeu_ps(pending.c + 64, static_cast<__mmask16>(pending.columns >> 16), right);
     }
+    pending.sums += 128;
+    pending.c += pending.stride_bytes;
   }
 }
 

@@ -1,0 +1,10 @@
+# Benches of kernels/: linear (kernel alone), linear_vs_torch.py over a C library that only it loads.
+add_library(ipexrun_kernels_capi SHARED ${CMAKE_CURRENT_LIST_DIR}/kernels_capi.cpp)
+ipexrun_target(ipexrun_kernels_capi)
+target_link_libraries(ipexrun_kernels_capi PRIVATE ipexrun_kernels Threads::Threads)
+set_target_properties(ipexrun_kernels_capi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+if(IPEXRUN_TORCH_VERSION AND NOT IPEXRUN_SANITIZE)
+  add_test(NAME bench_linear_vs_torch COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/linear_vs_torch.py
+           $<TARGET_FILE:ipexrun_kernels_capi> --smoke)
+  set_tests_properties(bench_linear_vs_torch PROPERTIES LABELS bench TIMEOUT 120)
+endif()

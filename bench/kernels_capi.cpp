@@ -1,0 +1,106 @@
+// The kernels as a C library for bench/linear_vs_torch.py; no product links it.
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "configs/base/isa.h"
+#include "kernels/linear.h"
+
+namespace {
+
+using ipexrun::kernels::DType;
+
+/// Workers that wait for the next run; the caller is worker 0. One caller at a time.
+class Pool {
+ public:
+  explicit Pool(int threads) {
+    for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
+  }
+
+  ~Pool() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  static void run(void* context, int n, void (*fn)(void* arg, int i), void* arg) {
+    auto* pool = static_cast<Pool*>(context);
+    {
+      const std::lock_guard lock(pool->mutex_);
+      pool->n_ = n;
+      pool->fn_ = fn;
+      pool->arg_ = arg;
+      pool->left_ = static_cast<int>(pool->workers_.size());
+      ++pool->round_;
+    }
+    pool->wake_.notify_all();
+    pool->share(0);
+    std::unique_lock lock(pool->mutex_);
+    pool->done_.wait(lock, [pool] { return pool->left_ == 0; });
+  }
+
+ private:
+  void share(int worker) {
+    for (int i = worker; i < n_; i += static_cast<int>(workers_.size()) + 1) fn_(arg_, i);
+  }
+
+  void work(int worker) {
+    for (unsigned seen = 0;;) {
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return stop_ || round_ != seen; });
+        if (stop_) return;
+        seen = round_;
+      }
+      share(worker);
+      const std::lock_guard lock(mutex_);
+      if (--left_ == 0) done_.notify_one();
+    }
+  }
+
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  unsigned round_ = 0;
+  int left_ = 0;
+  int n_ = 0;
+  void (*fn_)(void*, int) = nullptr;
+  void* arg_ = nullptr;
+  bool stop_ = false;
+};
+
+}  // namespace
+
+#define IPEXRUN_BENCH_EXPORT extern "C" __attribute__((visibility("default")))
+
+IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_packed_bytes(std::int64_t k, std::int64_t n) {
+  return ipexrun::kernels::packed_b_bytes(k, n);
+}
+
+/// A row-major weight [n, k] in fp32, packed for x * w.t().
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_pack(const float* weight, std::int64_t k, std::int64_t n, void* to) {
+  ipexrun::kernels::pack_b({weight, DType::kF32, k, n, 1, k}, to, {});
+}
+
+IPEXRUN_BENCH_EXPORT void* ipexrun_bench_pool(int threads) { return new Pool(threads); }
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_pool_delete(void* pool) { delete static_cast<Pool*>(pool); }
+
+/// Dense A and C; `level` is a level name of configs/base/isa.h or null for what this process may use. 1 on success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_linear(const void* a, int a_bf16, const void* packed, const float* bias, void* c, int c_bf16,
+                                              std::int64_t m, std::int64_t n, std::int64_t k, int threads, void* pool, const char* level) {
+  ipexrun::IsaSet isa = ipexrun::isa_of_process();
+  if (level != nullptr) isa &= ipexrun::level_from_name(level).value_or(0);
+  const ipexrun::kernels::LinearArgs args{a, a_bf16 != 0 ? DType::kBf16 : DType::kF32, k, packed, bias, DType::kF32,
+                                          c, c_bf16 != 0 ? DType::kBf16 : DType::kF32, n, m,      n,    k};
+  const ipexrun::kernels::Parallel parallel{threads, threads > 1 ? &Pool::run : nullptr, pool};
+  return ipexrun::kernels::linear_bf16(args, parallel, isa) ? 1 : 0;
+}

@@ -1,0 +1,161 @@
+"""Is our linear faster than what stock torch offers for the same product?
+
+Compares, per shape, F.linear in fp32, F.linear in bf16, the prepacked mkldnn linear in bf16 and the cast of fp32 to bf16 and back
+around it, with ours from bf16 to bf16 and from fp32 to fp32. All are called once in turn (interleaved) on `copies` different
+weights: "cold" copies are larger than the caches together, "hot" is one weight. Prints a table, or JSON with --json.
+
+Run it in the Python that has torch: python bench/linear_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
+"""
+
+import argparse
+import ctypes
+import itertools
+import json
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+SHAPES = [(384, 384), (384, 1536), (1536, 384), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 5632)]
+ROWS = [1, 4, 16, 128, 512, 1024, 4096]
+
+
+class Kernels:
+    """The C library; addresses are passed as integers, so a call costs about a microsecond."""
+
+    def __init__(self, path, threads, level):
+        self.lib = ctypes.CDLL(path)
+        self.lib.ipexrun_bench_packed_bytes.restype = ctypes.c_size_t
+        self.lib.ipexrun_bench_packed_bytes.argtypes = [ctypes.c_int64] * 2
+        self.lib.ipexrun_bench_pack.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+        self.lib.ipexrun_bench_pool.restype = ctypes.c_void_p
+        i64, void = ctypes.c_int64, ctypes.c_void_p
+        self.call = self.lib.ipexrun_bench_linear
+        self.call.argtypes = [void, ctypes.c_int, void, void, void, ctypes.c_int, i64, i64, i64, ctypes.c_int, void, ctypes.c_char_p]
+        self.threads = threads
+        self.pool = self.lib.ipexrun_bench_pool(threads) if threads > 1 else None
+        self.level = level.encode() if level else None
+
+    def pack(self, weight):
+        n, k = weight.shape
+        size = self.lib.ipexrun_bench_packed_bytes(k, n)
+        raw = torch.empty(size + 64, dtype=torch.uint8)
+        start = -raw.data_ptr() % 64
+        view = raw[start:start + size]
+        self.lib.ipexrun_bench_pack(weight.data_ptr(), k, n, view.data_ptr())
+        return view
+
+    def bind(self, x, packs, bias, out):
+        """A function of the copy index that fills `out`."""
+        bf16 = torch.bfloat16
+        (m, k), n = x.shape, out.shape[1]
+        tail = (bias.data_ptr(), out.data_ptr(), int(out.dtype == bf16), m, n, k, self.threads, self.pool, self.level)
+        head = (x.data_ptr(), int(x.dtype == bf16))
+        pointers = [p.data_ptr() for p in packs]
+        return lambda i: self.call(*head, pointers[i], *tail)
+
+
+def candidates(kernels, m, k, n, copies):
+    weights = [torch.randn(n, k) / k**0.5 for _ in range(copies)]
+    halves = [w.bfloat16() for w in weights]
+    reordered = [torch.ops.mkldnn._reorder_linear_weight(w, m) for w in halves]
+    packs = [kernels.pack(w) for w in weights]
+    bias = torch.randn(n)
+    half_bias = bias.bfloat16()
+    x = torch.randn(m, k)
+    half_x = x.bfloat16()
+    out = torch.empty(m, n)
+    half_out = torch.empty(m, n, dtype=torch.bfloat16)
+    pointwise = torch.ops.mkldnn._linear_pointwise.default
+    table = {
+        "stock_f32": lambda i: F.linear(x, weights[i], bias),
+        "stock_bf16": lambda i: F.linear(half_x, halves[i], half_bias),
+        "mkldnn_bf16": lambda i: pointwise(half_x, reordered[i], half_bias, "none", [], None),
+        "cast_mkldnn_cast": lambda i: pointwise(x.bfloat16(), reordered[i], half_bias, "none", [], None).float(),
+        "ours_bf16": kernels.bind(half_x, packs, bias, half_out),
+        "ours_f32": kernels.bind(x, packs, bias, out),
+    }
+    truth = F.linear(x.bfloat16().double(), halves[0].double(), bias.double())
+    for name, result in (("ours_bf16", half_out), ("ours_f32", out)):
+        if table[name](0) != 1:
+            sys.exit(f"{name} reports failure at m {m} k {k} n {n}")
+        error = ((result.double() - truth).norm() / truth.norm()).item()
+        if error > 4e-3:
+            sys.exit(f"{name} is wrong at m {m} k {k} n {n}: relative error {error:.2g}")
+    keep = (weights, halves, reordered, packs, bias, half_bias, x, half_x, out, half_out)
+    return table, keep
+
+
+def race(table, copies, seconds):
+    """Median microseconds a call: rounds in which each candidate makes `batch` calls, until the time is over (at least 7 rounds)."""
+    turns = itertools.cycle(range(copies))
+    for fn in table.values():
+        fn(next(turns))
+    start = time.perf_counter()
+    for fn in table.values():
+        fn(next(turns))
+    once = (time.perf_counter() - start) / len(table)
+    batch = max(1, int(0.0005 / once))
+    samples = {name: [] for name in table}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(samples["ours_f32"]) < 7:
+        for name, fn in table.items():
+            order = [next(turns) for _ in range(batch)]
+            start = time.perf_counter()
+            for i in order:
+                fn(i)
+            samples[name].append((time.perf_counter() - start) / batch * 1e6)
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library")
+    parser.add_argument("--threads", type=int, default=1, help="of torch's pool, and of a std::thread pool for ours (default 1)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="a shape")
+    parser.add_argument("--level", help="cap ours at this instruction level, for example avx512_bf16")
+    parser.add_argument("--rows", type=lambda s: [int(v) for v in s.split(",")], default=ROWS)
+    parser.add_argument("--shapes", type=lambda s: [tuple(int(v) for v in p.split("x")) for p in s.split(",")], default=SHAPES, help="KxN,...")
+    parser.add_argument("--memory", choices=["hot", "cold"], default=None, help="default: both")
+    parser.add_argument("--cold-mib", type=int, default=64, help="bf16 weights in rotation when cold (each exists four times)")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--smoke", action="store_true", help="one small shape, to see that it runs")
+    args = parser.parse_args()
+    if args.smoke:
+        args.rows, args.shapes, args.seconds, args.cold_mib = [1, 32], [(64, 96)], 0.01, 1
+    torch.manual_seed(0)
+    torch.set_num_threads(args.threads)
+    torch.set_grad_enabled(False)
+    kernels = Kernels(args.library, args.threads, args.level)
+    rows = []
+    if not args.json:
+        print(f"torch {torch.__version__}, {args.threads} thread(s), medians; a ratio above 1 means ours is faster")
+        print("memory     K     N     M   ours bf16 us  TFLOP/s | f32/ours f32  bf16/ours bf16  prepacked/ours bf16  cast+prepacked+cast/ours f32")
+    for memory in [args.memory] if args.memory else ["hot", "cold"]:
+        for k, n in args.shapes:
+            copies = 1 if memory == "hot" else max(2, args.cold_mib * (1 << 20) // (k * n * 2))
+            for m in args.rows:
+                table, keep = candidates(kernels, m, k, n, copies)
+                us = race(table, copies, args.seconds)
+                del table, keep
+                row = {
+                    "memory": memory, "k": k, "n": n, "m": m, "threads": args.threads, "us": us,
+                    "tflops": 2e-6 * m * n * k / us["ours_bf16"],
+                    "stock_f32": us["stock_f32"] / us["ours_f32"],
+                    "stock_bf16": us["stock_bf16"] / us["ours_bf16"],
+                    "prepacked_bf16": us["mkldnn_bf16"] / us["ours_bf16"],
+                    "cast_prepacked": us["cast_mkldnn_cast"] / us["ours_f32"],
+                }
+                rows.append(row)
+                if not args.json:
+                    print(f"{memory:6} {k:5} {n:5} {m:5} {us['ours_bf16']:14.1f} {row['tflops']:8.2f} | {row['stock_f32']:12.2f} "
+                          f"{row['stock_bf16']:15.2f} {row['prepacked_bf16']:20.2f} {row['cast_prepacked']:29.2f}", flush=True)
+    if args.json:
+        json.dump({"torch": torch.__version__, "threads": args.threads, "rows": rows}, sys.stdout, indent=1)
+        print()
+
+
+if __name__ == "__main__":
+    main()
