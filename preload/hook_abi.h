@@ -20,15 +20,15 @@ typedef struct IpexrunHookCall {
 
 /* All functions may be called from any thread of the process and never throw; none calls into Python. */
 typedef struct IpexrunHookApi {
-  uint32_t abi;                                /* IPEXRUN_HOOK_ABI */
-  uint32_t size;                               /* sizeof(IpexrunHookApi) */
-  int bench;                                   /* 1: time top-level module calls */
-  void (*call)(const IpexrunHookCall* call);   /* writes the event */
-  uint64_t (*exploration_count)(void);         /* grows whenever selection measures a candidate */
-  int (*enabled)(void);                        /* the op tier's switch */
-  void (*set_enabled)(int on);                 /* likewise */
-  int (*force)(const char* candidate);         /* "" ends it; 0 = no candidate of that name */
-  int (*optimizing)(void);                     /* 0: observe mode, stock kernels */
+  uint32_t abi;                              /* IPEXRUN_HOOK_ABI */
+  uint32_t size;                             /* sizeof(IpexrunHookApi) */
+  int bench;                                 /* 1: time top-level module calls */
+  void (*call)(const IpexrunHookCall* call); /* writes the event */
+  uint64_t (*exploration_count)(void);       /* grows whenever selection measures a candidate */
+  int (*enabled)(void);                      /* the op tier's switch */
+  void (*set_enabled)(int on);               /* likewise */
+  int (*force)(const char* candidate);       /* "" ends it; 0 = no candidate of that name */
+  int (*optimizing)(void);                   /* 0: observe mode, stock kernels */
 } IpexrunHookApi;
 
 #endif

@@ -269,7 +269,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "_ipexrun_hook", .m_doc = "ipexrun's module-call hook.", .m_size = -1, .m_methods = methods};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_ipexrun_hook", .m_doc = "ipexrun's module-call hook.",
+                                        .m_size = -1, .m_methods = methods};
 
 PyMODINIT_FUNC PyInit__ipexrun_hook(void) { return PyModule_Create(&definition); }

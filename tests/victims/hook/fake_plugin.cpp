@@ -57,7 +57,8 @@ EXPORT std::size_t fake_calls(char* out, std::size_t size) {
   const std::lock_guard lock(mutex);
   std::string text;
   for (const Call& c : calls()) {
-    text += c.name + ' ' + std::to_string(c.call.batch) + ' ' + std::to_string(c.call.flags) + ' ' + std::to_string(c.call.duration_ns) + '\n';
+    text +=
+        c.name + ' ' + std::to_string(c.call.batch) + ' ' + std::to_string(c.call.flags) + ' ' + std::to_string(c.call.duration_ns) + '\n';
   }
   if (text.size() < size) {
     std::memcpy(out, text.c_str(), text.size() + 1);
