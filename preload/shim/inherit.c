@@ -1,6 +1,7 @@
 /* Which descendants keep the preload: LD_PRELOAD of this process's own environment, edited in place before main, so that every way to
  * start a child (environ, a copy of it made by Python, an explicit envp) sees the same. Only entries named by IPEXRUN_PRELOAD go. */
 #define _GNU_SOURCE
+#include <link.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,13 +54,31 @@ static bool is_one_of(const char* name, const char* const* stems) {
   return false;
 }
 
+static bool is_interpreter(const char* name) { return strncmp(name, "python", 6) == 0 || strncmp(name, "pypy", 4) == 0; }
+
+/* A program that embeds Python starts Python's workers. Only one that links libpython is seen: this runs before main. */
+static int is_libpython(struct dl_phdr_info* info, size_t size, void* unused) {
+  (void)size;
+  (void)unused;
+  return info->dlpi_name != NULL && strncmp(program_name(info->dlpi_name), "libpython", 9) == 0;
+}
+
 /* Programs that exist to start another one: they must hand the preload on to a Python below them. */
-static bool hands_on(const char* name) {
-  static const char* const wrappers[] = {"python", "pypy",    "sh",      "bash",    "dash",    "zsh",     "ksh",
-                                         "fish",   "busybox", "env",     "nice",    "ionice",  "time",    "timeout",
-                                         "stdbuf", "setsid",  "nohup",   "xargs",   "taskset", "numactl", "sudo",
-                                         "mpirun", "mpiexec", "orterun", "prterun", "prted",   "orted",   "hydra_pmi_proxy",
-                                         "srun",   NULL};
+static bool is_wrapper(const char* name) {
+  static const char* const wrappers[] = {"sh",      "bash",
+                                         "dash",    "zsh",
+                                         "ksh",     "fish",
+                                         "busybox", "env",
+                                         "nice",    "ionice",
+                                         "time",    "timeout",
+                                         "stdbuf",  "setsid",
+                                         "nohup",   "xargs",
+                                         "taskset", "numactl",
+                                         "sudo",    "mpirun",
+                                         "mpiexec", "orterun",
+                                         "prterun", "prted",
+                                         "orted",   "hydra_pmi_proxy",
+                                         "srun",    NULL};
   return is_one_of(name, wrappers);
 }
 
@@ -81,7 +100,8 @@ void shim_apply_inherit(char** environment) {
     const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length <= 0) return;
     path[length] = '\0';
-    if (hands_on(program_name(path))) return;
+    const char* program = program_name(path);
+    if (is_interpreter(program) || is_wrapper(program) || dl_iterate_phdr(is_libpython, NULL) != 0) return;
   }
   static const char name[] = "LD_PRELOAD=";
   for (char** entry = environment; *entry != NULL; ++entry) {

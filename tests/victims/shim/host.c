@@ -99,6 +99,7 @@ static int race(char** library) {
     if (pthread_create(&threads[i], NULL, i == 1 ? open_torch : open_others, library[i == 1 ? 0 : 1]) != 0) return 8;
   }
   for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
+  open_or_die("libm.so.6", RTLD_NOW); /* the threads may have been too busy with each other: a last chance */
   puts("raced");
   return 0;
 }

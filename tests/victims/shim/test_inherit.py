@@ -45,6 +45,12 @@ def test_python_below_another_program(tmp_path, mode, expected):
     assert preload_of(tmp_path, command, mode) == expected
 
 
+@pytest.mark.parametrize("name,keeps", [("python3.13t", True), ("pypy3", True), ("bash-5.2", True), ("mytrainer", False), ("shred", False)])
+def test_python_mode_goes_by_the_name_of_the_program(tmp_path, name, keeps):
+    program = shutil.copy(HOST, tmp_path / name)
+    assert preload_of(tmp_path, [program, "print_preload"], "python") == (BOTH if keeps else "(unset)")
+
+
 def test_only_our_own_entries_go(tmp_path):
     users = shutil.copy(ALLOCATOR, tmp_path / "libusers_own.so")
     assert preload_of(tmp_path, [HOST, "print_preload"], "none", users=(users,)) == str(users)
