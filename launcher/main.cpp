@@ -75,7 +75,7 @@ void say_notes(const Options& options) {
 void say_reasons(const LaunchPlan& plan, bool all) {
   if (all) std::fputs(reasons_text(plan).c_str(), stderr);
   for (const Reason& reason : plan.reasons)
-    if (reason.warn && !all) log::warn(reason.value.empty() ? reason.text : reason.value + ": " + reason.text);
+    if (reason.warn && !all) log::warn(reason.text);
 }
 
 int show_plan(const Options& options, const LaunchPlan& plan) {

@@ -88,7 +88,9 @@ void EnvDraft::add_libraries(bool pin) {
   for (const char* name : kBindingVariables)
     if (pin && binds(user(name)))
       because("omp", std::string(name) + "=" + user(name),
-              "the environment binds threads as well; importing torch under it can leave one core to every later child (unset it)", true);
+              std::string(name) +
+                  " of the environment binds threads as well; importing torch under it can leave one core to every later child (unset it)",
+              true);
   const std::string cap = user(env::name(env::Id::kAtenCpuCapability));
   const auto level = std::find_if(kOnednnIsa.begin(), kOnednnIsa.end(), [&](const auto& pair) { return pair.first == cap; });
   if (level != kOnednnIsa.end())
@@ -116,8 +118,8 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
   std::vector<std::string> dropped;
   std::vector<std::string> entries = own_preload(with_libraries && allocator_asked, &dropped);
   for (const std::string& entry : dropped)
-    because("allocator", base_name(entry), "taken out of LD_PRELOAD: --memory-allocator " + options_.memory_allocator + " was asked for",
-            true);
+    because("allocator", base_name(entry),
+            base_name(entry) + " is taken out of LD_PRELOAD: --memory-allocator " + options_.memory_allocator + " was asked for", true);
   std::vector<std::string> ours;
   const auto own_allocator = std::find_if(entries.begin(), entries.end(), is_allocator);
   if (with_libraries && own_allocator != entries.end()) {
@@ -193,7 +195,8 @@ void EnvDraft::add_config_env() {
       set(name, value);
     }
     const bool replaces = !own.empty() && own != value;
-    because("env", name + "=" + value, replaces ? "the config replaces '" + own + "' of the environment" : "from the config", replaces);
+    because("env", name + "=" + value, replaces ? "the config replaces " + name + "=" + own + " of the environment" : "from the config",
+            replaces);
   }
 }
 

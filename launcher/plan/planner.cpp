@@ -71,8 +71,10 @@ void set_memory(const Options& options, const Machine& machine, const Slot& slot
     return std::any_of(machine.nodes.begin(), machine.nodes.end(),
                        [node](const NumaNode& n) { return n.os_index == node && n.memory_allowed; });
   };
-  const auto allowed_nodes = static_cast<std::size_t>(
-      std::count_if(machine.nodes.begin(), machine.nodes.end(), [](const NumaNode& node) { return node.memory_allowed; }));
+  // Nodes without cores (high-bandwidth memory, expanders) are no reason to bind: all of the machine's cores have all of it.
+  std::set<int> nodes_with_cores;
+  for (const Core& core : machine.cores)
+    if (allowed(core.node)) nodes_with_cores.insert(core.node);
   if (!pin) {
     *why = "not bound: the CPUs are not pinned either";
   } else if (!options.bind_memory) {
@@ -81,8 +83,8 @@ void set_memory(const Options& options, const Machine& machine, const Slot& slot
     *why = "not bound: there is one NUMA node";
   } else if (!std::all_of(slot.nodes.begin(), slot.nodes.end(), allowed)) {
     *why = "not bound: memory of a node of its cores is not allowed (Mems_allowed)";
-  } else if (slot.nodes.size() == allowed_nodes) {
-    *why = "not bound: the instance uses every node";
+  } else if (slot.nodes.size() == nodes_with_cores.size()) {
+    *why = "not bound: its nodes are all that it could get memory from";
   } else {
     instance.memory_policy = MemoryPolicy::kBind;
     *why = "bound to the nodes of its cores: remote memory costs time";

@@ -1,0 +1,143 @@
+"""Bad input, one sentence each, on the real binary: one clear line on stderr, nothing on stdout, the right exit code, nothing started."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BINARY = Path(os.environ["IPEXRUN_BUILD_DIR"]) / "bin" / "ipexrun"
+
+
+@pytest.fixture
+def run(tmp_path):
+    marker = tmp_path / "started"
+    script = tmp_path / "app.sh"
+    script.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    script.chmod(0o755)
+
+    def call(*args, env=None):
+        done = subprocess.run([BINARY, *args], capture_output=True, text=True, cwd=tmp_path, timeout=60,
+                              env={**os.environ, "IPEXRUN_LOG": "", **(env or {})})
+        done.started = marker.exists()
+        return done
+
+    call.folder = tmp_path
+    return call
+
+
+def expect(done, code, *parts):
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert not done.started
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("ipexrun: "), done.stderr
+    for part in parts:
+        assert part in lines[0]
+
+
+def test_fails_for_unknown_option(run):
+    expect(run("--ninstance", "2", "./app.sh"), 2, "unknown option '--ninstance'", "did you mean --ninstances?")
+
+
+def test_fails_without_a_program(run):
+    expect(run(), 2, "no PROGRAM given", "ipexrun --help")
+
+
+def test_fails_for_a_value_that_is_no_number(run):
+    expect(run("--ninstances", "two", "./app.sh"), 2, "--ninstances needs a whole number", "'two'")
+
+
+def test_fails_for_more_instances_than_cores(run):
+    expect(run("--ninstances", "60000", "./app.sh"), 2, "60000", "usable")
+
+
+def test_fails_for_a_core_outside_of_the_machine(run):
+    expect(run("--cores-list", "60000", "./app.sh"), 2, "CPU 60000", "allowed: ")
+
+
+def test_fails_for_a_node_outside_of_the_machine(run):
+    expect(run("--nodes-list", "4000", "./app.sh"), 2, "NUMA node 4000", "allowed: ")
+
+
+def test_fails_for_an_instance_that_the_plan_does_not_have(run):
+    expect(run("--instance-idx", "1", "./app.sh"), 2, "--instance-idx 1", "1 instance")
+
+
+def test_fails_for_a_program_that_is_not_there(run):
+    expect(run("./no-such-program"), 127, "./no-such-program")
+
+
+def test_fails_for_a_script_that_is_not_there(run):
+    expect(run("no-such-script.py"), 127, "no-such-script.py")
+
+
+def test_fails_for_a_program_that_is_not_executable(run):
+    (run.folder / "data").write_text("x")
+    expect(run("./data"), 126, "data")
+
+
+def test_fails_for_contradicting_modes(run):
+    expect(run("--latency-mode", "--throughput-mode", "./app.sh"), 2, "contradict")
+
+
+def test_fails_for_a_log_folder_that_cannot_be_made(run):
+    (run.folder / "file").write_text("")
+    expect(run("--log-dir", "file/logs", "./app.sh"), 1, "file/logs")
+
+
+def test_fails_for_a_config_with_an_unknown_key(run):
+    (run.folder / "c.yaml").write_text("ninstances: 1\nnstances: 2\n")
+    expect(run("--config", "c.yaml", "./app.sh"), 2, "c.yaml:2", "nstances", "did you mean ninstances?")
+
+
+def test_fails_for_a_config_that_is_no_yaml(run):
+    (run.folder / "c.yaml").write_text("a: [1\nb: }\n")
+    expect(run("--config", "c.yaml", "./app.sh"), 2, "c.yaml:", "not valid YAML")
+
+
+def test_fails_for_a_topology_without_dry_run(run):
+    expect(run("--topology", "node:2 core:2 pu:1", "./app.sh"), 2, "--dry-run")
+
+
+def test_fails_for_a_topology_that_is_none(run):
+    expect(run("topology", "--topology", "nonsense:9x"), 2, "nonsense:9x")
+
+
+def test_says_that_tune_and_xpu_come_later(run):
+    expect(run("tune", "--conf-file", "x.yaml", "./app.sh"), 2, "later version")
+    expect(run("xpu", "./app.sh"), 2, "later version")
+
+
+def test_fails_for_a_save_config_that_cannot_be_written(run):
+    expect(run("--save-config", "no/such/folder/c.yaml", "./app.sh"), 1, "no/such/folder/c.yaml")
+
+
+def test_refuses_ipex_benchmark_with_a_hint(run):
+    expect(run("--benchmark", "./app.sh"), 2, "--bench")
+
+
+def test_help_survives_a_reader_that_goes_away(run):
+    done = subprocess.run(f"{BINARY} --help | head -1; echo ${{PIPESTATUS[0]}}", shell=True, executable="/bin/bash", capture_output=True,
+                          text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "0", done.stdout
+
+
+def test_the_kill_switch_runs_the_program_as_it_is(run):
+    done = run("--ninstances", "60000", "env", env={"IPEXRUN_DISABLE": "1"})
+    assert done.returncode == 0 and done.stderr == ""
+    assert "OMP_NUM_THREADS=" not in done.stdout and "LD_PRELOAD=" not in done.stdout.replace(
+        f"LD_PRELOAD={os.environ.get('LD_PRELOAD')}", "")
+
+
+def test_a_saved_config_plans_the_same(run):
+    plain = run("--dry-run", "--json", "--save-config", "c.yaml", "--ninstances", "1", "--no-pin", "--dtype", "float32", "./app.sh")
+    again = run("--dry-run", "--json", "--config", "c.yaml", "./app.sh")
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout == again.stdout
+
+
+def test_dry_run_and_topology_start_nothing(run):
+    assert not run("--dry-run", "--explain", "./app.sh").started
+    assert run("topology").returncode == 0
+    assert run("topology", "--json").stdout.startswith("{")
