@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-WORKLOADS = ("mlp", "encoder", "encoder_ragged")
+WORKLOADS = ("mlp", "encoder", "encoder_ragged", "minilm")
 
 
 def build(workload):
@@ -27,6 +27,12 @@ def build(workload):
     if workload == "mlp":
         model = nn.Sequential(*[m for _ in range(8) for m in (nn.Linear(1024, 1024), nn.ReLU())]).eval()
         inputs = [torch.randn(64, 1024)]
+    elif workload == "minilm":  # random weights: only the shapes matter here
+        from transformers import BertConfig, BertModel
+
+        config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+        model = BertModel(config).eval()
+        inputs = [torch.randint(1000, (32, length)) for length in (24, 48, 32, 64)]
     else:
         layer = nn.TransformerEncoderLayer(384, 12, 1536, activation="gelu", batch_first=True)
         model = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).eval()
@@ -59,18 +65,19 @@ def main():
     parser.add_argument("allocators", nargs="*", help="name=path of a library")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--workloads", nargs="+", default=WORKLOADS, choices=WORKLOADS)
     parser.add_argument("--child")
     args = parser.parse_args()
     if args.child:
         return child(args.child, args.seconds)
     libraries = {"glibc": "", **dict(a.split("=", 1) for a in args.allocators)}
-    results = {w: {name: [] for name in libraries} for w in WORKLOADS}
+    results = {w: {name: [] for name in libraries} for w in args.workloads}
     for r in range(args.rounds):
         order = list(libraries)
         order = order[r % len(order):] + order[:r % len(order)]
         if r % 2:
             order.reverse()
-        for workload in WORKLOADS:
+        for workload in args.workloads:
             for name in order:
                 env = dict(os.environ)
                 env.pop("LD_PRELOAD", None)

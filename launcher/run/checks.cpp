@@ -194,7 +194,7 @@ class Examination {
     const IsaSet has = isa_of_cpu();
     const IsaSet may = isa_of_process();
     add(has == may ? CheckLevel::kOk : CheckLevel::kWarn, "instruction sets",
-        fmt::format("{} of CPU level {} usable", level_name(may), level_name(has)),
+        fmt::format("CPU {}, this process {}", level_name(has), level_name(may)),
         has == may ? "" : "capped by ATEN_CPU_CAPABILITY, IPEXRUN_MAX_ISA or a refused AMX permission");
     if (isa_has(has, kIsaAmxBf16)) {
       const bool granted = request_amx_permission();

@@ -1,10 +1,13 @@
 #include "launcher/run/context.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 
@@ -20,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kRunDirHead = "ipexrun-";  // six letters of mkdtemp follow
 constexpr const char* kShimFile = "libipexrun_shim.so";
 
 std::map<std::string, std::string> environment() {
@@ -84,6 +88,29 @@ bool usable_for_run_dir(const std::string& folder) {
   struct stat info {};
   if (folder.empty() || folder.front() != '/' || ::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return false;
   return (info.st_mode & (S_IWOTH | S_IWGRP)) == 0 || (info.st_mode & S_ISVTX) != 0;
+}
+
+/// Marks a run folder as in use for as long as this process lives. By a lock and not by a process number in the name: containers that
+/// share /tmp number their processes independently. False when another launcher took the folder for a left-over before it was locked.
+bool hold(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // stays open until the process ends
+  if (fd < 0) return false;
+  struct stat info {};
+  return ::flock(fd, LOCK_EX | LOCK_NB) != 0 || ::stat(folder.c_str(), &info) == 0;  // a file system without locks is as good
+}
+
+/// Removes run folders whose launcher was killed.
+void remove_left_over(const std::string& place) {
+  std::error_code failure;
+  for (fs::directory_iterator it(place, failure), end; !failure && it != end; it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    struct stat info {};
+    if (name.compare(0, std::strlen(kRunDirHead), kRunDirHead) != 0 || name.size() != std::strlen(kRunDirHead) + 6) continue;
+    if (::lstat(it->path().c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) continue;
+    const Fd folder(::open(it->path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    std::error_code ignored;
+    if (folder.open() && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(it->path(), ignored);
+  }
 }
 
 }  // namespace
@@ -153,8 +180,9 @@ Result<std::string> make_run_dir() {
       refused += (refused.empty() ? "" : ", ") + *place + ": not a private or sticky folder";
       continue;
     }
-    std::string name = *place + "/ipexrun-XXXXXX";
-    if (::mkdtemp(name.data()) != nullptr) return name;  // mode 0700
+    remove_left_over(*place);
+    std::string name = *place + "/" + kRunDirHead + "XXXXXX";
+    if (::mkdtemp(name.data()) != nullptr && hold(name)) return name;  // mode 0700
     refused += (refused.empty() ? "" : ", ") + *place + ": " + errno_text(errno);
   }
   return Error{kExitFailure, "no folder for event files, so there will be no summary: " + refused, "set TMPDIR to a writable folder"};

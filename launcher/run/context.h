@@ -19,7 +19,7 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
 std::string find_lib_dir();
 
 /// A new private folder (0700) for event files, below XDG_RUNTIME_DIR, TMPDIR or /tmp, whichever is the first that can be written.
-/// An error is no reason to stop: the run then has no events and no summary.
+/// Folders that a killed launcher left there are removed. An error is no reason to stop: the run then has no events and no summary.
 Result<std::string> make_run_dir();
 
 /// Removes a folder made by make_run_dir() and the files in it; keeps it, and says where it is, under IPEXRUN_LOG=debug. "" is ignored.

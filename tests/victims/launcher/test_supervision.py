@@ -1,0 +1,122 @@
+"""Exit codes, the end of the rest, orphans: what is left of the instances in every way a run can end."""
+import os
+import re
+import signal
+import subprocess
+
+# Writes its name when it is up, then waits for a signal.
+WAITER = "import os, signal; os.write(int(os.environ['WITNESS']), b'up\\n'); signal.pause()"
+
+
+def run(argv, **how):
+    how.setdefault("timeout", 60)
+    return subprocess.run([str(word) for word in argv], capture_output=True, text=True, **how)
+
+
+def test_exit_codes_are_the_programs_own(run_plan, sh):
+    for code in (0, 1, 2, 77, 126, 127, 255):
+        assert run([run_plan, "--", sh, "-c", f"exit {code}"]).returncode == code
+
+
+def test_death_by_signal_is_128_plus_n(run_plan, sh):
+    for number in (signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT, signal.SIGPIPE):
+        assert run([run_plan, "--", sh, "-c", f"ulimit -c 0; kill -{number.value} $$"]).returncode == 128 + number
+
+
+def test_what_cannot_be_started_says_so_and_starts_nothing(run_plan, tmp_path):
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    data = tmp_path / "data"
+    data.write_bytes(b"\x7fELF no program")
+    data.chmod(0o755)
+    for path, code in ((tmp_path / "missing", 127), (script, 127), (data, 126), (tmp_path, 126)):
+        done = run([run_plan, "--cpus", "-", "--cpus", "-", "--", path])
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
+        assert done.stderr.startswith("ipexrun: cannot start"), done.stderr
+
+
+def test_arguments_and_environment_arrive_untouched(run_plan, python):
+    words = ["", "a b", "$HOME", "'", '"', "\\", "*", "é", "-x", "--"]
+    done = run([run_plan, "--", python, "-c", "import sys; print(sys.argv[1:])", *words])
+    assert done.stdout == repr(words) + "\n"
+
+
+def test_first_failure_ends_the_rest(run_plan, witness, start, sh):
+    text = "if [ $INSTANCE = 1 ]; then exit 3; fi; trap 'echo term >/dev/fd/$WITNESS; exit 9' TERM; echo up >/dev/fd/$WITNESS; while :; do sleep 1; done"
+    launcher = start([run_plan, "--cpus", "-", "--cpus", "-", "--cpus", "-", "--", sh, "-c", text], stderr=subprocess.PIPE, text=True)
+    _, errors = launcher.communicate(timeout=60)
+    witness.wait_for_end()
+    assert launcher.returncode == 3
+    assert "instance 1 exited with code 3" in errors
+
+
+def test_an_instance_that_ignores_sigterm_is_killed_after_the_grace_period(run_plan, witness, start, sh):
+    text = "trap '' TERM; echo up >/dev/fd/$WITNESS; if [ $INSTANCE = 0 ]; then exit 5; fi; while :; do sleep 1; done"
+    launcher = start([run_plan, "--grace-ms", "50", "--cpus", "-", "--cpus", "-", "--", sh, "-c", text], stderr=subprocess.DEVNULL)
+    assert launcher.wait(60) == 5
+    witness.wait_for_end()  # its `sleep` as well: the whole group is killed
+
+
+def test_killing_the_launcher_leaves_no_process(run_plan, witness, start, python):
+    launcher = start([run_plan, "--cpus", "-", "--cpus", "-", "--", python, "-c", WAITER])
+    witness.wait_for(b"up\n", 2)
+    launcher.kill()
+    witness.wait_for_end()
+
+
+def test_killing_the_launcher_of_one_instance_leaves_no_process(run_plan, witness, start, python):
+    launcher = start([run_plan, "--", python, "-c", WAITER])
+    witness.wait_for(b"up\n")
+    launcher.kill()
+    witness.wait_for_end()
+
+
+def test_a_tick_that_says_stop_ends_the_run_without_failure(run_plan, witness, start, python):
+    launcher = start([run_plan, "--stop-after-ms", "50", "--cpus", "-", "--cpus", "-", "--", python, "-c", WAITER],
+                     env={"IPEXRUN_LOG": "info"}, stderr=subprocess.PIPE, text=True)
+    _, errors = launcher.communicate(timeout=60)
+    assert launcher.returncode == 0, errors
+    assert errors.count("code 143 stopped 1") == 2, errors
+    witness.wait_for_end()
+
+
+def test_sixty_runs_leave_no_orphan_and_no_zombie(run_plan, witness, start, sh):
+    # All rounds share one witness; each launcher's children would be re-parented to this loop's shell if it left any.
+    text = f"for i in $(seq 60); do {run_plan} --cpus - --cpus - -- /bin/true || exit 1; done; ps -o stat= --ppid $$ | grep -c Z"
+    loop = start([sh, "-c", text], stdout=subprocess.PIPE, text=True)
+    out, _ = loop.communicate(timeout=120)
+    witness.wait_for_end()
+    assert out.strip() == "0"
+
+
+def test_two_instances_have_disjoint_masks_read_back_in_the_child(run_plan, tmp_path, sh):
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        return
+    command = [run_plan, "--run-dir", tmp_path, "--log-dir", tmp_path, "--cpus", allowed[0], "--cpus", allowed[1], "--", sh, "-c",
+               "grep Cpus_allowed_list /proc/self/status"]
+    done = run(command, env={**os.environ, "IPEXRUN_LOG": "info"})
+    seen = [(tmp_path / f"run_{i}.log").read_text().split()[-1] for i in (0, 1)]
+    assert seen == [str(allowed[0]), str(allowed[1])]
+    assert re.findall(r"instance (\d): pid \d+, cores (\S+)", done.stderr) == [("0", seen[0]), ("1", seen[1])]
+
+
+def test_a_mask_that_cannot_be_set_is_said_and_the_program_runs(run_plan):
+    done = run([run_plan, "--cpus", "100000", "--", "/bin/true"])
+    assert done.returncode == 0
+    assert done.stderr == "ipexrun: instance 0 runs where the system puts it: sched_setaffinity: Invalid argument\n"
+
+
+def test_memory_is_bound_to_the_node(run_plan, tmp_path, sh):
+    done = run([run_plan, "--node", "0", "--run-dir", tmp_path, "--", sh, "-c", "grep -m1 -o 'bind:0' /proc/self/numa_maps"])
+    if "set_mempolicy" in done.stderr or not os.path.exists("/proc/self/numa_maps"):
+        return
+    assert done.stdout == "bind:0\n"
+
+
+def test_without_permission_for_memory_policy_cores_alone_are_bound(run_plan, tmp_path):
+    filtered = os.path.join(os.path.dirname(run_plan), "without_mempolicy")
+    done = run([filtered, run_plan, "--cpus", min(os.sched_getaffinity(0)), "--node", "0", "--", "/bin/true"])
+    assert done.returncode == 0
+    assert done.stderr == "ipexrun: instance 0 runs on its cores, its memory is left unbound: set_mempolicy: Operation not permitted\n"
