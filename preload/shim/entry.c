@@ -28,6 +28,12 @@ static bool libdl_is_in_libc(void) { /* since 2.34 */
   return minor >= 34;
 }
 
+/* Before 2.34 a program may have no libpthread and yet ask whether pthread_create is there (a weak reference): ours is. */
+static int no_threads(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
+  (void)thread, (void)attributes, (void)run, (void)argument;
+  return EAGAIN;
+}
+
 /* May run before our constructor: a preloaded allocator, or a sanitizer, calls dlsym while it starts. So nothing here may fail and make
  * the loader allocate an error text: the version of dlsym is asked for by the name that this glibc has. */
 void shim_find_real_functions(void) {
@@ -35,9 +41,9 @@ void shim_find_real_functions(void) {
     shim_real_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", libdl_is_in_libc() ? "GLIBC_2.34" : "GLIBC_2.2.5");
   }
   if (shim_real_dlopen == NULL) shim_real_dlopen = (void* (*)(const char*, int))shim_real_dlsym(RTLD_NEXT, "dlopen");
-  if (shim_real_pthread_create == NULL) {
-    shim_real_pthread_create =
-        (int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))shim_real_dlsym(RTLD_NEXT, "pthread_create");
+  if (shim_real_pthread_create == NULL || shim_real_pthread_create == no_threads) {
+    void* found = shim_real_dlsym(RTLD_NEXT, "pthread_create");
+    shim_real_pthread_create = found != NULL ? (int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))found : no_threads;
   }
 }
 
@@ -148,7 +154,8 @@ __attribute__((constructor)) static void begin(void) {
   shim_find_real_functions();
   shim_find_exec_functions();
   if (!shim_read_settings(environ)) {
-    __atomic_store_n(&shim_settled, 1, __ATOMIC_RELEASE);
+    /* A libpthread that comes later (before 2.34) must still be found by the stub. */
+    if (shim_real_pthread_create != no_threads) __atomic_store_n(&shim_settled, 1, __ATOMIC_RELEASE);
     return;
   }
   shim_apply_inherit(environ);
