@@ -51,12 +51,12 @@ static void settle(enum IpexrunShimState state, const char* reason) {
   const bool speaks = shim_report(state, reason);
   __atomic_store_n(&shim_settled, 1, __ATOMIC_RELEASE);
   if (state != IPEXRUN_SHIM_REFUSED) return;
-  /* Workers of an instance meet the same torch; one line is enough. */
-  shim_log(shim_settings.require_shim ? kLogError : speaks ? kLogWarn : kLogInfo, "%s", reason);
   if (shim_settings.require_shim) {
-    shim_log(kLogError, "--require-shim: the program is stopped before it runs without the plugin");
+    shim_log(kLogError, "%s; --require-shim: the program is stopped before it runs without the plugin", reason);
     _exit(1);
   }
+  /* Workers of an instance meet the same torch; one line is enough. */
+  shim_log(speaks ? kLogWarn : kLogInfo, "%s; stock PyTorch runs", reason);
 }
 
 enum { kMaxLooks = 10000 };
@@ -86,7 +86,7 @@ static void look(const void* return_address) {
         break;
       case kGateNotYet:
         /* A look costs microseconds; a program that asks for symbols all day must not pay for them all day. */
-        if (++looks_in_vain == kMaxLooks) settle(IPEXRUN_SHIM_REFUSED, "found no safe moment to start beside torch; stock PyTorch runs");
+        if (++looks_in_vain == kMaxLooks) settle(IPEXRUN_SHIM_REFUSED, "found no safe moment to start beside torch");
         break;
     }
   }

@@ -43,18 +43,18 @@ static ShimGate check_owner(const char* path, bool folder, char* reason, uint32_
 
 static ShimGate open_plugin(void* torch, const ShimTorch* where, char* reason, uint32_t reason_bytes) {
   uint64_t (*abi_version)(void) = (uint64_t(*)(void))shim_real_dlsym(torch, "aoti_torch_abi_version");
-  if (abi_version == NULL) REFUSE("%s does not tell its version (too old?); stock PyTorch runs", where->path);
+  if (abi_version == NULL) REFUSE("%s does not tell its version (too old?)", where->path);
   torch_version = abi_version();
   const unsigned major = (unsigned)(torch_version >> 56), minor = (unsigned)(torch_version >> 48) & 0xff;
 
   const char* lib_dir = shim_settings.lib_dir;
-  if (lib_dir[0] != '/') REFUSE("library folder '%s' is not an absolute path; stock PyTorch runs", lib_dir);
+  if (lib_dir[0] != '/') REFUSE("library folder '%s' is not an absolute path", lib_dir);
   static char path[kShimPathBytes + 64];
   snprintf(path, sizeof path, "%s/plugins", lib_dir);
   if (access(path, F_OK) == 0 && check_owner(path, true, reason, reason_bytes) != kGateActive) return kGateRefused;
   snprintf(path, sizeof path, "%s/plugins/libipexrun_plugin_torch%u_%u.so", lib_dir, major, minor);
   if (access(path, F_OK) != 0) {
-    REFUSE("no plugin for torch %u.%u in %s/plugins; stock PyTorch runs (rebuild ipexrun with this torch)", major, minor, lib_dir);
+    REFUSE("no plugin for torch %u.%u in %s/plugins (rebuild ipexrun with this torch)", major, minor, lib_dir);
   }
   if (check_owner(path, false, reason, reason_bytes) != kGateActive) return kGateRefused;
   void* plugin = shim_real_dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -65,7 +65,7 @@ static ShimGate open_plugin(void* torch, const ShimTorch* where, char* reason, u
 }
 
 ShimGate shim_pass_gate(const ShimTorch* where, const void* return_address, char* reason, uint32_t reason_bytes) {
-  if (where->count > 1) REFUSE("%d copies of libtorch_cpu.so are mapped (the first is %s); stock PyTorch runs", where->count, where->path);
+  if (where->count > 1) REFUSE("%d copies of libtorch_cpu.so are mapped (the first is %s)", where->count, where->path);
 
   if (shim_has_unwinder() && !shim_thread_is_outside(return_address)) return kGateNotYet; /* before anything that costs or waits */
 
@@ -77,7 +77,7 @@ ShimGate shim_pass_gate(const ShimTorch* where, const void* return_address, char
   }
   ShimGate result = kGateNotYet;
   if (!shim_find_unwinder(torch)) {
-    snprintf(reason, reason_bytes, "no unwinder in the libraries of %s; stock PyTorch runs", where->path);
+    snprintf(reason, reason_bytes, "no unwinder in the libraries of %s", where->path);
     result = kGateRefused;
   } else if (shim_thread_is_outside(return_address)) {
     result = plugin_start != NULL ? kGateActive : open_plugin(torch, where, reason, reason_bytes);

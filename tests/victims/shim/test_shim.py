@@ -135,7 +135,7 @@ def test_program_started_by_naming_the_loader(tmp_path):
 
 def test_gives_up_after_many_looks(tmp_path):
     run = host(tmp_path, "many_looks", MODEL, env={"FAKE_PLUGIN_ANSWERS": "2", "FAKE_LOG": "/dev/null"})
-    assert (run.code, run.state) == (0, REFUSED) and run.err == f"ipexrun: {run.reason}\n" and "no safe moment" in run.reason
+    assert (run.code, run.state) == (0, REFUSED) and run.err == f"ipexrun: {run.reason}; stock PyTorch runs\n" and "no safe moment" in run.reason
 
 
 def test_child_of_a_shell_reports_for_the_instance(tmp_path):
@@ -164,7 +164,7 @@ def test_kill_switch(tmp_path):
 
 def refused(run, text):
     assert run.code == 0 and not run.starts and run.state == REFUSED
-    assert text in run.reason and run.err == f"ipexrun: {run.reason}\n"
+    assert text in run.reason and run.err == f"ipexrun: {run.reason}; stock PyTorch runs\n"
     return True
 
 
@@ -214,7 +214,7 @@ def test_relative_library_folder(tmp_path):
 def test_plugin_that_refuses(tmp_path):
     run = host(tmp_path, "once", MODEL, env={"FAKE_PLUGIN_ANSWERS": "1"})
     assert (run.code, run.out, run.state) == (0, "model says 2\n", REFUSED)
-    assert run.err == "ipexrun: the fake plugin answers 1\n" and run.reason == "the fake plugin answers 1"
+    assert run.err == "ipexrun: the fake plugin answers 1; stock PyTorch runs\n" and run.reason == "the fake plugin answers 1"
 
 
 def test_refusal_is_silent_when_only_errors_are_wanted(tmp_path):
