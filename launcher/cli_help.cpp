@@ -11,27 +11,26 @@
 namespace ipexrun::launcher {
 namespace {
 
-constexpr std::size_t kWidth = 100;
+constexpr std::size_t kWidth = 108;
 constexpr std::size_t kHelpColumn = 30;
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 const Pairs& commands() {
-  static const Pairs rows = {
-      {"ipexrun [cpu] [options] PROGRAM args", "run PROGRAM: script.py, python script.py, -m module, or any executable"},
-      {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
-      {"ipexrun env [--json | --docs]", "versions, machine and variables, for bug reports; --docs: the variables of ipexrun"},
-      {"ipexrun doctor", "check this installation and say what would help"},
-      {"ipexrun tune, ipexrun xpu", "come with later versions"}};
+  static const Pairs rows = {{"ipexrun [cpu] [options] PROGRAM args", "PROGRAM: script.py, python script.py, -m module, or an executable"},
+                             {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
+                             {"ipexrun env [--json | --docs]", "facts for a bug report; --docs: ipexrun's variables"},
+                             {"ipexrun doctor", "check this installation and say what would help"},
+                             {"ipexrun tune, ipexrun xpu", "come with later versions"}};
   return rows;
 }
 
 const Pairs& examples() {
-  static const Pairs rows = {{"ipexrun python app.py --epochs 3", "one instance on all allowed physical cores"},
+  static const Pairs rows = {{"ipexrun python app.py --epochs 3", "one instance on all physical cores"},
                              {"ipexrun --ninstances 2 --ncores-per-instance 4 serve.py", "two instances on disjoint cores"},
                              {"ipexrun --throughput-mode --log-dir logs -m my.module", "one instance a NUMA node, a log each"},
-                             {"ipexrun --dry-run --explain app.py", "the plan and its reasons, nothing is started"},
-                             {"ipexrun --bench --bench-compare stock app.py", "throughput and latency beside the plain program"},
+                             {"ipexrun --dry-run --explain app.py", "the plan and its reasons; starts nothing"},
+                             {"ipexrun --bench --bench-compare stock app.py", "throughput beside the plain program"},
                              {"ipexrun --no-optimize ./server", "placement and allocator only"}};
   return rows;
 }
@@ -89,7 +88,7 @@ std::string option_form(const OptionRow& row) { return "--" + row.name + (row.is
 
 std::string option_text(const OptionRow& row) {
   std::string out = row.help;
-  if (!row.choices.empty()) out += ": " + joined(row.choices, ", ");
+  if (!row.choices.empty()) out += " [" + joined(row.choices, " | ") + "]";
   if (!row.aliases.empty()) out += " (also --" + joined(row.aliases, ", --") + ")";
   return out;
 }

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -61,7 +62,7 @@ std::string version_text() {
   for (const auto& entry : std::filesystem::directory_iterator(find_lib_dir() + "/plugins", ignored))
     if (entry.path().extension() == ".so") plugins += (plugins.empty() ? "" : ", ") + entry.path().filename().string();
   out += "plugins: " + (plugins.empty() ? "none (programs are launched, not optimized)" : plugins) + "\n";
-  return out + "hwloc " + topology_library_version() + "\n";
+  return out + "hwloc API " + topology_library_version() + "\n";
 }
 
 Result<Machine> machine_for(const Options& options) {
@@ -73,7 +74,8 @@ void say_notes(const Options& options) {
 }
 
 void say_reasons(const LaunchPlan& plan, bool all) {
-  if (all) std::fputs(reasons_text(plan).c_str(), stderr);
+  std::istringstream lines(all ? reasons_text(plan) : "");
+  for (std::string line; std::getline(lines, line);) std::fputs(("ipexrun: " + line + "\n").c_str(), stderr);
   for (const Reason& reason : plan.reasons)
     if (reason.warn && !all) log::warn(reason.text);
 }

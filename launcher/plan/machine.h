@@ -46,7 +46,7 @@ Result<Machine> read_machine(const std::string& sysroot = "");
 /// (Cpus_allowed, Mems_allowed, CFS quota) found below it.
 Result<Machine> machine_from_topology(const std::string& text_or_path, const std::string& sysroot = "");
 
-/// "2.9.0": the hwloc this program runs with.
+/// "2.8.0": the API version of the hwloc this program runs with.
 std::string topology_library_version();
 
 }  // namespace ipexrun::launcher
