@@ -1,4 +1,10 @@
 # Benches of kernels/: linear (kernel alone), linear_vs_torch.py over a C library that only it loads.
+add_executable(bench_linear ${CMAKE_CURRENT_LIST_DIR}/linear.cpp)
+ipexrun_target(bench_linear)
+target_link_libraries(bench_linear PRIVATE ipexrun_kernels)
+add_test(NAME bench_linear COMMAND bench_linear --smoke)
+set_tests_properties(bench_linear PROPERTIES LABELS bench TIMEOUT 120)
+
 add_library(ipexrun_kernels_capi SHARED ${CMAKE_CURRENT_LIST_DIR}/kernels_capi.cpp)
 ipexrun_target(ipexrun_kernels_capi)
 target_link_libraries(ipexrun_kernels_capi PRIVATE ipexrun_kernels Threads::Threads)

@@ -25,8 +25,6 @@ struct LinearVariant {
   IsaSet needs;
   /// bf16 products are native, so offering the variant makes sense (see linear_bf16_supported).
   bool native;
-  /// False where a variant further down the table is faster for the shape.
-  bool (*suits)(const LinearArgs& args);
   /// Bytes of scratch that run() wants for a block, at most what kernels/README.md states.
   std::size_t (*scratch_bytes)(const LinearArgs& args, const LinearBlock& block);
   /// Computes the block. k >= 1, the block is not empty. `scratch` is 64-byte aligned. Does not throw or allocate.

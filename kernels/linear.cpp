@@ -10,10 +10,10 @@
 namespace ipexrun::kernels {
 namespace {
 
-const LinearVariant& choose(const LinearArgs& args, IsaSet isa) {
+const LinearVariant& choose(IsaSet isa) {
   const LinearVariants table = linear_variants();
   std::size_t i = 0;
-  while (i + 1 < table.count && !(isa_has(isa, table.first[i].needs) && table.first[i].suits(args))) ++i;
+  while (i + 1 < table.count && !isa_has(isa, table.first[i].needs)) ++i;
   return table.first[i];
 }
 
@@ -86,16 +86,16 @@ constexpr double kSerialProducts = 1 << 18;
 }  // namespace
 
 bool linear_bf16_supported(const LinearArgs& args, IsaSet isa) {
-  return args.m > 0 && args.n > 0 && args.k > 0 && packed_b_bytes(args.k, args.n) != 0 && choose(args, isa).native;
+  return args.m > 0 && args.n > 0 && args.k > 0 && packed_b_bytes(args.k, args.n) != 0 && choose(isa).native;
 }
 
-const char* linear_bf16_variant(const LinearArgs& args, IsaSet isa) { return choose(args, isa).name; }
+const char* linear_bf16_variant(const LinearArgs&, IsaSet isa) { return choose(isa).name; }
 
 bool linear_bf16(const LinearArgs& args, const Parallel& parallel, IsaSet isa) {
   if (args.m <= 0 || args.n <= 0) return true;
   // Without a K there is nothing to multiply: the reference writes the bias or zeros.
   const LinearVariants table = linear_variants();
-  const LinearVariant& variant = args.k > 0 ? choose(args, isa) : table.first[table.count - 1];
+  const LinearVariant& variant = args.k > 0 ? choose(isa) : table.first[table.count - 1];
   const double products = static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k);
   const int threads = parallel.run != nullptr && products > kSerialProducts ? parallel.threads : 1;
   Job job{&args, &variant, choose_grid(args, threads > 1 ? threads : 1)};

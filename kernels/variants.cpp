@@ -12,22 +12,20 @@
 namespace ipexrun::kernels {
 namespace {
 
-bool always(const LinearArgs&) { return true; }
-
 constexpr LinearVariant kLinear[] = {
 #ifdef IPEXRUN_KERNELS_AMX
-    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, true, amx::linear_suits, amx::linear_scratch_bytes, amx::linear},
+    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, true, amx::linear_scratch_bytes, amx::linear},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
-    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, true, always, avx512_bf16::linear_scratch_bytes, avx512_bf16::linear},
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, true, avx512_bf16::linear_scratch_bytes, avx512_bf16::linear},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512
-    {"avx512", kLevelAvx512, false, always, avx512::linear_scratch_bytes, avx512::linear},
+    {"avx512", kLevelAvx512, false, avx512::linear_scratch_bytes, avx512::linear},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    {"avx2", kLevelAvx2, false, always, avx2::linear_scratch_bytes, avx2::linear},
+    {"avx2", kLevelAvx2, false, avx2::linear_scratch_bytes, avx2::linear},
 #endif
-    {"ref", 0, false, always, ref::linear_scratch_bytes, ref::linear},
+    {"ref", 0, false, ref::linear_scratch_bytes, ref::linear},
 };
 
 }  // namespace

@@ -249,8 +249,6 @@ void run_chunk(Run& run, std::int64_t row, std::int64_t rows, std::int64_t first
 
 }  // namespace
 
-bool linear_suits(const LinearArgs&) { return true; }
-
 std::size_t linear_scratch_bytes(const LinearArgs& args, const LinearBlock& block) {
   const Plan plan = plan_of(args, block);
   return static_cast<std::size_t>(plan.a_bytes + plan.sums_bytes + 2 * kBlockBytes + plan.bias_bytes);

@@ -5,7 +5,6 @@
 
 namespace ipexrun::kernels::amx {
 
-bool linear_suits(const LinearArgs& args);
 std::size_t linear_scratch_bytes(const LinearArgs& args, const LinearBlock& block);
 void linear(const LinearArgs& args, const LinearBlock& block, void* scratch);
 
