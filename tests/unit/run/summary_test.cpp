@@ -1,0 +1,166 @@
+#include "launcher/run/summary.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "configs/contract/event_ring.h"
+#include "tests/unit/run/temp_folder.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+using testing::HasSubstr;
+
+/// An event file made by hand: what the child, the shim and the plugin would have left.
+class EventFile {
+ public:
+  explicit EventFile(const std::string& path) : path_(path) {
+    EXPECT_TRUE(create_event_file(path).ok());
+    const int fd = ::open(path.c_str(), O_RDWR);
+    map_ = static_cast<char*>(::mmap(nullptr, IPEXRUN_EVENT_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ::close(fd);
+  }
+  ~EventFile() { ::munmap(map_, IPEXRUN_EVENT_FILE_BYTES); }
+  EventFile(const EventFile&) = delete;
+  EventFile& operator=(const EventFile&) = delete;
+
+  IpexrunEventHeader& header() { return *reinterpret_cast<IpexrunEventHeader*>(map_); }
+
+  void add(std::uint32_t kind, const std::string& text, std::initializer_list<std::int64_t> values = {}) {
+    IpexrunEvent event{};
+    event.kind = kind;
+    std::copy(values.begin(), values.end(), event.value);
+    text.copy(event.text, sizeof event.text - 1);
+    event.sequence = header().next + 1;
+    std::memcpy(map_ + IPEXRUN_EVENT_HEADER_BYTES + header().next * sizeof event, &event, sizeof event);
+    header().next = header().next + 1;
+  }
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  char* map_;
+};
+
+class SummaryTest : public testing::Test {
+ protected:
+  SummaryTest() {
+    InstancePlan instance;
+    instance.threads = 2;
+    plan_.instances = {instance};
+    InstanceOutcome one;
+    one.events_path = file_.path();
+    outcome_.instances = {one};
+    std::strcpy(file_.header().mask_at_start, "0-1");
+    std::strcpy(file_.header().mems_at_start, "0");
+  }
+
+  std::string text() { return summary_text(options_, plan_, outcome_); }
+
+  TempFolder folder_;
+  EventFile file_{folder_.path("0.events")};
+  Options options_;
+  LaunchPlan plan_;
+  RunOutcome outcome_;
+};
+
+TEST_F(SummaryTest, SaysNothingOfAProgramWithoutTorch) {
+  file_.header().shim_state = IPEXRUN_SHIM_LOADED;
+  EXPECT_EQ(text(), "");
+  outcome_.instances[0].exit_code = outcome_.exit_code = 3;  // the program's own affair
+  EXPECT_EQ(text(), "");
+}
+
+TEST_F(SummaryTest, SaysNothingWithoutAnEventFile) {
+  outcome_.instances[0].events_path = "";
+  EXPECT_EQ(text(), "");
+  outcome_.instances[0].events_path = folder_.path("missing");
+  EXPECT_EQ(text(), "");
+}
+
+TEST_F(SummaryTest, TellsWhereItRanAndWhatWasGained) {
+  file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
+  file_.add(IPEXRUN_EVENT_PROCESS, "torch 2.13.0+cpu, amx, 2 threads");
+  file_.add(IPEXRUN_EVENT_SITE, "addmm|a\tbf16_amx\tfaster", {8, 2, 0, 100, 50, 6});  // an older state of the same site
+  file_.add(IPEXRUN_EVENT_SITE, "addmm|a\tbf16_amx\tfaster", {38, 30, 0, 100, 50, 6});
+  file_.add(IPEXRUN_EVENT_SITE, "mm|b\tpacked\tfaster", {10, 6, 0, 100, 100, 4});
+  file_.add(IPEXRUN_EVENT_TOTALS, "", {48, 36, 0, 1500, 43'000'000, 2});
+  EXPECT_EQ(text(),
+            "ipexrun: instance 0: cores 0-1, node 0, 2 threads, torch 2.13.0+cpu, amx; "
+            "36 of 48 linear calls on bf16_amx, packed, saves 42% of their time; packs 43 MB\n");
+}
+
+TEST_F(SummaryTest, SaysWhenStockWasKept) {
+  file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
+  file_.add(IPEXRUN_EVENT_SITE, "addmm|a\tstock\tslower", {40, 0, 40, 100, 120, 6});
+  EXPECT_THAT(text(), HasSubstr("stock kernels kept for all 40 linear calls"));
+}
+
+TEST_F(SummaryTest, NamesLaunchOnly) {
+  file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
+  options_.optimize = false;
+  EXPECT_THAT(text(), HasSubstr("launch only, stock kernels"));
+}
+
+TEST_F(SummaryTest, GivesTheReasonOfARefusal) {
+  file_.header().shim_state = IPEXRUN_SHIM_REFUSED;
+  std::strcpy(file_.header().shim_reason, "no plugin for torch 2.12");
+  EXPECT_EQ(text(), "ipexrun: instance 0: cores 0-1, node 0, 2 threads; stock PyTorch ran: no plugin for torch 2.12\n");
+}
+
+TEST_F(SummaryTest, PassesNotesOnOnce) {
+  file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
+  file_.add(IPEXRUN_EVENT_NOTE, "AMX was refused");
+  file_.add(IPEXRUN_EVENT_NOTE, "AMX was refused");
+  const std::string out = text();
+  EXPECT_EQ(out.find("AMX was refused"), out.rfind("AMX was refused"));
+  EXPECT_THAT(out, HasSubstr("ipexrun: instance 0: AMX was refused\n"));
+}
+
+TEST_F(SummaryTest, NamesASignalThatNobodyAskedFor) {
+  file_.header().shim_state = IPEXRUN_SHIM_LOADED;
+  outcome_.instances[0].signal = SIGSEGV;
+  EXPECT_EQ(text(), "ipexrun: instance 0: ended by signal 11 (Segmentation fault)\n");
+  outcome_.instances[0].stopped_by_us = true;
+  EXPECT_EQ(text(), "");
+  outcome_.instances[0].stopped_by_us = false;
+  outcome_.stop_signal = SIGINT;
+  EXPECT_EQ(text(), "");
+}
+
+TEST_F(SummaryTest, TextOfAForeignHandIsBounded) {
+  file_.header().shim_state = IPEXRUN_SHIM_REFUSED;
+  std::memset(file_.header().shim_reason, 'x', sizeof file_.header().shim_reason);
+  std::memset(file_.header().mask_at_start, '1', sizeof file_.header().mask_at_start);
+  EXPECT_LT(text().size(), 1200u);
+}
+
+TEST_F(SummaryTest, RequireShimWantsItActiveEverywhere) {
+  EXPECT_TRUE(require_shim_verdict(plan_, outcome_).ok());  // not required
+  plan_.require_shim = true;
+  const std::pair<IpexrunShimState, const char*> cases[] = {{IPEXRUN_SHIM_ABSENT, "was not loaded"},
+                                                            {IPEXRUN_SHIM_LOADED, "never loaded torch"},
+                                                            {IPEXRUN_SHIM_TORCH_SEEN, "never started"},
+                                                            {IPEXRUN_SHIM_REFUSED, "stayed out"}};
+  for (const auto& [state, words] : cases) {
+    file_.header().shim_state = state;
+    const Status verdict = require_shim_verdict(plan_, outcome_);
+    ASSERT_FALSE(verdict.ok());
+    EXPECT_EQ(verdict.error().code, kExitFailure);
+    EXPECT_THAT(verdict.error().line(), HasSubstr(words));
+  }
+  file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
+  EXPECT_TRUE(require_shim_verdict(plan_, outcome_).ok());
+  outcome_.instances[0].events_path = "";
+  EXPECT_FALSE(require_shim_verdict(plan_, outcome_).ok());
+}
+
+}  // namespace
+}  // namespace ipexrun::launcher
