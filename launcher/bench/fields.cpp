@@ -84,7 +84,7 @@ const std::vector<Field>& fields() {
      [](const Row& r) -> Value { return r.calls.seen > 0 ? Value(r.calls.first_ms) : missing("no module calls"); }},
     {"mean_ms", "ms", "mean time of a call", false, [](const Row& r) -> Value { return of_calls(r, mean); }},
     {"stdev_ms", "ms", "sample standard deviation", false,
-     [](const Row& r) -> Value { return r.calls.duration_ms.size() < 2 ? missing("needs n >= 2") : of_calls(r, stdev); }},
+     [](const Row& r) -> Value { return r.calls.duration_ms.size() == 1 ? missing("one call has no spread") : of_calls(r, stdev); }},
     {"min_ms", "ms", "fastest call", false,
      [](const Row& r) -> Value { return of_calls(r, [](const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); }); }},
     {"p50_ms", "ms", "median of the measured calls", true,
@@ -125,6 +125,8 @@ std::string show_number(double value) {
   }
   return text;
 }
+
+std::string show_ratio(double ratio) { return ratio < 100 ? fmt::format("{:.2f}x", ratio) : fmt::format("{:.0f}x", ratio); }
 
 std::string show_value(const Value& value) {
   if (const auto* whole = std::get_if<std::int64_t>(&value)) return std::to_string(*whole);

@@ -60,6 +60,8 @@ const std::vector<Field>& fields();
 /// "8.131", "1,234", "-": for people; four significant digits.
 std::string show_value(const Value& value);
 std::string show_number(double value);
+/// "1.83x"
+std::string show_ratio(double ratio);
 
 /// One fact about where the numbers were made.
 struct Fact {

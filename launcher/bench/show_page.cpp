@@ -93,7 +93,7 @@ std::string key_figures(const Report& report) {
     out += fmt::format("<div class=\"big\">{} <small>{}</small></div>\n", html_escape(number), html_escape(what));
   };
   for (const Comparison& one : report.comparisons) {
-    if (one.variant == "ipexrun") add(show_number(one.speedup) + "x", "as fast as " + one.baseline);
+    if (one.variant == "ipexrun") add(show_ratio(one.speedup), "as fast as " + one.baseline);
   }
   if (const Row* row = headline_row(report)) {
     if (row->samples_per_second) add(show_number(*row->samples_per_second), "samples/s");

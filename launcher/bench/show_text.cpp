@@ -14,7 +14,14 @@ std::string with_unit(const Field& field, const Value& value) {
   return *field.unit == '\0' || std::holds_alternative<Missing>(value) ? text : text + ' ' + field.unit;
 }
 
-/// The lines of the headline row: several fields a line, grouped by what a person asks for together.
+/// Counts that are worth a line only when something was left out or lost.
+bool silent_zero(const Field& field, const Value& value) {
+  const std::string name = field.name;
+  const bool counts = name.ends_with("_calls") || name == "calls" || name == "lost_events";
+  return counts && value == Value(std::int64_t{0});
+}
+
+/// One line a field that has a value, then the percentiles that n cannot support.
 std::string headline_lines(const Row& row) {
   std::string out;
   std::string unsupported;
@@ -25,18 +32,24 @@ std::string headline_lines(const Row& row) {
       continue;
     }
     const std::string name = field.name;
-    if (name == "variant" || name == "instance") continue;
-    if (row.source != Source::kModuleCalls && value == Value(std::int64_t{0})) continue;
-    const bool zero_means_nothing = name == "failed_calls" || name == "training_calls" || name == "lost_events" || name == "explored_calls";
-    if (zero_means_nothing && value == Value(std::int64_t{0})) continue;
+    if (name == "variant" || name == "instance" || silent_zero(field, value)) continue;
     out += fmt::format("  {:<15} {}\n", field.name, with_unit(field, value));
   }
   return out + unsupported;
 }
 
+std::string title(const Report& report, const Row& row) {
+  std::string out = "bench: " + report.headline;
+  const auto instances =
+      static_cast<int>(std::count_if(report.rows.begin(), report.rows.end(), [](const Row& r) { return r.variant == "ipexrun"; })) - 1;
+  if (instances > 1) out += fmt::format(", {} instances", instances);
+  if (row.cores > 0) out += fmt::format(", {} {}", row.cores, row.cores == 1 ? "core" : "cores");
+  return out + '\n';
+}
+
 std::string comparison_lines(const Report& report) {
-  std::string out = fmt::format("speed-up in {} (median of {} paired runs, interval of 95%)\n", report.headline,
-                                report.comparisons.front().ratios.size());
+  std::string out =
+      fmt::format("speed-up in {}: median of {} paired runs (95% interval)\n", report.headline, report.comparisons.front().ratios.size());
   for (const Comparison& one : report.comparisons) {
     out += "  " + comparison_sentence(one) + '\n';
   }
@@ -49,7 +62,7 @@ std::string report_text(const Report& report) {
   std::string out;
   const auto headline =
       std::find_if(report.rows.begin(), report.rows.end(), [](const Row& r) { return r.variant == "ipexrun" && r.instance < 0; });
-  if (headline != report.rows.end()) out += headline_lines(*headline);
+  if (headline != report.rows.end()) out += title(report, *headline) + headline_lines(*headline);
   if (report.rows.size() > 1) out += text_table(brief_table(report.rows));
   if (!report.modules.empty()) {
     out += "by module class\n";

@@ -10,6 +10,8 @@ namespace {
 bool is_missing(const Value& value) { return std::holds_alternative<Missing>(value); }
 bool is_number(const Value& value) { return std::holds_alternative<double>(value) || std::holds_alternative<std::int64_t>(value); }
 
+std::string interval_text(const Interval& interval) { return show_ratio(interval.low) + " to " + show_ratio(interval.high); }
+
 Table rows_table(const std::vector<Row>& rows, const std::vector<const Field*>& columns) {
   Table out;
   out.lines.resize(rows.size());
@@ -76,8 +78,7 @@ Table facts_table(const std::vector<Fact>& facts) {
 Table comparison_table(const std::vector<Comparison>& comparisons) {
   Table out{{"variant", "against", "speed-up", "95% interval", "pairs", "rank test"}, {false, false, true, true, true, true}, {}};
   for (const Comparison& one : comparisons) {
-    out.lines.push_back({one.variant, one.baseline, show_number(one.speedup) + "x",
-                         one.interval ? show_number(one.interval->low) + " to " + show_number(one.interval->high) : "-",
+    out.lines.push_back({one.variant, one.baseline, show_ratio(one.speedup), one.interval ? interval_text(*one.interval) : "-",
                          std::to_string(one.ratios.size()), "p = " + show_number(one.test.p)});
   }
   return out;
@@ -105,10 +106,8 @@ std::string text_table(const Table& table) {
 }
 
 std::string comparison_sentence(const Comparison& comparison) {
-  std::string out = fmt::format("{} against {}: {}x", comparison.variant, comparison.baseline, show_number(comparison.speedup));
-  if (comparison.interval) {
-    out += fmt::format(", {} to {}", show_number(comparison.interval->low), show_number(comparison.interval->high));
-  }
+  std::string out = fmt::format("{} against {}: {}", comparison.variant, comparison.baseline, show_ratio(comparison.speedup));
+  if (comparison.interval) out += " (" + interval_text(*comparison.interval) + ")";
   return out + fmt::format(", rank test p = {} (n = {}{})", show_number(comparison.test.p), comparison.test.n,
                            comparison.test.exact ? ", exact" : "");
 }

@@ -26,7 +26,7 @@ Table comparison_table(const std::vector<Comparison>& comparisons);
 /// Aligned columns with two spaces of indent.
 std::string text_table(const Table& table);
 
-/// "ipexrun / stock: 1.83x, 95% interval 1.79 to 1.88, rank test p = 0.031 (n = 6, exact)"
+/// "ipexrun against stock: 1.83x (1.79x to 1.88x), rank test p = 0.031 (n = 6, exact)"
 std::string comparison_sentence(const Comparison& comparison);
 
 }  // namespace ipexrun::launcher::bench

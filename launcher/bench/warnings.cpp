@@ -41,7 +41,7 @@ void about_calls(const WarningInput& in, std::vector<std::string>& out) {
 
 void about_pairs(const WarningInput& in, std::vector<std::string>& out) {
   for (const Comparison& one : *in.comparisons) {
-    if (one.test.least_p > kSignificant && one.variant == "ipexrun") {
+    if (one.test.n > 0 && one.test.least_p > kSignificant && one.variant == "ipexrun") {
       out.push_back(fmt::format("{} pairs cannot reach p < 0.05 in the rank test (the least is {:.3g}); use --bench-pairs 6 or more",
                                 one.ratios.size(), one.test.least_p));
     }
@@ -50,9 +50,9 @@ void about_pairs(const WarningInput& in, std::vector<std::string>& out) {
     const double share = one.ratios.front() / median(others);
     if (share > kSlowFirst || share < 1 / kSlowFirst) {
       out.push_back(
-          fmt::format("the first pair ({}x) is far from the others ({}x): a cold file cache, or a first compilation; the median "
+          fmt::format("the first pair ({}) is far from the others ({}): a cold file cache, or a first compilation; the median "
                       "leaves it out",
-                      show_number(one.ratios.front()), show_number(median(others))));
+                      show_ratio(one.ratios.front()), show_ratio(median(others))));
     }
   }
 }

@@ -51,6 +51,7 @@ def start(torch):
         sys.modules[HOOK] = hook
         say("module calls are timed" if bench else "loaded")
     except Exception as problem:
+        sys.modules.pop(HOOK, None)  # creating it has registered it
         say(f"left out: {type(problem).__name__}: {problem}")
 
 
