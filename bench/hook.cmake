@@ -1,0 +1,5 @@
+if(TARGET ipexrun_fake_plugin AND IPEXRUN_TORCH_VERSION AND NOT IPEXRUN_SANITIZE)
+  add_test(NAME bench_hook_overhead COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/hook_overhead.py --smoke)
+  set_tests_properties(bench_hook_overhead PROPERTIES LABELS bench TIMEOUT 120 ENVIRONMENT
+    "IPEXRUN_BUILD_DIR=${PROJECT_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
+endif()
