@@ -25,10 +25,12 @@ typedef struct IpexrunHookApi {
   int bench;                                 /* 1: time top-level module calls */
   void (*call)(const IpexrunHookCall* call); /* writes the event */
   uint64_t (*exploration_count)(void);       /* grows whenever selection measures a candidate */
-  int (*enabled)(void);                      /* the op tier's switch */
+  int (*enabled)(void);                      /* the calling thread's switch of the op tier */
   void (*set_enabled)(int on);               /* likewise */
   int (*force)(const char* candidate);       /* "" ends it; 0 = no candidate of that name */
   int (*optimizing)(void);                   /* 0: observe mode, stock kernels */
+  /* JSON: totals and sites so far. Writes at most `bytes` with a NUL, returns the length it needs without one. */
+  size_t (*report)(char* out, size_t bytes);
 } IpexrunHookApi;
 
 #endif

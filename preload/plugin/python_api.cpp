@@ -1,6 +1,7 @@
 // Connects the Python side to the tier: the function table that python_entry.cpp hands over.
 #include <unistd.h>
 
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -42,6 +43,16 @@ int optimizing() {
   return on ? 1 : 0;
 }
 
+std::size_t report(char* out, std::size_t bytes) {
+  try {
+    const std::string text = tier_report_json();
+    if (text.size() < bytes) std::memcpy(out, text.c_str(), text.size() + 1);
+    return text.size();
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
 IpexrunHookApi make_api() {
   IpexrunHookApi api{};
   api.abi = IPEXRUN_HOOK_ABI;
@@ -54,6 +65,7 @@ IpexrunHookApi make_api() {
   api.set_enabled = [](int on) { tier_set_enabled(on != 0); };
   api.force = force;
   api.optimizing = optimizing;
+  api.report = report;
   return api;
 }
 

@@ -257,6 +257,24 @@ static PyObject* force(PyObject* self, PyObject* name) {
   return PyBool_FromLong(hook.api->force(text));
 }
 
+static PyObject* report(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  if (!need_api()) return NULL;
+  /* The answer may grow between the two calls of the table. */
+  for (size_t bytes = 4096;;) {
+    char* text = PyMem_Malloc(bytes);
+    if (text == NULL) return PyErr_NoMemory();
+    const size_t length = hook.api->report(text, bytes);
+    if (length < bytes) {
+      PyObject* out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
+      PyMem_Free(text);
+      return out;
+    }
+    PyMem_Free(text);
+    bytes = length + 4096;
+  }
+}
+
 static PyMethodDef methods[] = {
     {"connect", connect_plugin, METH_O, "connect(capsule): take over the plugin's function table."},
     {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS, "Start timing top-level module calls."},
@@ -266,6 +284,7 @@ static PyMethodDef methods[] = {
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
     {"set_enabled", set_enabled, METH_O, "Switch replaced kernels on or off."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
+    {"report", report, METH_NOARGS, "What the plugin did so far, as JSON."},
     {NULL, NULL, 0, NULL},
 };
 

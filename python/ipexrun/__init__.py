@@ -4,6 +4,7 @@ Under the launcher these functions act on the plugin inside this process. Elsewh
 set_enabled() and force() return False, report() says why.
 """
 
+import json as _json
 import sys as _sys
 
 __version__ = "0.1.0"
@@ -15,13 +16,13 @@ def _hook():
 
 
 def is_active():
-    """True when this process has a plugin that may replace kernels right now."""
+    """True when this process has a plugin that may replace kernels in the calling thread right now."""
     hook = _hook()
     return hook is not None and hook.optimizing() and hook.enabled()
 
 
 def set_enabled(on):
-    """Switch replaced kernels on or off for the whole process; stock kernels run while off. False when there is no plugin here."""
+    """Switch replaced kernels on or off for the calling thread; stock kernels run while off. False when there is no plugin here."""
     hook = _hook()
     if hook is None:
         return False
@@ -40,8 +41,6 @@ def report():
     hook = _hook()
     if hook is None:
         return {"active": False, "reason": "not started by ipexrun, or torch was not imported"}
-    from ipexrun._events import read_own_events
-
-    out = {"active": is_active(), "enabled": hook.enabled(), "optimizing": hook.optimizing(), "module_calls_timed": hook.installed()}
-    out.update(read_own_events())
+    out = {"active": is_active(), "enabled": hook.enabled(), "module_calls_timed": hook.installed()}
+    out.update(_json.loads(hook.report() or "{}"))
     return out

@@ -453,4 +453,5 @@ def test_public_package():
     assert ipexrun.set_enabled(False) and not ipexrun.is_active()
     assert ipexrun.set_enabled(True) and ipexrun.is_active()
     assert ipexrun.force("known") and not ipexrun.force("unknown")
-    assert ipexrun.report()["module_calls_timed"]
+    report = ipexrun.report()
+    assert report["module_calls_timed"] and report["taken"] == 3 and len(report["long"]) == 10000
