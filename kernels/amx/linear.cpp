@@ -1,7 +1,7 @@
 // linear on AMX: 32 x 32 of C in four tiles, two tiles of A and two of B beside them.
 //
 // Loops, outermost first: blocks of rows (their A, converted to bf16 once, stays in L2), chunks of panels (their part of B stays in
-// L2), blocks of K (only beyond 3072), strips of 32 rows, panels. Between blocks of K the sums wait in fp32 in L2. The
+// L2), blocks of K (only beyond 1024), strips of 32 rows, panels. Between blocks of K the sums wait in fp32 in L2. The
 // bias is what the first block of K starts from. The last block of K leaves its sums in C where that is fp32 and whole,
 // else in a stage whose rows are converted and written to C between the products of the next block. Neighbours in a row of C follow
 // each other: written down a column, each 64 bytes of a wide C would cost a page walk (seen: half the speed).
@@ -20,7 +20,8 @@ constexpr std::int64_t kTileBytes = 1024;
 constexpr std::int64_t kBlockBytes = 4 * kTileBytes;  // 32 x 32 of C in fp32
 constexpr std::int64_t kStripRows = 32;
 // Sizes by measurement on a core with 48 KiB of L1 and 2 MiB of L2 (bench/linear_vs_torch.py).
-constexpr std::int64_t kStepsMost = 96;             // of a block of K: 3072 rows; shorter blocks pay more for their sums
+constexpr std::int64_t kStepsWhole = 32;            // up to 1024 rows of K, one block: the sums of more would cost more than they spare
+constexpr std::int64_t kStepsMost = 16;             // of a block of a longer K: a strip's 512 rows stay in L1
 constexpr std::int64_t kPackedABytes = 1280 << 10;  // A of a row block: the more rows, the less often B comes from beyond L2
 constexpr std::int64_t kRowsMost = 384;
 constexpr std::int64_t kChunkBytes = 256 << 10;  // B of a chunk of panels, one block of K
@@ -62,7 +63,7 @@ Plan plan_of(const LinearArgs& args, const LinearBlock& block) {
   const std::int64_t panels = block.panel_end - block.panel_begin;
   plan.steps = steps_of(args.k);
   // One strip passes over B once: nothing is used again that blocks of K would keep near.
-  plan.k_blocks = rows <= kStripRows ? 1 : ceil_div(plan.steps, kStepsMost);
+  plan.k_blocks = rows <= kStripRows || plan.steps <= kStepsWhole ? 1 : ceil_div(plan.steps, kStepsMost);
   const std::int64_t rows_fit = kPackedABytes / (plan.steps * 64) / kStripRows * kStripRows;
   plan.row_block = ceil_div(equal_pieces(rows, at_most(at_least(rows_fit, kStripRows), kRowsMost)), kStripRows) * kStripRows;
   std::int64_t most = kChunkBytes / (ceil_div(plan.steps, plan.k_blocks) * kStepBytes);
