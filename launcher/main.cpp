@@ -106,7 +106,24 @@ int run_measured(const Options& options, const Machine& machine, const PlanConte
   return code.ok() ? *code : fail(code.error());
 }
 
+/// IPEXRUN_DISABLE: only the program counts; no other option can fail, and nothing is said or looked up for it.
+int run_plainly(const Options& options, Runner& runner) {
+  Options plain;
+  plain.program_kind = options.program_kind;
+  plain.program = options.program;
+  plain.args = options.args;
+  Result<PlanContext> context = make_context(plain, Machine{});
+  if (!context.ok()) return fail(context.error());
+  Result<LaunchPlan> plan = make_plan(plain, Machine{}, *context);
+  if (!plan.ok()) return fail(plan.error());
+  Result<RunOutcome> outcome = runner.run(*plan, RunSettings{});
+  return outcome.ok() ? outcome->exit_code : fail(outcome.error());
+}
+
 int run_program(const Options& options, Runner& runner) {
+  const bool plans_only = options.dry_run || !options.topology.empty() || !options.sysroot.empty();
+  if (env::get_flag(env::Id::kDisable) && !plans_only) return run_plainly(options, runner);
+
   Result<Machine> machine = machine_for(options);
   if (!machine.ok()) return fail(machine.error());
   Result<PlanContext> context = make_context(options, *machine);
@@ -118,10 +135,8 @@ int run_program(const Options& options, Runner& runner) {
     if (!saved.ok()) return fail(saved.error());
   }
 
-  const bool disabled = env::get_flag(env::Id::kDisable);
-  if (!disabled) say_notes(options);
-  if (options.dry_run || machine->synthetic) return show_plan(options, *plan);
-  if (disabled) return run_plan(options, *plan, "", runner);
+  say_notes(options);
+  if (plans_only) return show_plan(options, *plan);
   say_reasons(*plan, options.explain);
 
   const Result<std::string> made = make_run_dir();

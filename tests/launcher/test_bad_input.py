@@ -124,10 +124,15 @@ def test_help_survives_a_reader_that_goes_away(run):
 
 
 def test_the_kill_switch_runs_the_program_as_it_is(run):
-    done = run("--ninstances", "60000", "env", env={"IPEXRUN_DISABLE": "1"})
+    done = run("--ninstances", "60000", "--auto-ipex", "--log-dir", "/no/such", "env", env={"IPEXRUN_DISABLE": "1"})
     assert done.returncode == 0 and done.stderr == ""
     assert "OMP_NUM_THREADS=" not in done.stdout and "LD_PRELOAD=" not in done.stdout.replace(
         f"LD_PRELOAD={os.environ.get('LD_PRELOAD')}", "")
+
+
+def test_the_kill_switch_keeps_silent_about_a_failing_program(run):
+    done = run("sh", "-c", "kill -TERM $$", env={"IPEXRUN_DISABLE": "1"})
+    assert done.returncode == 143 and done.stderr == ""
 
 
 def test_a_saved_config_plans_the_same(run):

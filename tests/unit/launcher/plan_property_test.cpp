@@ -125,7 +125,9 @@ TEST(PlanProperty, holds_on_thousands_of_machines) {
         for (const auto& [node, free] : units_by_node(one, used)) EXPECT_LT(free, instance.cpus.size()) << where << " node " << node;
       }
     }
-    EXPECT_EQ(plan_json(*plan), plan_json(*make_plan(one.options, one.machine, made_up::context()))) << where << ": not deterministic";
+    if (round % 20 == 0) {
+      EXPECT_EQ(plan_json(*plan), plan_json(*make_plan(one.options, one.machine, made_up::context()))) << where << ": not deterministic";
+    }
   }
   EXPECT_GT(planned, 4000) << "most of the cases must be plannable, else little was tested";
 }
