@@ -1,0 +1,18 @@
+// The op tier's entries in torch's dispatcher.
+#pragma once
+
+#include <string>
+
+namespace ipexrun::preload {
+
+/// False while libtorch has not registered its own CPU kernels yet.
+bool dispatcher_ready();
+
+/// Puts the adapters of ops.def and the optimizer watchers in place. An op for which somebody else registered a CPU kernel before
+/// us stays theirs. Returns the names of those, comma separated.
+std::string register_ops();
+
+/// Fused optimizers write weights without moving their version: each is wrapped so that it drops the packs it makes stale.
+void register_optimizers();
+
+}  // namespace ipexrun::preload

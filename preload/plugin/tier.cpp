@@ -1,0 +1,178 @@
+#include "preload/plugin/tier.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "configs/base/log.h"
+#include "configs/contract/env.h"
+#include "preload/plugin/tier_state.h"
+
+namespace ipexrun::preload {
+namespace {
+
+constinit std::atomic<TierState*> the_tier{nullptr};
+constinit std::atomic<bool> enabled_everywhere{true};
+constinit thread_local int off_here = 0;
+
+struct CandidateRow {
+  int number;
+  const char* name;
+  bool bf16;
+};
+
+constexpr CandidateRow kCandidates[] = {
+#define f32 false
+#define bf16 true
+#define IPEXRUN_CANDIDATE(id, number, name, inside) {number, name, inside},
+#include "preload/plugin/candidates.def"
+#undef IPEXRUN_CANDIDATE
+#undef bf16
+#undef f32
+};
+
+std::uint64_t available_memory_bytes() {
+  std::uint64_t kib = 0;
+  if (std::FILE* file = std::fopen("/proc/meminfo", "re")) {
+    char line[160];
+    while (std::fgets(line, sizeof line, file) != nullptr) {
+      if (std::sscanf(line, "MemAvailable: %lu kB", &kib) == 1) break;
+    }
+    std::fclose(file);
+  }
+  return kib * 1024;
+}
+
+WeightLimits read_limits() {
+  WeightLimits limits;
+  if (const auto asked = env::get_bytes(env::Id::kPackMemory)) {
+    limits.hard_bytes = *asked;
+    limits.bounded_by_weights = false;
+  } else {
+    const auto instances = static_cast<std::uint64_t>(std::max<std::int64_t>(env::get_int(env::Id::kInstances).value_or(1), 1));
+    limits.hard_bytes = available_memory_bytes() / 4 / instances;
+  }
+  limits.always_full_check = env::get(env::Id::kPackCheck).value_or("sample") == "full";
+  return limits;
+}
+
+DtypePolicy read_dtype() {
+  const std::string word = env::get(env::Id::kDtype).value_or("auto");
+  if (word == "float32") return DtypePolicy::kFloat32;
+  if (word == "bfloat16") return DtypePolicy::kBfloat16;
+  if (word == "float16") {
+    log::once(log::Level::kWarn, "dtype float16", "dtype float16: no float16 kernels in this version, float32 is used (try --dtype auto)");
+    return DtypePolicy::kFloat32;
+  }
+  if (word != "auto")
+    log::once(log::Level::kWarn, "dtype unknown",
+              "IPEXRUN_DTYPE='" + word + "' is unknown, auto is used (auto, float32, bfloat16, float16)");
+  return DtypePolicy::kAuto;
+}
+
+// Locks taken before a fork, in this order: weights. (Sites are lock-free and a race holds no lock.)
+void before_fork() { tier()->weights.lock_for_fork(); }
+void after_fork_in_parent() { tier()->weights.unlock_after_fork(); }
+void after_fork_in_child() {
+  tier()->weights.unlock_after_fork();
+  tier()->weights.become_read_only();
+  tier()->selector.stop_exploring();
+}
+
+void on_decision(Site& site) {
+  TierState& state = *tier();
+  write_site_event(site);
+  if (state.options.dtype == DtypePolicy::kBfloat16 && std::strcmp(site.reason.load(), "inaccurate") == 0) {
+    log::warn("bfloat16 is not accurate enough at " + site.key + ": stock is used there");
+  }
+}
+
+}  // namespace
+
+const char* candidate_name(int candidate) noexcept {
+  for (const CandidateRow& row : kCandidates) {
+    if (row.number == candidate) return row.name;
+  }
+  return "stock";
+}
+
+int candidate_number(std::string_view name) noexcept {
+  for (const CandidateRow& row : kCandidates) {
+    if (name == row.name) return row.number;
+  }
+  return kStock;
+}
+
+bool candidate_is_bf16(int candidate) noexcept {
+  for (const CandidateRow& row : kCandidates) {
+    if (row.number == candidate) return row.bf16;
+  }
+  return false;
+}
+
+TierOptions read_tier_options(std::uint64_t torch_version) {
+  TierOptions options;
+  options.optimize = env::get(env::Id::kMode).value_or("optimize") != "observe";
+  options.dtype = read_dtype();
+  options.select.timing = env::get(env::Id::kSelect).value_or("on") != "off";
+  options.select.must_beat_stock = options.dtype != DtypePolicy::kBfloat16;
+  options.weights = read_limits();
+  if (const auto forced = env::get(env::Id::kForce)) {
+    options.forced = candidate_number(*forced);
+    if (options.forced == kStock) log::warn("IPEXRUN_FORCE='" + *forced + "' names no candidate, ignored");
+  }
+  options.isa = isa_of_process();
+  options.torch_minor = std::to_string(torch_version >> 56) + '.' + std::to_string(torch_version >> 48 & 0xff);
+  return options;
+}
+
+TierState::TierState(TierOptions from)
+    : options(std::move(from)),
+      weights(steady_clock(), options.weights),
+      selector(steady_clock(), options.select, on_decision),
+      forced(options.forced) {}
+
+TierState* tier() noexcept { return the_tier.load(std::memory_order_acquire); }
+
+TierState& tier_create(TierOptions options) {
+  if (TierState* known = tier()) return *known;
+  auto* state = new TierState(std::move(options));
+  the_tier.store(state, std::memory_order_release);
+  ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  std::atexit(write_exit_events);
+  return *state;
+}
+
+bool tier_enabled() noexcept { return enabled_everywhere.load(std::memory_order_relaxed) && off_here == 0; }
+void tier_set_enabled(bool on) noexcept { enabled_everywhere.store(on, std::memory_order_relaxed); }
+
+TierOff::TierOff() noexcept { ++off_here; }
+TierOff::~TierOff() { --off_here; }
+
+bool tier_force(const std::string& candidate) {
+  TierState* state = tier();
+  const int number = candidate_number(candidate);
+  if (state == nullptr || (number == kStock && !candidate.empty())) return false;
+  state->forced.store(number, std::memory_order_relaxed);
+  return true;
+}
+
+std::uint64_t exploration_count() noexcept {
+  const TierState* state = tier();
+  return state == nullptr ? 0 : state->selector.explorations();
+}
+
+EventWriter& events() {
+  static auto* writer = [] {
+    auto* made = new EventWriter;
+    if (const auto path = env::get(env::Id::kEvents)) made->open(*path);
+    return made;
+  }();
+  return *writer;
+}
+
+}  // namespace ipexrun::preload

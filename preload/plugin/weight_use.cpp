@@ -1,0 +1,39 @@
+#include "preload/plugin/weight_use.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/StorageImpl.h>
+
+namespace ipexrun::preload {
+namespace {
+
+class StorageLiveness final : public Liveness {
+ public:
+  explicit StorageLiveness(const c10::Storage& storage)
+      : storage_(c10::weak_intrusive_ptr<c10::StorageImpl>(storage.getWeakStorageImpl())) {}
+  [[nodiscard]] bool alive() const noexcept override { return !storage_.expired(); }
+
+ private:
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
+};
+
+}  // namespace
+
+WeightUse weight_use_of(const LinearCall& call, std::int64_t op_ns) {
+  const at::Tensor& w = *call.w;
+  WeightUse use;
+  use.key.storage = w.storage().unsafeGetStorageImpl();
+  use.key.data = w.const_data_ptr();
+  use.key.offset = w.storage_offset();
+  use.key.sizes = {call.k, call.n};
+  use.key.strides = {call.stride_k, call.stride_n};
+  use.key.dtype = static_cast<int>(w.scalar_type());
+  use.size_bytes = static_cast<std::size_t>((call.k - 1) * call.stride_k + (call.n - 1) * call.stride_n + 1) * w.element_size();
+  if (!w.is_inference()) use.version = static_cast<std::int64_t>(w._version());
+  use.wants_grad = c10::GradMode::is_enabled() && w.requires_grad();
+  use.op_ns = op_ns;
+  return use;
+}
+
+std::unique_ptr<Liveness> liveness_of(const at::Tensor& tensor) { return std::make_unique<StorageLiveness>(tensor.storage()); }
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,17 @@
+// The torch side of the weight table: a tensor as key, version and liveness.
+#pragma once
+
+#include <memory>
+
+#include "preload/plugin/linear_call.h"
+#include "preload/select/weights.h"
+
+namespace ipexrun::preload {
+
+/// Reads the right operand of a call that is not batched. Throws nothing: a tensor without a version counter has kNoVersion.
+WeightUse weight_use_of(const LinearCall& call, std::int64_t op_ns);
+
+/// Watches the storage without keeping its memory.
+std::unique_ptr<Liveness> liveness_of(const at::Tensor& tensor);
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,18 @@
+// Where selection gets its time from: an interface, so that unit tests decide how long everything took.
+#pragma once
+
+#include <cstdint>
+
+namespace ipexrun::preload {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  /// Nanoseconds since an arbitrary start; never goes back. Thread-safe.
+  virtual std::int64_t now_ns() noexcept = 0;
+};
+
+/// CLOCK_MONOTONIC.
+Clock& steady_clock();
+
+}  // namespace ipexrun::preload

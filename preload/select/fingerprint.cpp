@@ -1,0 +1,60 @@
+#include "preload/select/fingerprint.h"
+
+#include <cstring>
+
+namespace ipexrun::preload {
+namespace {
+
+constexpr std::uint64_t kPrime = 0x9e3779b185ebca87ull;
+constexpr std::size_t kLine = 64;
+
+std::uint64_t word_at(const unsigned char* at) {
+  std::uint64_t word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+/// Eight independent lanes: the loop runs at the speed of memory without vector instructions.
+struct Lanes {
+  std::uint64_t lane[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+  void add_line(const unsigned char* line) {
+    for (int i = 0; i < 8; ++i) {
+      const std::uint64_t mixed = lane[i] ^ word_at(line + 8 * i);
+      lane[i] = mixed * kPrime + (mixed >> 47);
+    }
+  }
+
+  [[nodiscard]] std::uint64_t finish(std::uint64_t hash) const {
+    for (std::uint64_t value : lane) {
+      hash = (hash ^ value) * kPrime;
+      hash ^= hash >> 31;
+    }
+    return hash;
+  }
+};
+
+}  // namespace
+
+std::uint64_t full_hash(const void* data, std::size_t size_bytes) noexcept {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  Lanes lanes;
+  std::size_t at = 0;
+  for (; at + kLine <= size_bytes; at += kLine) lanes.add_line(bytes + at);
+  unsigned char tail[kLine] = {};
+  if (at < size_bytes) std::memcpy(tail, bytes + at, size_bytes - at);
+  lanes.add_line(tail);
+  return lanes.finish(size_bytes);
+}
+
+std::uint64_t sampled_hash(const void* data, std::size_t size_bytes) noexcept {
+  if (size_bytes <= kSampledLines * kLine) return full_hash(data, size_bytes);
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  const std::size_t last = size_bytes - kLine;
+  Lanes lanes;
+  for (std::size_t i = 0; i < kSampledLines; ++i) lanes.add_line(bytes + last / (kSampledLines - 1) * i);
+  lanes.add_line(bytes + last);
+  return lanes.finish(size_bytes);
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,19 @@
+// What the bytes of a weight are, in 64 bits: whether a pack made from them is still true. Not cryptographic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ipexrun::preload {
+
+/// Cache lines that a sampled fingerprint reads, spread evenly over the region.
+inline constexpr std::size_t kSampledLines = 64;
+
+/// Of all bytes.
+std::uint64_t full_hash(const void* data, std::size_t size_bytes) noexcept;
+
+/// Of kSampledLines lines (first and last included), of everything where the region is no larger. Costs a fraction of a
+/// microsecond; misses a change that lies between the lines.
+std::uint64_t sampled_hash(const void* data, std::size_t size_bytes) noexcept;
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,48 @@
+#include "preload/select/race.h"
+
+#include <algorithm>
+
+namespace ipexrun::preload {
+namespace {
+
+/// Pairs the challenger may lose and still be called faster: a one-sided sign test at about 5%.
+int allowed_losses(int pairs) {
+  if (pairs < 8) return 0;
+  if (pairs < 11) return 1;
+  if (pairs < 13) return 2;
+  return pairs < 16 ? 3 : 4;
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+void Race::add(std::int64_t rival_ns, std::int64_t challenger_ns) {
+  rival_.push_back(static_cast<double>(std::max<std::int64_t>(rival_ns, 1)));
+  challenger_.push_back(static_cast<double>(std::max<std::int64_t>(challenger_ns, 1)));
+  ratios_.push_back(challenger_.back() / rival_.back());
+}
+
+RaceResult Race::result() const {
+  const int n = pairs();
+  const auto slower = std::count_if(ratios_.begin(), ratios_.end(), [](double r) { return r >= 1; });
+  if (n >= 2 && n < kMinPairs) {
+    const double least = *std::min_element(ratios_.begin(), ratios_.end());
+    if (least > kHopelessRatio || (n >= 3 && slower == n && ratio() > 1.1)) return RaceResult::kLost;
+  }
+  if (n < kMinPairs) return RaceResult::kUndecided;
+  const double middle = ratio();
+  if (middle <= kWinRatio && slower <= allowed_losses(n)) return RaceResult::kWon;
+  return middle > 1 || n >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
+}
+
+std::int64_t Race::rival_ns() const { return static_cast<std::int64_t>(median(rival_)); }
+std::int64_t Race::challenger_ns() const { return static_cast<std::int64_t>(median(challenger_)); }
+
+}  // namespace ipexrun::preload

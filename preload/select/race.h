@@ -1,0 +1,36 @@
+// Two rivals timed in pairs on the user's own calls: who is faster, decided by ratios of neighbours in time, because absolute
+// times on a shared machine mean nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ipexrun::preload {
+
+inline constexpr double kWinRatio = 0.95;      ///< the challenger must be at least this much faster (median of ratios)
+inline constexpr int kMinPairs = 6;            ///< no win before
+inline constexpr int kMaxPairs = 16;           ///< undecided by then counts as lost
+inline constexpr double kHopelessRatio = 1.3;  ///< slower than this in each of the first two pairs: dropped at once
+
+enum class RaceResult { kUndecided, kWon, kLost };
+
+/// The middle of the values (mean of the two middle ones); 0 when empty.
+double median(std::vector<double> values);
+
+/// Ratios challenger / rival, one a pair. Not thread-safe.
+class Race {
+ public:
+  void add(std::int64_t rival_ns, std::int64_t challenger_ns);
+  [[nodiscard]] RaceResult result() const;
+  [[nodiscard]] int pairs() const { return static_cast<int>(ratios_.size()); }
+  [[nodiscard]] double ratio() const { return median(ratios_); }
+  [[nodiscard]] std::int64_t rival_ns() const;
+  [[nodiscard]] std::int64_t challenger_ns() const;
+
+ private:
+  std::vector<double> ratios_;
+  std::vector<double> rival_;
+  std::vector<double> challenger_;
+};
+
+}  // namespace ipexrun::preload

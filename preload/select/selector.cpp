@@ -1,0 +1,284 @@
+#include "preload/select/selector.h"
+
+#include <algorithm>
+
+namespace ipexrun::preload {
+
+/// The right to measure: one thread of the process at a time, never waited for. Two races at once would time each other.
+class Selector::Claim {
+ public:
+  explicit Claim(std::atomic<bool>& flag) : flag_(flag), held_(!flag.exchange(true, std::memory_order_acquire)) {}
+  ~Claim() {
+    if (held_) flag_.store(false, std::memory_order_release);
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  explicit operator bool() const { return held_; }
+
+ private:
+  std::atomic<bool>& flag_;
+  bool held_;
+};
+
+Selector::Selector(Clock& clock, SelectorOptions options, OnDecision on_decision)
+    : clock_(clock), options_(options), on_decision_(on_decision), exploring_allowed_(options.timing) {}
+
+void Selector::stop_exploring() noexcept { exploring_allowed_.store(false, std::memory_order_relaxed); }
+
+bool Selector::may_explore(std::int64_t predicted_ns) const noexcept {
+  if (!exploring_allowed_.load(std::memory_order_relaxed)) return false;
+  return explored_ns() + predicted_ns <= std::max(kStartBudgetNs, tier_ns() / kBudgetShare);
+}
+
+std::int64_t Selector::time_stock(Trial& trial) {
+  const std::int64_t start = clock_.now_ns();
+  trial.run_stock();
+  return std::max<std::int64_t>(clock_.now_ns() - start, 1);
+}
+
+/// What a call of the candidate costs, its preparation (weight lookup and check) included; negative when it failed.
+std::int64_t Selector::time_candidate(Trial& trial, int candidate) {
+  const std::int64_t start = clock_.now_ns();
+  const Readiness ready = trial.prepare(candidate);
+  if (ready == Readiness::kNotNow || ready == Readiness::kNever || !trial.run(candidate)) return -1;
+  return std::max<std::int64_t>(clock_.now_ns() - start, 1);
+}
+
+int Selector::timed_stock(Site& site, Trial& trial) {
+  const std::int64_t taken = time_stock(trial);
+  tier_ns_.fetch_add(taken, std::memory_order_relaxed);
+  site.stock_ns.store(taken, std::memory_order_relaxed);
+  return kStock;
+}
+
+int Selector::call(Site& site, Trial& trial) {
+  const std::uint64_t number = site.calls.fetch_add(1, std::memory_order_relaxed);
+  if (site.state.load(std::memory_order_acquire) == SiteState::kExploring) {
+    return exploring_allowed_.load(std::memory_order_relaxed) ? explore(site, trial) : (trial.run_stock(), kStock);
+  }
+  const int choice = site.choice.load(std::memory_order_relaxed);
+  if (choice != kStock) return run_decided(site, trial, choice);
+  if (number % kSampleEvery == 0) {
+    tier_ns_.fetch_add(time_stock(trial) * static_cast<std::int64_t>(kSampleEvery), std::memory_order_relaxed);
+  } else {
+    trial.run_stock();
+  }
+  return kStock;
+}
+
+int Selector::run_decided(Site& site, Trial& trial, int choice) {
+  if (site.rechecking.load(std::memory_order_relaxed)) return recheck(site, trial, choice);
+  const bool sampled = site.calls.load(std::memory_order_relaxed) % kSampleEvery == 0;
+  const std::int64_t start = sampled ? clock_.now_ns() : 0;
+  const Readiness ready = trial.prepare(choice);
+  if (ready == Readiness::kUnverified) return check_first(site, trial, choice);
+  if (ready != Readiness::kReady || !trial.run(choice)) {
+    trial.run_stock();
+    return kStock;
+  }
+  trial.take(choice);
+  site.taken.fetch_add(1, std::memory_order_relaxed);
+  if (sampled) note_sample(site, clock_.now_ns() - start);
+  return choice;
+}
+
+/// A weight that is new at a decided site: the user gets stock's result once more while the candidate's is checked.
+int Selector::check_first(Site& site, Trial& trial, int candidate) {
+  if (!may_explore(2 * site.stock_ns.load(std::memory_order_relaxed))) {
+    trial.run_stock();
+    return kStock;
+  }
+  explorations_.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t start = clock_.now_ns();
+  const std::int64_t stock = time_stock(trial);
+  if (trial.run(candidate)) static_cast<void>(trial.verify(candidate));
+  tier_ns_.fetch_add(stock, std::memory_order_relaxed);
+  explored_ns_.fetch_add(clock_.now_ns() - start - stock, std::memory_order_relaxed);
+  return kStock;
+}
+
+int Selector::call_forced(Site& site, Trial& trial, int candidate) {
+  site.calls.fetch_add(1, std::memory_order_relaxed);
+  const Readiness ready = trial.prepare(candidate);
+  bool good = false;
+  if (ready == Readiness::kUnverified) {
+    explorations_.fetch_add(1, std::memory_order_relaxed);
+    trial.run_stock();
+    good = trial.run(candidate) && trial.verify(candidate);
+    if (!good) return kStock;
+  } else if (ready == Readiness::kReady) {
+    good = trial.run(candidate);
+  }
+  if (!good) {
+    trial.run_stock();
+    return kStock;
+  }
+  trial.take(candidate);
+  site.taken.fetch_add(1, std::memory_order_relaxed);
+  return candidate;
+}
+
+bool Selector::is_probe(Site& site, std::uint64_t weight) {
+  if (weight == 0) return true;
+  if (weight == kUnknownWeight) return false;
+  for (std::uint64_t& probe : site.probes) {
+    if (probe == 0) probe = weight;
+    if (probe == weight) {
+      site.waited = 0;
+      return true;
+    }
+  }
+  constexpr int kPatience = 64;  // the probes may have been freed: start again with the weights that are there now
+  if (++site.waited > kPatience) {
+    site.probes = {};
+    site.waited = 0;
+  }
+  return false;
+}
+
+int Selector::explore(Site& site, Trial& trial) {
+  Claim claim(claimed_);
+  if (!claim || site.state.load(std::memory_order_acquire) != SiteState::kExploring) return timed_stock(site, trial);
+  if (site.next >= site.candidates.size()) {
+    decide(site);
+    trial.run_stock();
+    return kStock;
+  }
+  // The first lookup of a call checks the weight's bytes; later ones in the same call do not, so its time is added to each run.
+  const std::int64_t lookup_start = clock_.now_ns();
+  const std::uint64_t weight = trial.weight();
+  const std::int64_t lookup_ns = clock_.now_ns() - lookup_start;
+  if (!is_probe(site, weight)) return timed_stock(site, trial);
+  const std::int64_t before = site.stock_ns.load(std::memory_order_relaxed);
+  if (before == 0 || !may_explore(2 * before)) return timed_stock(site, trial);
+  const std::int64_t start = clock_.now_ns();
+  const int challenger = site.candidates[site.next];
+  const Readiness ready = trial.prepare(challenger);
+  if (ready == Readiness::kNever) finish_race(site, RaceResult::kLost);
+  if (ready == Readiness::kNever || ready == Readiness::kNotNow) {
+    explored_ns_.fetch_add(clock_.now_ns() - start, std::memory_order_relaxed);
+    return timed_stock(site, trial);
+  }
+  explorations_.fetch_add(1, std::memory_order_relaxed);
+  run_pair(site, trial, challenger, ready == Readiness::kUnverified, lookup_ns);
+  const std::int64_t spent = clock_.now_ns() - start;
+  const std::int64_t stock = site.stock_ns.load(std::memory_order_relaxed);
+  tier_ns_.fetch_add(stock, std::memory_order_relaxed);
+  explored_ns_.fetch_add(std::max<std::int64_t>(spent - stock, 0), std::memory_order_relaxed);
+  return kStock;
+}
+
+void Selector::run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns) {
+  const int rival = site.best;
+  const bool challenger_first = site.race.pairs() % 2 == 1;
+  std::int64_t stock = 0;
+  std::int64_t rival_ns = 0;
+  std::int64_t challenger_ns = 0;
+  if (rival == kStock) {
+    if (challenger_first) challenger_ns = time_candidate(trial, challenger);
+    stock = rival_ns = time_stock(trial);
+    if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
+  } else {
+    stock = time_stock(trial);
+    if (challenger_first) challenger_ns = time_candidate(trial, challenger);
+    rival_ns = time_candidate(trial, rival);
+    if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
+  }
+  site.stock_ns.store(stock, std::memory_order_relaxed);
+  if (site.warm) site.stock_times.push_back(static_cast<double>(stock));
+  if (challenger_ns < 0) {
+    finish_race(site, RaceResult::kLost);
+    return;
+  }
+  if (unverified && !trial.verify(challenger)) {
+    ++site.inaccurate;
+    finish_race(site, RaceResult::kLost);
+    return;
+  }
+  if (rival_ns < 0) return;  // the best one so far is not ready for this weight: no pair
+  // A candidate's first run builds its primitives and touches a fresh pack: it says nothing about the next ones.
+  if (site.warm) site.race.add(rival_ns + (rival == kStock ? 0 : lookup_ns), challenger_ns + lookup_ns);
+  site.warm = true;
+  RaceResult result = site.race.result();
+  constexpr int kEnoughToRank = 3;
+  if (rival == kStock && !options_.must_beat_stock && site.race.pairs() >= kEnoughToRank) result = RaceResult::kWon;
+  if (result != RaceResult::kUndecided) finish_race(site, result);
+}
+
+void Selector::finish_race(Site& site, RaceResult result) {
+  site.samples.fetch_add(site.race.pairs(), std::memory_order_relaxed);
+  if (result == RaceResult::kWon) {
+    site.best = site.candidates[site.next];
+    site.choice_ns.store(site.race.challenger_ns(), std::memory_order_relaxed);
+  } else if (site.best != kStock && site.race.pairs() > 0) {
+    site.choice_ns.store(site.race.rival_ns(), std::memory_order_relaxed);
+  }
+  site.race = Race();
+  site.warm = false;
+  ++site.next;
+  if (site.next >= site.candidates.size()) decide(site);
+}
+
+void Selector::decide(Site& site) {
+  if (!site.stock_times.empty()) {
+    site.stock_ns.store(static_cast<std::int64_t>(median(site.stock_times)), std::memory_order_relaxed);
+  }
+  const char* reason = "slower";
+  if (site.best != kStock) {
+    reason = options_.must_beat_stock ? "faster" : "pinned";
+  } else {
+    site.choice_ns.store(site.stock_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    if (site.samples.load(std::memory_order_relaxed) == 0) reason = site.inaccurate > 0 ? "inaccurate" : "unsupported";
+  }
+  site.reason.store(reason, std::memory_order_relaxed);
+  site.choice.store(site.best, std::memory_order_relaxed);
+  site.state.store(SiteState::kDecided, std::memory_order_release);
+  if (on_decision_ != nullptr) on_decision_(site);
+}
+
+void Selector::note_sample(Site& site, std::int64_t taken_ns) {
+  tier_ns_.fetch_add(taken_ns * static_cast<std::int64_t>(kSampleEvery), std::memory_order_relaxed);
+  if (!options_.must_beat_stock) return;
+  Claim claim(claimed_);
+  if (!claim) return;
+  site.recent.push_back(static_cast<double>(taken_ns));
+  if (site.recent.size() < kRecentSamples) return;
+  const double now = median(site.recent);
+  site.recent.clear();
+  // The machine may simply be slower now than it was: only stock's time of now can tell.
+  if (now > kSuspiciousRatio * static_cast<double>(site.choice_ns.load(std::memory_order_relaxed))) {
+    site.recheck = Race();
+    site.rechecking.store(true, std::memory_order_relaxed);
+  }
+}
+
+int Selector::recheck(Site& site, Trial& trial, int choice) {
+  Claim claim(claimed_);
+  const Readiness ready = claim ? trial.prepare(choice) : Readiness::kNotNow;
+  if (ready != Readiness::kReady || !may_explore(site.stock_ns.load(std::memory_order_relaxed))) {
+    if (claim) tier_ns_.fetch_add(time_stock(trial), std::memory_order_relaxed);
+    if (!claim) trial.run_stock();
+    return kStock;
+  }
+  explorations_.fetch_add(1, std::memory_order_relaxed);
+  const bool choice_first = site.recheck.pairs() % 2 == 1;
+  std::int64_t choice_ns = choice_first ? time_candidate(trial, choice) : 0;
+  const std::int64_t stock_ns = time_stock(trial);
+  if (!choice_first) choice_ns = time_candidate(trial, choice);
+  tier_ns_.fetch_add(stock_ns, std::memory_order_relaxed);
+  if (choice_ns < 0) return kStock;
+  explored_ns_.fetch_add(choice_ns, std::memory_order_relaxed);
+  site.recheck.add(stock_ns, choice_ns);
+  if (site.recheck.pairs() < kRecheckPairs) return kStock;
+  site.stock_ns.store(site.recheck.rival_ns(), std::memory_order_relaxed);
+  site.choice_ns.store(site.recheck.challenger_ns(), std::memory_order_relaxed);
+  if (site.recheck.ratio() > 1) {
+    site.choice.store(kStock, std::memory_order_relaxed);
+    site.reason.store("rolled back", std::memory_order_relaxed);
+  }
+  site.rechecking.store(false, std::memory_order_relaxed);
+  if (site.choice.load(std::memory_order_relaxed) == kStock && on_decision_ != nullptr) on_decision_(site);
+  return kStock;
+}
+
+}  // namespace ipexrun::preload

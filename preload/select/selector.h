@@ -1,0 +1,102 @@
+// Selection: stock against candidates on the user's real calls. Torch-free; docs/decisions/0003-selection.md gives the reasons.
+//
+// While a site explores, the user gets stock's result and a candidate runs beside it on the same inputs. A site switches to a
+// candidate once, and back only by a roll-back. No lock is held while stock or a candidate runs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "preload/select/clock.h"
+#include "preload/select/site.h"
+
+namespace ipexrun::preload {
+
+/// Exploring may cost at most the larger of these: a start budget, and a share of the time that the tier's ops took so far.
+inline constexpr std::int64_t kStartBudgetNs = 250'000'000;
+inline constexpr std::int64_t kBudgetShare = 8;    ///< one eighth: 12.5%
+inline constexpr std::uint64_t kSampleEvery = 32;  ///< decided sites are timed at one call in this many
+inline constexpr std::size_t kRecentSamples = 9;   ///< sampled times of the choice behind a suspicion
+inline constexpr double kSuspiciousRatio = 1.15;   ///< choice slower than this times its own past: measured against stock again
+inline constexpr int kRecheckPairs = 5;
+
+inline constexpr std::uint64_t kUnknownWeight = ~std::uint64_t{0};
+
+enum class Readiness {
+  kReady,       ///< may be run and its result returned
+  kUnverified,  ///< may be run, but its numbers were not checked yet for this site and weight
+  kNotNow,      ///< not for this call (weight not seen often enough, no memory, ...)
+  kNever        ///< not at this site, or not for this weight
+};
+
+/// One call of the user's program, as selection sees it. `candidate` is never kStock.
+class Trial {
+ public:
+  virtual ~Trial() = default;
+  /// Runs stock; its result is the call's unless take() comes later. May throw what stock throws.
+  virtual void run_stock() = 0;
+  /// Brings about what the candidate needs (a checked and packed weight). Never throws.
+  virtual Readiness prepare(int candidate) noexcept = 0;
+  /// Runs it into memory of our own. False = failed, nothing changed.
+  virtual bool run(int candidate) noexcept = 0;
+  /// Compares the candidate's last result with stock's last one and remembers the verdict for this site and weight.
+  virtual bool verify(int candidate) noexcept = 0;
+  /// The candidate's last result becomes the call's.
+  virtual void take(int candidate) noexcept = 0;
+  /// Looks the weight up and names it: 0 = the op has none, kUnknownWeight = not seen often enough to be one.
+  virtual std::uint64_t weight() noexcept = 0;
+};
+
+struct SelectorOptions {
+  bool timing = true;           ///< false: nothing is explored, stock stays
+  bool must_beat_stock = true;  ///< false (--dtype bfloat16): the best accurate candidate is used even where it is not faster
+};
+
+class Selector {
+ public:
+  /// Called after each decision and roll-back, without a lock.
+  using OnDecision = void (*)(Site& site);
+
+  Selector(Clock& clock, SelectorOptions options, OnDecision on_decision);
+
+  /// Runs one call; returns whose result the user gets (kStock or the candidate). Throws only what stock throws.
+  int call(Site& site, Trial& trial);
+
+  /// Runs `candidate` where it is ready and accurate, stock elsewhere; no timing.
+  int call_forced(Site& site, Trial& trial, int candidate);
+
+  /// Calls in which a candidate was tried beside stock.
+  [[nodiscard]] std::uint64_t explorations() const noexcept { return explorations_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::int64_t explored_ns() const noexcept { return explored_ns_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::int64_t tier_ns() const noexcept { return tier_ns_.load(std::memory_order_relaxed); }
+
+  /// In a forked child: no exploration any more; decided sites stay decided.
+  void stop_exploring() noexcept;
+
+ private:
+  class Claim;
+  int run_decided(Site& site, Trial& trial, int choice);
+  int check_first(Site& site, Trial& trial, int candidate);
+  int explore(Site& site, Trial& trial);
+  int recheck(Site& site, Trial& trial, int choice);
+  int timed_stock(Site& site, Trial& trial);
+  void run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns);
+  void finish_race(Site& site, RaceResult result);
+  std::int64_t time_stock(Trial& trial);
+  std::int64_t time_candidate(Trial& trial, int candidate);
+  void decide(Site& site);
+  void note_sample(Site& site, std::int64_t taken_ns);
+  [[nodiscard]] bool may_explore(std::int64_t predicted_ns) const noexcept;
+  static bool is_probe(Site& site, std::uint64_t weight);
+
+  Clock& clock_;
+  SelectorOptions options_;
+  OnDecision on_decision_;
+  std::atomic<bool> exploring_allowed_;
+  std::atomic<bool> claimed_{false};
+  std::atomic<std::uint64_t> explorations_{0};
+  std::atomic<std::int64_t> explored_ns_{0};
+  std::atomic<std::int64_t> tier_ns_{0};
+};
+
+}  // namespace ipexrun::preload

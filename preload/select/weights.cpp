@@ -1,0 +1,242 @@
+#include "preload/select/weights.h"
+
+#include <algorithm>
+
+#include "preload/select/fingerprint.h"
+
+namespace ipexrun::preload {
+namespace {
+
+constexpr std::uint64_t kSweepEveryUses = 256;
+
+std::uint64_t verdict_key(std::uint32_t site, int candidate) {
+  return static_cast<std::uint64_t>(site) * kMaxCandidates + static_cast<std::uint64_t>(candidate);
+}
+
+}  // namespace
+
+std::size_t WeightKeyHash::operator()(const WeightKey& key) const noexcept {
+  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(key.storage);
+  for (const std::int64_t part : {key.offset, key.sizes[0], key.sizes[1], key.strides[0], key.strides[1]}) {
+    hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15ull;
+    hash ^= hash >> 32;
+  }
+  return static_cast<std::size_t>(hash);
+}
+
+bool Weight::packed() const {
+  return std::any_of(packs.begin(), packs.end(), [](const auto& pack) { return pack != nullptr; });
+}
+
+WeightTable::WeightTable(Clock& clock, WeightLimits limits) : clock_(clock), limits_(limits) {}
+
+std::shared_ptr<Weight> WeightTable::find(const WeightKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Weight> WeightTable::insert(const WeightUse& use, std::unique_ptr<Liveness> liveness) {
+  auto weight = std::make_shared<Weight>();
+  weight->key = use.key;
+  weight->liveness = std::move(liveness);
+  weight->size_bytes = use.size_bytes;
+  weight->version = use.version;
+  weight->sampled = sampled_hash(use.key.data, use.size_bytes);
+  weight->sightings = 1;
+  weight->forward_calls = use.wants_grad ? 1 : 0;
+  weight->wanted_grad = use.wants_grad;
+  std::lock_guard lock(mutex_);
+  if (by_key_.size() >= sweep_at_) {
+    sweep_locked();
+    sweep_at_ = std::max<std::size_t>(64, 2 * by_key_.size());
+  }
+  weight->id = next_id_++;
+  weight->last_use = ++uses_;
+  return by_key_.emplace(use.key, std::move(weight)).first->second;
+}
+
+std::uint64_t WeightTable::timed_full_hash(const WeightUse& use) noexcept {
+  const std::int64_t start = clock_.now_ns();
+  const std::uint64_t hash = full_hash(use.key.data, use.size_bytes);
+  constexpr std::size_t kWorthTiming = 65536;
+  if (use.size_bytes >= kWorthTiming) {
+    const std::int64_t taken_ps = (clock_.now_ns() - start) * 1000;
+    hash_ps_per_byte_.store(std::max<std::int64_t>(taken_ps / static_cast<std::int64_t>(use.size_bytes), 1), std::memory_order_relaxed);
+  }
+  return hash;
+}
+
+bool WeightTable::full_check_due(const Weight& weight, const WeightUse& use, std::int64_t now_ns) const {
+  if (limits_.always_full_check || use.version != weight.version) return true;
+  if (weight.backward_seen != backward_seen_.load(std::memory_order_relaxed)) return true;
+  if (now_ns - weight.full_at_ns >= kFullHashEveryNs) return true;
+  const std::int64_t cost_ns = static_cast<std::int64_t>(use.size_bytes) * hash_ps_per_byte_.load(std::memory_order_relaxed) / 1000;
+  return cost_ns * kCheapHashDivisor < use.op_ns;
+}
+
+WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const WeightUse& use, bool at_once) {
+  const std::uint64_t backward = backward_seen_.load(std::memory_order_relaxed);
+  const std::int64_t now = clock_.now_ns();
+  bool full_due = false;
+  {
+    std::lock_guard lock(mutex_);
+    weight->last_use = ++uses_;
+    if (use.wants_grad) {
+      ++weight->forward_calls;
+      weight->wanted_grad = true;
+    }
+    if (uses_ % kSweepEveryUses == 0) sweep_locked();
+    if (weight->value_changes >= kUnstableAfter && !at_once) return {};
+    if (use.wants_grad && !at_once && (backward > 0 || weight->forward_calls <= kForwardCalls)) return {};
+    full_due = weight->packed() && full_check_due(*weight, use, now);
+  }
+  const std::uint64_t sampled = sampled_hash(use.key.data, use.size_bytes);
+  const std::uint64_t full = full_due ? timed_full_hash(use) : 0;
+
+  std::lock_guard lock(mutex_);
+  const bool changed = sampled != weight->sampled || (full_due && weight->packed() && full != weight->full);
+  if (changed) {
+    if (weight->packed()) ++weight->value_changes;
+    drop_packs(*weight);
+    weight->verdicts.clear();
+    weight->sightings = 0;
+  }
+  weight->sampled = sampled;
+  weight->version = use.version;
+  if (full_due) {
+    weight->full_at_ns = now;
+    weight->backward_seen = backward;
+  }
+  const bool seen_enough = weight->sightings++ >= kSightings;
+  if (!at_once && (!seen_enough || weight->value_changes >= kUnstableAfter)) return {};
+  WeightState state;
+  state.weight = weight;
+  state.packs = weight->packs;
+  return state;
+}
+
+void WeightTable::pin_bytes(Weight& weight, const WeightUse& use) {
+  const std::uint64_t backward = backward_seen_.load(std::memory_order_relaxed);
+  const std::uint64_t full = timed_full_hash(use);
+  std::lock_guard lock(mutex_);
+  // Packs made from other bytes than these would pass for true from now on.
+  if (weight.packed() && weight.full != full) drop_packs(weight);
+  weight.full = full;
+  weight.full_at_ns = clock_.now_ns();
+  weight.backward_seen = backward;
+}
+
+std::uint64_t WeightTable::bound_bytes(const Weight& keep, bool racing) const {
+  if (!limits_.bounded_by_weights) return limits_.hard_bytes;
+  std::uint64_t bytes = 0;
+  for (const auto& [key, weight] : by_key_) {
+    const bool settled = weight->sightings > kSightings && weight->value_changes < kUnstableAfter;
+    if (settled || weight.get() == &keep || weight->packed()) bytes += weight->size_bytes;
+  }
+  return std::min(limits_.hard_bytes, racing ? 2 * bytes : bytes);
+}
+
+bool WeightTable::make_room(std::uint64_t needed_bytes, const Weight& keep, bool racing) {
+  const std::uint64_t bound = bound_bytes(keep, racing);
+  if (needed_bytes > bound) return false;
+  while (pack_bytes() + needed_bytes > bound) {
+    Weight* oldest = nullptr;
+    for (const auto& [key, weight] : by_key_) {
+      if (weight.get() != &keep && weight->packed() && (oldest == nullptr || weight->last_use < oldest->last_use)) oldest = weight.get();
+    }
+    if (oldest == nullptr) return false;
+    drop_packs(*oldest);
+  }
+  return true;
+}
+
+bool WeightTable::put(Weight& weight, int candidate, std::shared_ptr<const Pack> pack, bool racing) {
+  if (read_only() || pack == nullptr) return false;
+  std::lock_guard lock(mutex_);
+  auto& place = weight.packs[static_cast<std::size_t>(candidate)];
+  drop_pack(place);
+  if (!make_room(pack->size_bytes(), weight, racing)) return false;
+  pack_bytes_.fetch_add(pack->size_bytes(), std::memory_order_relaxed);
+  place = std::move(pack);
+  return true;
+}
+
+Verdict WeightTable::verdict(const Weight& weight, std::uint32_t site, int candidate) const {
+  const std::uint64_t key = verdict_key(site, candidate);
+  std::lock_guard lock(mutex_);
+  for (const auto& [known, accurate] : weight.verdicts) {
+    if (known == key) return accurate ? Verdict::kAccurate : Verdict::kInaccurate;
+  }
+  return Verdict::kUnknown;
+}
+
+void WeightTable::set_verdict(Weight& weight, std::uint32_t site, int candidate, bool accurate) {
+  std::lock_guard lock(mutex_);
+  weight.verdicts.emplace_back(verdict_key(site, candidate), accurate);
+}
+
+void WeightTable::drop_pack(std::shared_ptr<const Pack>& pack) noexcept {
+  if (pack == nullptr) return;
+  pack_bytes_.fetch_sub(pack->size_bytes(), std::memory_order_relaxed);
+  pack.reset();
+}
+
+void WeightTable::drop_packs(Weight& weight) noexcept {
+  for (auto& pack : weight.packs) drop_pack(pack);
+}
+
+void WeightTable::drop_losers(std::int64_t size0, std::int64_t size1, int dtype, std::uint32_t keep_mask) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, weight] : by_key_) {
+    if (key.sizes[0] != size0 || key.sizes[1] != size1 || key.dtype != dtype) continue;
+    for (std::size_t candidate = 0; candidate < weight->packs.size(); ++candidate) {
+      if ((keep_mask >> candidate & 1u) == 0) drop_pack(weight->packs[candidate]);
+    }
+  }
+}
+
+void WeightTable::drop_storage(const void* storage) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, weight] : by_key_) {
+    if (key.storage != storage) continue;
+    drop_packs(*weight);
+    weight->sightings = 0;
+  }
+}
+
+void WeightTable::drop_all() noexcept {
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, weight] : by_key_) drop_packs(*weight);
+}
+
+void WeightTable::saw_backward() noexcept {
+  backward_seen_.fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, weight] : by_key_) {
+    if (weight->wanted_grad) drop_packs(*weight);
+  }
+}
+
+void WeightTable::sweep_locked() noexcept {
+  for (auto at = by_key_.begin(); at != by_key_.end();) {
+    if (at->second->liveness != nullptr && !at->second->liveness->alive()) {
+      drop_packs(*at->second);
+      at = by_key_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+void WeightTable::sweep() noexcept {
+  std::lock_guard lock(mutex_);
+  sweep_locked();
+}
+
+std::size_t WeightTable::weights() const {
+  std::lock_guard lock(mutex_);
+  return by_key_.size();
+}
+
+}  // namespace ipexrun::preload
