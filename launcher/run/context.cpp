@@ -96,7 +96,8 @@ bool hold(const std::string& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // stays open until the process ends
   if (fd < 0) return false;
   struct stat info {};
-  return ::flock(fd, LOCK_EX | LOCK_NB) != 0 || ::stat(folder.c_str(), &info) == 0;  // a file system without locks is as good
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;  // a file system without locks has no left-overs removed
+  return ::stat(folder.c_str(), &info) == 0;
 }
 
 /// Removes run folders whose launcher was killed.
