@@ -1,8 +1,9 @@
 """Is our linear faster than what stock torch offers for the same product?
 
 Compares, per shape, F.linear in fp32, F.linear in bf16, the prepacked mkldnn linear in bf16 and the cast of fp32 to bf16 and back
-around it, with ours from bf16 to bf16 and from fp32 to fp32. All are called once in turn (interleaved) on `copies` different
-weights: "cold" copies are larger than the caches together, "hot" is one weight. Prints a table, or JSON with --json.
+around it, with ours from bf16 to bf16 and from fp32 to fp32. Two are raced at a time, in turn (interleaved): with more, each finds
+in the caches what its neighbour in the round left there. Ours allocates its output with torch, as stock does. "cold" rotates over
+weights larger than L2 (64 MiB by default), "hot" is one weight. Prints a table, or JSON with --json.
 
 Run it in the Python that has torch: python bench/linear_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
 """
@@ -19,6 +20,7 @@ import torch
 import torch.nn.functional as F
 
 SHAPES = [(384, 384), (384, 1536), (1536, 384), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 5632)]
+PAIRS = [("stock_f32", "ours_f32"), ("stock_bf16", "ours_bf16"), ("mkldnn_bf16", "ours_bf16"), ("cast_mkldnn_cast", "ours_f32")]
 ROWS = [1, 4, 16, 128, 512, 1024, 4096]
 
 
@@ -47,14 +49,20 @@ class Kernels:
         self.lib.ipexrun_bench_pack(weight.data_ptr(), k, n, view.data_ptr())
         return view
 
-    def bind(self, x, packs, bias, out):
-        """A function of the copy index that fills `out`."""
-        bf16 = torch.bfloat16
-        (m, k), n = x.shape, out.shape[1]
-        tail = (bias.data_ptr(), out.data_ptr(), int(out.dtype == bf16), m, n, k, self.threads, self.pool, self.level)
-        head = (x.data_ptr(), int(x.dtype == bf16))
+    def bind(self, x, packs, bias):
+        """A function of the copy index that returns x * w.t() + bias in the dtype of x."""
+        (m, k), n = x.shape, bias.shape[0]
+        dtype, is_bf16 = x.dtype, int(x.dtype == torch.bfloat16)
         pointers = [p.data_ptr() for p in packs]
-        return lambda i: self.call(*head, pointers[i], *tail)
+
+        def linear(i):
+            out = torch.empty(m, n, dtype=dtype)
+            if self.call(x.data_ptr(), is_bf16, pointers[i], bias.data_ptr(), out.data_ptr(), is_bf16, m, n, k, self.threads, self.pool,
+                         self.level) != 1:
+                sys.exit("the kernel reports failure")
+            return out
+
+        return linear
 
 
 def candidates(kernels, m, k, n, copies):
@@ -66,51 +74,47 @@ def candidates(kernels, m, k, n, copies):
     half_bias = bias.bfloat16()
     x = torch.randn(m, k)
     half_x = x.bfloat16()
-    out = torch.empty(m, n)
-    half_out = torch.empty(m, n, dtype=torch.bfloat16)
     pointwise = torch.ops.mkldnn._linear_pointwise.default
     table = {
         "stock_f32": lambda i: F.linear(x, weights[i], bias),
         "stock_bf16": lambda i: F.linear(half_x, halves[i], half_bias),
         "mkldnn_bf16": lambda i: pointwise(half_x, reordered[i], half_bias, "none", [], None),
         "cast_mkldnn_cast": lambda i: pointwise(x.bfloat16(), reordered[i], half_bias, "none", [], None).float(),
-        "ours_bf16": kernels.bind(half_x, packs, bias, half_out),
-        "ours_f32": kernels.bind(x, packs, bias, out),
+        "ours_bf16": kernels.bind(half_x, packs, bias),
+        "ours_f32": kernels.bind(x, packs, bias),
     }
     truth = F.linear(x.bfloat16().double(), halves[0].double(), bias.double())
-    for name, result in (("ours_bf16", half_out), ("ours_f32", out)):
-        if table[name](0) != 1:
-            sys.exit(f"{name} reports failure at m {m} k {k} n {n}")
-        error = ((result.double() - truth).norm() / truth.norm()).item()
+    for name in ("ours_bf16", "ours_f32"):
+        error = ((table[name](0).double() - truth).norm() / truth.norm()).item()
         if error > 4e-3:
             sys.exit(f"{name} is wrong at m {m} k {k} n {n}: relative error {error:.2g}")
-    keep = (weights, halves, reordered, packs, bias, half_bias, x, half_x, out, half_out)
+    keep = (weights, halves, reordered, packs, bias, half_bias, x, half_x)
     return table, keep
 
 
-def race(table, copies, seconds, clock=time.thread_time):
-    """Median microseconds a call: rounds in which each candidate makes `batch` calls, until the time is over (at least 7 rounds).
+def race(pair, copies, seconds, clock):
+    """Median microseconds a call of each of the pair: rounds of `batch` calls each, until the time is over (at least 7 rounds).
 
     With one thread the clock is the thread's CPU time, so that being descheduled on a busy machine counts for nobody.
     """
     turns = itertools.cycle(range(copies))
-    for fn in table.values():
+    for fn in pair:
         fn(next(turns))
     start = time.perf_counter()
-    for fn in table.values():
+    for fn in pair:
         fn(next(turns))
-    once = (time.perf_counter() - start) / len(table)
+    once = (time.perf_counter() - start) / len(pair)
     batch = max(1, int(0.0005 / once))
-    samples = {name: [] for name in table}
+    samples = [[] for _ in pair]
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(samples["ours_f32"]) < 7:
-        for name, fn in table.items():
+    while time.perf_counter() < end or len(samples[0]) < 7:
+        for fn, times in zip(pair, samples):
             order = [next(turns) for _ in range(batch)]
             start = clock()
             for i in order:
                 fn(i)
-            samples[name].append((clock() - start) / batch * 1e6)
-    return {name: statistics.median(values) for name, values in samples.items()}
+            times.append((clock() - start) / batch * 1e6)
+    return [statistics.median(times) for times in samples]
 
 
 def main():
@@ -141,20 +145,19 @@ def main():
             copies = 1 if memory == "hot" else max(2, args.cold_mib * (1 << 20) // (k * n * 2))
             for m in args.rows:
                 table, keep = candidates(kernels, m, k, n, copies)
-                us = race(table, copies, args.seconds, time.thread_time if args.threads == 1 else time.perf_counter)
+                clock = time.thread_time if args.threads == 1 else time.perf_counter
+                row = {"memory": memory, "k": k, "n": n, "m": m, "threads": args.threads}
+                for rival, ours in PAIRS:
+                    us = race((table[rival], table[ours]), copies, args.seconds / len(PAIRS), clock)
+                    row[rival] = {"us": us[0], "ours": ours, "ours_us": us[1], "ratio": us[0] / us[1]}
+                ours_us = row["mkldnn_bf16"]["ours_us"]
+                row["tflops"] = 2e-6 * m * n * k / ours_us
                 del table, keep
-                row = {
-                    "memory": memory, "k": k, "n": n, "m": m, "threads": args.threads, "us": us,
-                    "tflops": 2e-6 * m * n * k / us["ours_bf16"],
-                    "stock_f32": us["stock_f32"] / us["ours_f32"],
-                    "stock_bf16": us["stock_bf16"] / us["ours_bf16"],
-                    "prepacked_bf16": us["mkldnn_bf16"] / us["ours_bf16"],
-                    "cast_prepacked": us["cast_mkldnn_cast"] / us["ours_f32"],
-                }
                 rows.append(row)
                 if not args.json:
-                    print(f"{memory:6} {k:5} {n:5} {m:5} {us['ours_bf16']:14.1f} {row['tflops']:8.2f} | {row['stock_f32']:12.2f} "
-                          f"{row['stock_bf16']:15.2f} {row['prepacked_bf16']:20.2f} {row['cast_prepacked']:29.2f}", flush=True)
+                    ratios = [row[rival]["ratio"] for rival, _ in PAIRS]
+                    print(f"{memory:6} {k:5} {n:5} {m:5} {ours_us:14.1f} {row['tflops']:8.2f} | {ratios[0]:12.2f} {ratios[1]:15.2f} "
+                          f"{ratios[2]:20.2f} {ratios[3]:29.2f}", flush=True)
     if args.json:
         json.dump({"torch": torch.__version__, "threads": args.threads, "rows": rows}, sys.stdout, indent=1)
         print()
