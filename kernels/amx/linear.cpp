@@ -91,7 +91,7 @@ inline __attribute__((always_inline)) void prefetch_step(const char* b) {
 
 /// 32 rows x 32 columns over `steps` steps of K. a0 and a1 are the tiles of the upper and lower 16 rows; `pending` is written
 /// meanwhile. kFirst: B was not used before, so it is fetched ahead. The order leaves each load of B, which comes from L2, a whole
-/// product of slack: tile registers are not renamed.
+/// product of slack: a tile register behaves as if it were not renamed.
 template <bool kFirst>
 void multiply_pair(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to, Pending pending) {
   const std::int64_t rows = ceil_div(pending.rows, steps);
