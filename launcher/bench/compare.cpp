@@ -70,10 +70,9 @@ std::vector<Comparison> compare(const std::vector<std::string>& variants, const 
       const OneRun* base = run_of(runs, rounds, one.baseline, round);
       const OneRun* ours = run_of(runs, rounds, one.variant, round);
       if (base == nullptr || ours == nullptr) continue;
-      const auto a = headline_value(*base, headline);
-      const auto b = headline_value(*ours, headline);
-      if (!a || !b || *a <= 0 || *b <= 0) continue;
-      one.ratios.push_back(headline.lower_is_better ? *a / *b : *b / *a);
+      const auto pair = headline_pair(*base, *ours, headline);
+      if (!pair || pair->base <= 0 || pair->ours <= 0) continue;
+      one.ratios.push_back(headline.lower_is_better ? pair->base / pair->ours : pair->ours / pair->base);
       logs.push_back(std::log(one.ratios.back()));
     }
     if (one.ratios.empty()) continue;

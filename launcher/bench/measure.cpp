@@ -52,6 +52,8 @@ Measurement measure_module(std::vector<const CallSample*> calls, const BenchOpti
     out.start_s.push_back(static_cast<double>(call->start_ns - calls.front()->start_ns) / kNsPerSecond);
     out.duration_ms.push_back(static_cast<double>(call->duration_ns) / kNsPerMs);
     out.batch.push_back(call->batch);
+    out.position.push_back(static_cast<long>(
+        std::find(calls.begin() + (out.position.empty() ? 0 : out.position.back() + 1), calls.end(), call) - calls.begin()));
     if ((call->flags & IPEXRUN_CALL_TRAINING) != 0) ++out.training;
     last_end = std::max(last_end, call->start_ns + call->duration_ns);
   }
@@ -76,6 +78,7 @@ void Measurement::merge(const Measurement& other) {
   for (const double start : other.start_s) start_s.push_back(offset + start);
   duration_ms.insert(duration_ms.end(), other.duration_ms.begin(), other.duration_ms.end());
   batch.insert(batch.end(), other.batch.begin(), other.batch.end());
+  position.insert(position.end(), other.position.begin(), other.position.end());
   first_ms = std::max(first_ms, other.first_ms);
   busy_seconds += other.busy_seconds;
   span_seconds += other.span_seconds;

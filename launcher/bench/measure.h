@@ -20,6 +20,7 @@ struct Measurement {
   std::vector<double> start_s;      ///< of the measured calls, from the first call of the module
   std::vector<double> duration_ms;  ///< of the measured calls, in order of time
   std::vector<std::int64_t> batch;  ///< of the measured calls, 0 = unknown
+  std::vector<long> position;       ///< of the measured calls among all calls of the module, from 0
   double first_ms = 0;              ///< the very first call
   double busy_seconds = 0;          ///< time in which at least one measured call was under way
   double span_seconds = 0;          ///< first start to last end of the measured calls

@@ -251,6 +251,29 @@ std::optional<double> headline_value(const OneRun& run, const Headline& headline
   return sum;
 }
 
+std::optional<ValuePair> headline_pair(const OneRun& base, const OneRun& ours, const Headline& headline) {
+  if (headline.source == Source::kModuleCalls && !headline.by_throughput && !base.instances.empty() && !ours.instances.empty()) {
+    const Measurement* a = module_of(base.instances.front(), headline.module);
+    const Measurement* b = module_of(ours.instances.front(), headline.module);
+    if (a != nullptr && b != nullptr && a->seen == b->seen) {
+      std::vector<double> of_a;
+      std::vector<double> of_b;
+      for (std::size_t i = 0, j = 0; i < a->position.size() && j < b->position.size();) {
+        if (a->position[i] == b->position[j]) {
+          of_a.push_back(a->duration_ms[i++]);
+          of_b.push_back(b->duration_ms[j++]);
+        } else {
+          ++(a->position[i] < b->position[j] ? i : j);
+        }
+      }
+      if (!of_a.empty()) return ValuePair{median(of_a), median(of_b)};
+    }
+  }
+  const auto a = headline_value(base, headline);
+  const auto b = headline_value(ours, headline);
+  return a && b ? std::optional(ValuePair{*a, *b}) : std::nullopt;
+}
+
 std::vector<Row> rows_of(const std::vector<const OneRun*>& runs, const Headline& headline) {
   std::size_t instances = 0;
   for (const OneRun* run : runs) instances = std::max(instances, run->instances.size());

@@ -53,6 +53,14 @@ Headline choose_headline(const std::vector<OneRun>& runs, const BenchOptions& op
 /// The number by which a run is judged; nullopt when the run does not have it.
 std::optional<double> headline_value(const OneRun& run, const Headline& headline);
 
+/// The headline values of two runs of one round. The p50 of two runs that made the same number of calls is taken over the calls that
+/// both measured: inputs may grow or shrink in the course of a program, and exploring leaves out calls of one side only.
+struct ValuePair {
+  double base = 0;
+  double ours = 0;
+};
+std::optional<ValuePair> headline_pair(const OneRun& base, const OneRun& ours, const Headline& headline);
+
 /// Rows of one variant from all its runs: all instances together, then each instance when there are several.
 std::vector<Row> rows_of(const std::vector<const OneRun*>& runs, const Headline& headline);
 

@@ -45,6 +45,25 @@ TEST(Compare, FailedRunsAndHalfRoundsAreLeftOut) {
   EXPECT_FALSE(all[0].interval);
 }
 
+TEST(Compare, OnlyCallsThatBothMeasuredAreCompared) {
+  // The program's later calls are longer; ours explored in the first two. Over all its calls stock would look faster than it is.
+  OneRun stock = run("stock", 1);
+  OneRun ours = run("ipexrun", 1);
+  Measurement calls;
+  calls.module = "Model";
+  calls.seen = 4;
+  calls.duration_ms = {1, 1, 8, 8};
+  calls.position = {0, 1, 2, 3};
+  stock.instances[0].modules = {calls};
+  calls.duration_ms = {4, 4};
+  calls.position = {2, 3};
+  ours.instances[0].modules = {calls};
+  const Headline headline = choose_headline({stock, ours}, BenchOptions{});
+  const auto all = compare({"stock", "ipexrun"}, {stock, ours}, {0, 0}, headline);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_DOUBLE_EQ(all[0].speedup, 2);
+}
+
 TEST(Compare, HigherIsBetterTurnsTheRatio) {
   OneRun stock = run("stock", 1);
   OneRun ours = run("ipexrun", 1);
