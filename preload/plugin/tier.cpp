@@ -16,8 +16,8 @@ namespace ipexrun::preload {
 namespace {
 
 constinit std::atomic<TierState*> the_tier{nullptr};
-constinit std::atomic<bool> enabled_everywhere{true};
-constinit thread_local int off_here = 0;
+constinit thread_local bool enabled_here = true;
+constinit thread_local int guards_here = 0;
 
 struct CandidateRow {
   int number;
@@ -147,11 +147,11 @@ TierState& tier_create(TierOptions options) {
   return *state;
 }
 
-bool tier_enabled() noexcept { return enabled_everywhere.load(std::memory_order_relaxed) && off_here == 0; }
-void tier_set_enabled(bool on) noexcept { enabled_everywhere.store(on, std::memory_order_relaxed); }
+bool tier_enabled() noexcept { return enabled_here && guards_here == 0; }
+void tier_set_enabled(bool on) noexcept { enabled_here = on; }
 
-TierOff::TierOff() noexcept { ++off_here; }
-TierOff::~TierOff() { --off_here; }
+TierOff::TierOff() noexcept { ++guards_here; }
+TierOff::~TierOff() { --guards_here; }
 
 bool tier_force(const std::string& candidate) {
   TierState* state = tier();

@@ -10,7 +10,7 @@ namespace ipexrun::preload {
 
 /// Whether this thread's calls may be taken over; the first branch of every adapter. True at first.
 bool tier_enabled() noexcept;
-/// For all threads of the process.
+/// For the calling thread.
 void tier_set_enabled(bool on) noexcept;
 
 /// Off for this thread while it lives; may be nested.

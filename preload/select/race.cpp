@@ -5,12 +5,11 @@
 namespace ipexrun::preload {
 namespace {
 
-/// Pairs the challenger may lose and still be called faster: a one-sided sign test at about 5%.
+/// Pairs the challenger may lose and still be called faster: a one-sided sign test at 2%, because it is asked after every pair.
 int allowed_losses(int pairs) {
-  if (pairs < 8) return 0;
-  if (pairs < 11) return 1;
-  if (pairs < 13) return 2;
-  return pairs < 16 ? 3 : 4;
+  if (pairs < 9) return 0;
+  if (pairs < 12) return 1;
+  return pairs < 14 ? 2 : 3;
 }
 
 }  // namespace

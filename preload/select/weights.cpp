@@ -88,7 +88,7 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
     }
     if (uses_ % kSweepEveryUses == 0) sweep_locked();
     if (weight->value_changes >= kUnstableAfter && !at_once) return {};
-    if (use.wants_grad && !at_once && (backward > 0 || weight->forward_calls <= kForwardCalls)) return {};
+    if (use.wants_grad && !at_once && backward > 0) return {};
     full_due = weight->packed() && full_check_due(*weight, use, now);
   }
   const std::uint64_t sampled = sampled_hash(use.key.data, use.size_bytes);
@@ -110,6 +110,7 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
   }
   const bool seen_enough = weight->sightings++ >= kSightings;
   if (!at_once && (!seen_enough || weight->value_changes >= kUnstableAfter)) return {};
+  if (!at_once && use.wants_grad && weight->forward_calls <= kForwardCalls) return {};
   WeightState state;
   state.weight = weight;
   state.packs = weight->packs;

@@ -57,17 +57,22 @@ bool read_left(LinearCall* call, const at::Tensor& x) {
 
 bool worthwhile(const LinearCall& call) {
   if (call.m <= 0 || call.n <= 0 || call.k <= 0) return false;
-  return call.batch * call.m * call.n * call.k >= (call.batched ? kWorthwhileBatched : kWorthwhileProducts);
+  const std::int64_t products = call.batch * call.m * call.n * call.k;
+  if (products >= (call.batched ? kWorthwhileBatched : kWorthwhileProducts)) return true;
+  return tier()->forced.load(std::memory_order_relaxed) != kStock;  // tests compare the candidate, however small the call
+}
+
+/// Whether this thread runs a backward pass: left to stock, and a sign that weights are about to change. Asked before anything
+/// else, because the products of a backward pass often have operands that would be declined for their layout.
+bool in_backward(TierState& state) {
+  const int task = torch::autograd::get_current_graph_task_id();
+  if (task == -1) return false;
+  if (state.last_backward.exchange(task, std::memory_order_relaxed) != task) state.weights.saw_backward();
+  return true;
 }
 
 /// What concerns the process or the thread rather than the tensors.
-bool allowed_here(TierState& state) {
-  if (torch::autograd::get_current_graph_task_id() != -1) {
-    state.weights.saw_backward();
-    return false;
-  }
-  return !at::globalContext().deterministicAlgorithms() && !at::in_parallel_region();
-}
+bool allowed_here() { return !at::globalContext().deterministicAlgorithms() && !at::in_parallel_region(); }
 
 SiteId site_id_of(const LinearCall& call) {
   SiteId id;
@@ -133,7 +138,7 @@ at::Tensor answer(Describe describe, c10::function_ref<at::Tensor()> stock) {
   if (!tier_enabled()) return stock();
   TierState& state = *tier();
   LinearCall call;
-  if (!describe(&call) || !allowed_here(state)) {
+  if (in_backward(state) || !describe(&call) || !allowed_here()) {
     state.declined.fetch_add(1, std::memory_order_relaxed);
     count_call(state);
     return stock();

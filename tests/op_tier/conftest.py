@@ -1,0 +1,76 @@
+"""One process with the plugin inside. Candidates are forced, so that OpInfo compares them with stock and not stock with stock."""
+
+import importlib.util
+import os
+import sys
+import types
+import unittest
+
+os.environ.setdefault("IPEXRUN_SELECT", "off")  # nothing depends on how fast this machine is
+
+if importlib.util.find_spec("expecttest") is None:
+    # torch's table of operator samples imports it only for the base class of torch's own tests.
+    sys.modules["expecttest"] = types.ModuleType("expecttest")
+    sys.modules["expecttest"].TestCase = unittest.TestCase
+
+import plugin_loader  # noqa: E402
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed", "onednn_bf16_cast"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plugin():
+    result, reason = plugin_loader.start()
+    assert result == 0, reason
+    hook = sys.modules.get("_ipexrun_hook")
+    assert hook is not None, "the Python side did not load"
+    return hook
+
+
+@pytest.fixture
+def hook(plugin):
+    yield plugin
+    plugin.force("")
+    plugin.set_enabled(True)
+
+
+@pytest.fixture(params=CANDIDATES)
+def candidate(request, hook):
+    assert hook.force(request.param)
+    return request.param
+
+
+@pytest.fixture
+def stock(hook):
+    """Runs a function on stock kernels."""
+
+    def run(function, *args, **kwargs):
+        hook.set_enabled(False)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            hook.set_enabled(True)
+
+    return run
+
+
+def bound(candidate, dtype=torch.float32):
+    """What the accuracy rule lets a candidate of this kind be away from stock, with stock's own error."""
+    return 3e-2 if "bf16" in candidate or dtype == torch.bfloat16 else 4e-6
+
+
+def relative(result, expected):
+    """RMS of the difference over RMS of what was expected; 0/0 = 0."""
+    result, expected = result.detach().double(), expected.detach().double()
+    apart = (result - expected).norm().item()
+    return 0.0 if apart == 0 else apart / max(expected.norm().item(), 1e-300)
+
+
+def report(hook):
+    """tier_report_json() of this process."""
+    import json
+
+    answer = hook.report()
+    return json.loads(answer) if isinstance(answer, (str, bytes)) else answer

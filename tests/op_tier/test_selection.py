@@ -1,0 +1,70 @@
+"""Risk: on real calls nothing is ever chosen, the choice is not reported, or what was asked for is ignored."""
+
+import json
+
+from test_process import run_python
+
+PROGRAM = """
+import json, time
+plugin_loader.start()
+layers = [torch.nn.Linear(1024, 1024) for _ in range(2)]
+x = torch.randn(256, 1024)
+with torch.no_grad():
+    expected = [layer(x) for layer in layers]
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        for layer in layers: layer(x)
+        report = json.loads(sys.modules["_ipexrun_hook"].report())
+        if report["sites"] and report["sites"][0]["decided"] and report["taken"] + TAKEN_OR_NOT > 20: break
+    error = max(((layer(x) - e).norm() / e.norm()).item() for layer, e in zip(layers, expected))
+print(json.dumps({**report, "error": error}))
+"""
+
+
+def outcome(taken_or_not, **environment):
+    return json.loads(run_python(PROGRAM.replace("TAKEN_OR_NOT", str(taken_or_not)), IPEXRUN_SELECT="on", **environment).stdout)
+
+
+def test_a_site_is_decided_and_its_numbers_hold():
+    report = outcome(21)
+    site = report["sites"][0]
+    assert site["decided"]
+    assert site["reason"] in {"faster", "slower"}
+    assert (site["choice"] != "stock") == (site["reason"] == "faster")
+    assert site["site"].startswith("addmm|f32,f32,f32|ct|m=256,n=1024,k=1024|t=")
+    assert report["error"] < 1e-2
+    assert report["explorations"] >= 2
+
+
+def test_asked_for_bfloat16_it_is_used():
+    site = outcome(0, IPEXRUN_DTYPE="bfloat16")["sites"][0]
+    assert site["choice"] in {"own_bf16", "onednn_bf16_packed"}
+    assert site["reason"] == "pinned"
+
+
+def test_selection_off_measures_nothing():
+    done = run_python(
+        """
+        import json
+        plugin_loader.start()
+        for _ in range(50): torch.mm(x, w)
+        report = json.loads(sys.modules["_ipexrun_hook"].report())
+        print(report["explorations"], report["taken"], report["pack_bytes"])
+        """
+    )
+    assert done.stdout.split() == ["0", "0", "0"]
+
+
+def test_training_is_left_to_stock():
+    done = run_python(
+        """
+        import json
+        plugin_loader.start()
+        layer = torch.nn.Linear(512, 512)
+        for _ in range(60): layer(x).square().mean().backward()
+        report = json.loads(sys.modules["_ipexrun_hook"].report())
+        print(report["taken"], report["pack_bytes"])
+        """,
+        IPEXRUN_SELECT="on",
+    )
+    assert done.stdout.split() == ["0", "0"]

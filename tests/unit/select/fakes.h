@@ -1,0 +1,60 @@
+// A clock that tests move, and a call whose candidates take the times that a test says.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+
+#include "preload/select/selector.h"
+
+namespace ipexrun::preload::testing {
+
+class FakeClock final : public Clock {
+ public:
+  std::int64_t now_ns() noexcept override { return now_.load(); }
+  void advance(std::int64_t ns) { now_ += ns; }
+
+ private:
+  std::atomic<std::int64_t> now_{1'000'000};
+};
+
+class FakeTrial final : public Trial {
+ public:
+  explicit FakeTrial(FakeClock& clock) : clock_(clock) {}
+
+  std::function<std::int64_t(int)> cost = [](int) { return 1000; };  ///< nanoseconds of kStock and of each candidate
+  std::function<bool(int)> accurate = [](int) { return true; };
+  std::function<bool(int)> works = [](int) { return true; };
+  Readiness readiness = Readiness::kReady;
+  std::uint64_t weight_id = 7;
+  std::array<bool, 8> verified{};
+  std::array<int, 8> runs{};
+  int stock_runs = 0;
+  int taken = kStock;
+
+  void run_stock() override {
+    taken = kStock;
+    ++stock_runs;
+    clock_.advance(cost(kStock));
+  }
+  Readiness prepare(int candidate) noexcept override {
+    if (readiness != Readiness::kReady) return readiness;
+    return verified[static_cast<std::size_t>(candidate)] ? Readiness::kReady : Readiness::kUnverified;
+  }
+  bool run(int candidate) noexcept override {
+    ++runs[static_cast<std::size_t>(candidate)];
+    clock_.advance(cost(candidate));
+    return works(candidate);
+  }
+  bool verify(int candidate) noexcept override {
+    verified[static_cast<std::size_t>(candidate)] = accurate(candidate);
+    return accurate(candidate);
+  }
+  void take(int candidate) noexcept override { taken = candidate; }
+  std::uint64_t weight() noexcept override { return weight_id; }
+
+ private:
+  FakeClock& clock_;
+};
+
+}  // namespace ipexrun::preload::testing

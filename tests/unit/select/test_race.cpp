@@ -1,0 +1,75 @@
+// Risk: noise crowns a candidate that is no faster, or a clear winner needs long to be seen.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "preload/select/race.h"
+
+namespace ipexrun::preload {
+namespace {
+
+TEST(Race, a_clear_winner_is_known_after_six_pairs) {
+  Race race;
+  for (int i = 0; i < 5; ++i) race.add(1000, 500);
+  EXPECT_EQ(race.result(), RaceResult::kUndecided);
+  race.add(1000, 500);
+  EXPECT_EQ(race.result(), RaceResult::kWon);
+  EXPECT_EQ(race.challenger_ns(), 500);
+}
+
+TEST(Race, a_hopeless_challenger_is_dropped_after_two_pairs) {
+  Race race;
+  race.add(1000, 1500);
+  EXPECT_EQ(race.result(), RaceResult::kUndecided);
+  race.add(1000, 1600);
+  EXPECT_EQ(race.result(), RaceResult::kLost);
+}
+
+TEST(Race, one_outlier_does_not_save_or_sink_anybody) {
+  Race race;
+  for (int i = 0; i < 9; ++i) race.add(1000, i == 3 ? 9000 : 600);
+  EXPECT_EQ(race.result(), RaceResult::kWon);
+}
+
+TEST(Race, three_percent_is_not_enough) {
+  Race race;
+  for (int i = 0; i < kMaxPairs; ++i) race.add(1000, 970);
+  EXPECT_EQ(race.result(), RaceResult::kLost);
+}
+
+TEST(Race, equal_rivals_in_noise_are_rarely_called_different) {
+  std::mt19937 random(1);
+  std::lognormal_distribution<double> noise(0, 0.2);
+  int won = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    Race race;
+    while (race.result() == RaceResult::kUndecided) {
+      race.add(static_cast<std::int64_t>(1e6 * noise(random)), static_cast<std::int64_t>(1e6 * noise(random)));
+    }
+    won += race.result() == RaceResult::kWon ? 1 : 0;
+  }
+  EXPECT_LT(won, 20);
+}
+
+TEST(Race, twenty_percent_is_found_in_noise) {
+  std::mt19937 random(2);
+  std::lognormal_distribution<double> noise(0, 0.05);
+  int won = 0;
+  for (int trial = 0; trial < 100; ++trial) {
+    Race race;
+    while (race.result() == RaceResult::kUndecided) {
+      race.add(static_cast<std::int64_t>(1e6 * noise(random)), static_cast<std::int64_t>(8e5 * noise(random)));
+    }
+    won += race.result() == RaceResult::kWon ? 1 : 0;
+  }
+  EXPECT_GT(won, 90);
+}
+
+TEST(Median, of_even_and_odd_counts) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+}
+
+}  // namespace
+}  // namespace ipexrun::preload

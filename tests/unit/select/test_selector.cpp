@@ -1,0 +1,179 @@
+// Risk: the user gets an unchecked or slower result, exploring never ends, or a loss is never noticed.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "tests/unit/select/fakes.h"
+
+namespace ipexrun::preload {
+namespace {
+
+using testing::FakeClock;
+using testing::FakeTrial;
+
+struct Fixture : ::testing::Test {
+  FakeClock clock;
+  Selector selector{clock, SelectorOptions{}, nullptr};
+  Site site;
+  FakeTrial trial{clock};
+
+  Fixture() { site.candidates = {1, 2}; }
+
+  void calls(int n) {
+    for (int i = 0; i < n; ++i) selector.call(site, trial);
+  }
+};
+
+using SelectorTest = Fixture;
+
+TEST_F(SelectorTest, the_fastest_accurate_candidate_wins_and_is_used) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 700 : 400; };
+  calls(40);
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+  EXPECT_EQ(site.choice.load(), 2);
+  EXPECT_STREQ(site.reason.load(), "faster");
+  EXPECT_EQ(site.stock_ns.load(), 1000);
+  EXPECT_EQ(site.choice_ns.load(), 400);
+  const int before = trial.stock_runs;
+  EXPECT_EQ(selector.call(site, trial), 2);
+  EXPECT_EQ(trial.taken, 2);
+  EXPECT_EQ(trial.stock_runs, before);
+}
+
+TEST_F(SelectorTest, the_user_gets_stock_while_exploring) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : 100; };
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(selector.call(site, trial), kStock);
+    EXPECT_EQ(trial.taken, kStock);
+  }
+  EXPECT_EQ(trial.stock_runs, 5);
+  EXPECT_GT(selector.explorations(), 0u);
+}
+
+TEST_F(SelectorTest, slower_candidates_leave_stock) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : 1010; };
+  calls(100);
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+  EXPECT_EQ(site.choice.load(), kStock);
+  EXPECT_STREQ(site.reason.load(), "slower");
+}
+
+TEST_F(SelectorTest, an_inaccurate_candidate_is_never_used_however_fast) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : 1; };
+  trial.accurate = [](int) { return false; };
+  calls(100);
+  EXPECT_EQ(site.choice.load(), kStock);
+  EXPECT_STREQ(site.reason.load(), "inaccurate");
+  EXPECT_EQ(trial.runs[1], 1);
+}
+
+TEST_F(SelectorTest, a_candidate_that_fails_is_dropped) {
+  trial.works = [](int) { return false; };
+  calls(20);
+  EXPECT_EQ(site.choice.load(), kStock);
+  EXPECT_STREQ(site.reason.load(), "unsupported");
+}
+
+TEST_F(SelectorTest, a_new_weight_at_a_decided_site_is_checked_before_its_result_is_used) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : 100; };
+  calls(40);
+  ASSERT_NE(site.choice.load(), kStock);
+  trial.verified = {};
+  EXPECT_EQ(selector.call(site, trial), kStock);
+  EXPECT_NE(selector.call(site, trial), kStock);
+}
+
+TEST_F(SelectorTest, exploring_stops_at_the_budget_and_goes_on_as_the_program_runs) {
+  trial.cost = [](int c) { return c == kStock ? 200'000'000 : 100'000'000; };
+  calls(10);
+  EXPECT_LE(selector.explored_ns(), std::max(kStartBudgetNs, selector.tier_ns() / kBudgetShare) + 400'000'000);
+  EXPECT_EQ(site.state.load(), SiteState::kExploring);
+  calls(200);
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+  EXPECT_NE(site.choice.load(), kStock);
+}
+
+TEST_F(SelectorTest, a_choice_that_became_slower_than_stock_is_rolled_back) {
+  int slow = 100;
+  trial.cost = [&](int c) { return c == kStock ? 1000 : slow; };
+  calls(60);
+  ASSERT_NE(site.choice.load(), kStock);
+  slow = 3000;
+  calls(static_cast<int>(kSampleEvery * (kRecentSamples + 2)) + 20);
+  EXPECT_EQ(site.choice.load(), kStock);
+  EXPECT_STREQ(site.reason.load(), "rolled back");
+}
+
+TEST_F(SelectorTest, a_machine_that_became_slower_as_a_whole_changes_nothing) {
+  int factor = 1;
+  trial.cost = [&](int c) { return (c == kStock ? 1000 : 500) * factor; };
+  calls(60);
+  const int chosen = site.choice.load();
+  ASSERT_NE(chosen, kStock);
+  factor = 4;
+  calls(2000);
+  EXPECT_EQ(site.choice.load(), chosen);
+  EXPECT_EQ(site.stock_ns.load(), 4000);
+}
+
+TEST_F(SelectorTest, nothing_is_measured_with_selection_off_or_in_a_forked_child) {
+  Selector off(clock, SelectorOptions{.timing = false, .must_beat_stock = true}, nullptr);
+  trial.cost = [](int c) { return c == kStock ? 1000 : 10; };
+  for (int i = 0; i < 50; ++i) off.call(site, trial);
+  EXPECT_EQ(trial.runs[1] + trial.runs[2], 0);
+  selector.stop_exploring();
+  calls(50);
+  EXPECT_EQ(trial.runs[1] + trial.runs[2], 0);
+}
+
+TEST_F(SelectorTest, asked_for_bfloat16_a_slower_candidate_is_used_if_accurate) {
+  Selector pinned(clock, SelectorOptions{.timing = true, .must_beat_stock = false}, nullptr);
+  trial.cost = [](int c) { return c == kStock ? 1000 : 1200; };
+  for (int i = 0; i < 50; ++i) pinned.call(site, trial);
+  EXPECT_EQ(site.choice.load(), 1);
+  EXPECT_STREQ(site.reason.load(), "pinned");
+}
+
+TEST_F(SelectorTest, a_forced_candidate_answers_at_once_after_its_check) {
+  EXPECT_EQ(selector.call_forced(site, trial, 2), 2);
+  EXPECT_EQ(selector.call_forced(site, trial, 2), 2);
+  EXPECT_EQ(trial.stock_runs, 1);
+  trial.verified = {};
+  trial.accurate = [](int) { return false; };
+  EXPECT_EQ(selector.call_forced(site, trial, 1), kStock);
+}
+
+TEST_F(SelectorTest, a_weight_that_is_not_known_yet_costs_no_exploration) {
+  trial.weight_id = kUnknownWeight;
+  calls(20);
+  EXPECT_EQ(selector.explorations(), 0u);
+}
+
+TEST_F(SelectorTest, stocks_exception_reaches_the_caller_and_the_next_call_explores_again) {
+  calls(2);
+  trial.cost = [](int c) -> std::int64_t { return c == kStock ? throw std::runtime_error("user's") : 10; };
+  EXPECT_THROW(selector.call(site, trial), std::runtime_error);
+  trial.cost = [](int c) { return c == kStock ? 1000 : 100; };
+  calls(40);
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+}
+
+TEST_F(SelectorTest, threads_share_a_site) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : 300; };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      FakeTrial own(clock);
+      own.cost = trial.cost;
+      for (int i = 0; i < 300; ++i) selector.call(site, own);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(site.calls.load(), 1200u);
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+}
+
+}  // namespace
+}  // namespace ipexrun::preload
