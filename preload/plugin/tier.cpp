@@ -83,8 +83,20 @@ void after_fork_in_child() {
   tier()->selector.stop_exploring();
 }
 
+/// Packs of candidates that no site uses for weights of this size any more. While one of them still races, all are kept.
+void drop_losing_packs(TierState& state, const Site& decided) {
+  std::uint32_t keep = 0;
+  state.sites.for_each([&](const Site& site) {
+    if (site.id.n != decided.id.n || site.id.k != decided.id.k) return;
+    keep |= site.state.load() == SiteState::kExploring ? ~0u : 1u << site.choice.load();
+  });
+  constexpr std::uint32_t kDtypeBits = 0xff;
+  state.weights.drop_losers(decided.id.k, decided.id.n, static_cast<int>(decided.id.form & kDtypeBits), keep);
+}
+
 void on_decision(Site& site) {
   TierState& state = *tier();
+  drop_losing_packs(state, site);
   write_site_event(site);
   if (state.options.dtype == DtypePolicy::kBfloat16 && std::strcmp(site.reason.load(), "inaccurate") == 0) {
     log::warn("bfloat16 is not accurate enough at " + site.key + ": stock is used there");

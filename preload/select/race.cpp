@@ -31,9 +31,9 @@ void Race::add(std::int64_t rival_ns, std::int64_t challenger_ns) {
 RaceResult Race::result() const {
   const int n = pairs();
   const auto slower = std::count_if(ratios_.begin(), ratios_.end(), [](double r) { return r >= 1; });
-  if (n >= 2 && n < kMinPairs) {
+  if (n >= kHopelessPairs && n < kMinPairs) {
     const double least = *std::min_element(ratios_.begin(), ratios_.end());
-    if (least > kHopelessRatio || (n >= 3 && slower == n && ratio() > 1.1)) return RaceResult::kLost;
+    if (least > kHopelessRatio) return RaceResult::kLost;
   }
   if (n < kMinPairs) return RaceResult::kUndecided;
   const double middle = ratio();

@@ -7,10 +7,11 @@
 
 namespace ipexrun::preload {
 
-inline constexpr double kWinRatio = 0.95;      ///< the challenger must be at least this much faster (median of ratios)
-inline constexpr int kMinPairs = 6;            ///< no win before
-inline constexpr int kMaxPairs = 16;           ///< undecided by then counts as lost
-inline constexpr double kHopelessRatio = 1.3;  ///< slower than this in each of the first two pairs: dropped at once
+inline constexpr double kWinRatio = 0.95;  ///< the challenger must be at least this much faster (median of ratios)
+inline constexpr int kMinPairs = 6;        ///< no win before
+inline constexpr int kMaxPairs = 16;       ///< undecided by then counts as lost
+inline constexpr int kHopelessPairs = 3;
+inline constexpr double kHopelessRatio = 1.3;  ///< slower than this in each of the first three pairs: dropped at once
 
 enum class RaceResult { kUndecided, kWon, kLost };
 

@@ -67,7 +67,9 @@ int Selector::call(Site& site, Trial& trial) {
 }
 
 int Selector::run_decided(Site& site, Trial& trial, int choice) {
-  if (site.rechecking.load(std::memory_order_relaxed)) return recheck(site, trial, choice);
+  if (site.rechecking.load(std::memory_order_relaxed) && may_explore(site.stock_ns.load(std::memory_order_relaxed))) {
+    return recheck(site, trial, choice);
+  }
   const bool sampled = site.calls.load(std::memory_order_relaxed) % kSampleEvery == 0;
   const std::int64_t start = sampled ? clock_.now_ns() : 0;
   const Readiness ready = trial.prepare(choice);
@@ -255,9 +257,8 @@ void Selector::note_sample(Site& site, std::int64_t taken_ns) {
 int Selector::recheck(Site& site, Trial& trial, int choice) {
   Claim claim(claimed_);
   const Readiness ready = claim ? trial.prepare(choice) : Readiness::kNotNow;
-  if (ready != Readiness::kReady || !may_explore(site.stock_ns.load(std::memory_order_relaxed))) {
-    if (claim) tier_ns_.fetch_add(time_stock(trial), std::memory_order_relaxed);
-    if (!claim) trial.run_stock();
+  if (ready != Readiness::kReady) {
+    trial.run_stock();
     return kStock;
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);

@@ -17,9 +17,10 @@ TEST(Race, a_clear_winner_is_known_after_six_pairs) {
   EXPECT_EQ(race.challenger_ns(), 500);
 }
 
-TEST(Race, a_hopeless_challenger_is_dropped_after_two_pairs) {
+TEST(Race, a_hopeless_challenger_is_dropped_after_three_pairs) {
   Race race;
   race.add(1000, 1500);
+  race.add(1000, 1400);
   EXPECT_EQ(race.result(), RaceResult::kUndecided);
   race.add(1000, 1600);
   EXPECT_EQ(race.result(), RaceResult::kLost);
