@@ -34,6 +34,8 @@ RaceResult Race::result() const {
   if (n >= kHopelessPairs && n < kMinPairs) {
     const double least = *std::min_element(ratios_.begin(), ratios_.end());
     if (least > kHopelessRatio) return RaceResult::kLost;
+    // Noise would have to be a factor of 1.5 in the same direction three times running to be mistaken for this.
+    if (n == kClearPairs && *std::max_element(ratios_.begin(), ratios_.end()) <= kClearRatio) return RaceResult::kWon;
   }
   if (n < kMinPairs) return RaceResult::kUndecided;
   const double middle = ratio();

@@ -27,7 +27,7 @@ void Selector::stop_exploring() noexcept { exploring_allowed_.store(false, std::
 
 bool Selector::may_explore(std::int64_t predicted_ns) const noexcept {
   if (!exploring_allowed_.load(std::memory_order_relaxed)) return false;
-  return explored_ns() + predicted_ns <= std::max(kStartBudgetNs, tier_ns() / kBudgetShare);
+  return explored_ns() + predicted_ns <= std::max(kStartBudgetNs, tier_ns() / kBudgetShare) + saved_ns() / kSavedShare;
 }
 
 std::int64_t Selector::time_stock(Trial& trial) {
@@ -80,6 +80,9 @@ int Selector::run_decided(Site& site, Trial& trial, int choice) {
   }
   trial.take(choice);
   site.taken.fetch_add(1, std::memory_order_relaxed);
+  saved_ns_.fetch_add(
+      std::max<std::int64_t>(site.stock_ns.load(std::memory_order_relaxed) - site.choice_ns.load(std::memory_order_relaxed), 0),
+      std::memory_order_relaxed);
   if (sampled) note_sample(site, clock_.now_ns() - start);
   return choice;
 }

@@ -12,9 +12,11 @@
 
 namespace ipexrun::preload {
 
-/// Exploring may cost at most the larger of these: a start budget, and a share of the time that the tier's ops took so far.
+/// Exploring may cost at most the larger of a start budget and a share of the time that the tier's ops took so far, plus half of
+/// what the choices made so far have saved: a program that gains can afford to look for more, one that does not stops early.
 inline constexpr std::int64_t kStartBudgetNs = 250'000'000;
 inline constexpr std::int64_t kBudgetShare = 8;    ///< one eighth: 12.5%
+inline constexpr std::int64_t kSavedShare = 2;     ///< one half
 inline constexpr std::uint64_t kSampleEvery = 32;  ///< decided sites are timed at one call in this many
 inline constexpr std::size_t kRecentSamples = 9;   ///< sampled times of the choice behind a suspicion
 inline constexpr double kSuspiciousRatio = 1.15;   ///< choice slower than this times its own past: measured against stock again
@@ -68,6 +70,8 @@ class Selector {
   /// Calls in which a candidate was tried beside stock.
   [[nodiscard]] std::uint64_t explorations() const noexcept { return explorations_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t explored_ns() const noexcept { return explored_ns_.load(std::memory_order_relaxed); }
+  /// Time saved so far: stock's median less the choice's, summed over the calls taken.
+  [[nodiscard]] std::int64_t saved_ns() const noexcept { return saved_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t tier_ns() const noexcept { return tier_ns_.load(std::memory_order_relaxed); }
 
   /// In a forked child: no exploration any more; decided sites stay decided.
@@ -97,6 +101,7 @@ class Selector {
   std::atomic<std::uint64_t> explorations_{0};
   std::atomic<std::int64_t> explored_ns_{0};
   std::atomic<std::int64_t> tier_ns_{0};
+  std::atomic<std::int64_t> saved_ns_{0};
 };
 
 }  // namespace ipexrun::preload

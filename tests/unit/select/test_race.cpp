@@ -8,13 +8,29 @@
 namespace ipexrun::preload {
 namespace {
 
-TEST(Race, a_clear_winner_is_known_after_six_pairs) {
+TEST(Race, a_steady_winner_is_known_after_six_pairs) {
   Race race;
-  for (int i = 0; i < 5; ++i) race.add(1000, 500);
+  for (int i = 0; i < 5; ++i) race.add(1000, 800);
+  EXPECT_EQ(race.result(), RaceResult::kUndecided);
+  race.add(1000, 800);
+  EXPECT_EQ(race.result(), RaceResult::kWon);
+  EXPECT_EQ(race.challenger_ns(), 800);
+}
+
+TEST(Race, a_clear_winner_is_known_after_three_pairs) {
+  Race race;
+  for (int i = 0; i < 2; ++i) race.add(1000, 500);
   EXPECT_EQ(race.result(), RaceResult::kUndecided);
   race.add(1000, 500);
   EXPECT_EQ(race.result(), RaceResult::kWon);
-  EXPECT_EQ(race.challenger_ns(), 500);
+}
+
+TEST(Race, one_doubtful_pair_of_three_is_no_clear_win) {
+  Race race;
+  race.add(1000, 300);
+  race.add(1000, 900);
+  race.add(1000, 300);
+  EXPECT_EQ(race.result(), RaceResult::kUndecided);
 }
 
 TEST(Race, a_hopeless_challenger_is_dropped_after_three_pairs) {

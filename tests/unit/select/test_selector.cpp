@@ -95,6 +95,19 @@ TEST_F(SelectorTest, exploring_stops_at_the_budget_and_goes_on_as_the_program_ru
   EXPECT_NE(site.choice.load(), kStock);
 }
 
+TEST_F(SelectorTest, what_a_choice_saved_pays_for_exploring_the_next_site) {
+  trial.cost = [](int c) { return c == kStock ? 100'000'000 : 10'000'000; };
+  calls(60);
+  ASSERT_NE(site.choice.load(), kStock);
+  EXPECT_GT(selector.saved_ns(), 1'000'000'000);
+  Site second;
+  second.candidates = {1, 2};
+  const std::int64_t without_savings = std::max(kStartBudgetNs, selector.tier_ns() / kBudgetShare);
+  for (int i = 0; i < 40; ++i) selector.call(second, trial);
+  EXPECT_EQ(second.state.load(), SiteState::kDecided);
+  EXPECT_GT(selector.explored_ns(), without_savings);
+}
+
 TEST_F(SelectorTest, a_choice_that_became_slower_than_stock_is_rolled_back) {
   int slow = 100;
   trial.cost = [&](int c) { return c == kStock ? 1000 : slow; };
