@@ -5,6 +5,8 @@
 // e(candidate) <= 2 e(stock) + t, for the whole output and for every sample (row) of it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
 
@@ -43,6 +45,10 @@ Accuracy check_accuracy(std::span<const double> truth, std::span<const double> s
 class Agreement {
  public:
   void add(double stock, double candidate);
+  /// The same for `count` elements of a type that converts to double. Runs once over outputs of millions of elements inside the
+  /// user's call, so whole blocks are summed in independent lanes; only a block that holds NaN or infinity is looked at singly.
+  template <typename T>
+  void add_all(const T* stock, const T* candidate, std::size_t count);
   [[nodiscard]] bool holds(double stock_error, Precision precision) const;
 
  private:
@@ -50,5 +56,38 @@ class Agreement {
   double apart_ = 0;
   bool positions_equal_ = true;
 };
+
+template <typename T>
+void Agreement::add_all(const T* stock, const T* candidate, std::size_t count) {
+  constexpr std::size_t kLanes = 8;
+  constexpr std::size_t kBlock = 1024;
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t end = std::min(first + kBlock, count);
+    double squares[kLanes] = {};
+    double apart[kLanes] = {};
+    std::size_t i = first;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        const auto s = static_cast<double>(stock[i + lane]);
+        const double d = static_cast<double>(candidate[i + lane]) - s;
+        squares[lane] += s * s;
+        apart[lane] += d * d;
+      }
+    }
+    double block_squares = 0;
+    double block_apart = 0;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      block_squares += squares[lane];
+      block_apart += apart[lane];
+    }
+    if (std::isfinite(block_squares + block_apart)) {
+      stock_ += block_squares;
+      apart_ += block_apart;
+    } else {
+      i = first;
+    }
+    for (; i < end; ++i) add(static_cast<double>(stock[i]), static_cast<double>(candidate[i]));
+  }
+}
 
 }  // namespace ipexrun::preload

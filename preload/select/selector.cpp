@@ -195,7 +195,10 @@ void Selector::run_pair(Site& site, Trial& trial, int challenger, bool unverifie
     finish_race(site, RaceResult::kLost);
     return;
   }
-  if (unverified && !trial.verify(challenger)) {
+  // The first race's winner will need a verdict for each weight anyway; of later challengers one weight tells enough to race on,
+  // and the winner's other weights are checked at their first use.
+  const bool check = unverified && (rival == kStock || !site.warm);
+  if (check && !trial.verify(challenger)) {
     ++site.inaccurate;
     finish_race(site, RaceResult::kLost);
     return;
@@ -218,9 +221,12 @@ void Selector::finish_race(Site& site, RaceResult result) {
   } else if (site.best != kStock && site.race.pairs() > 0) {
     site.choice_ns.store(site.race.rival_ns(), std::memory_order_relaxed);
   }
+  if (result == RaceResult::kWon && site.race.ratio() <= kClearRatio) site.clear_win = true;
   site.race = Race();
   site.warm = false;
-  ++site.next;
+  do {
+    ++site.next;
+  } while (site.clear_win && site.next < site.candidates.size() && (site.needless_after_clear_win >> site.candidates[site.next] & 1u) != 0);
   if (site.next >= site.candidates.size()) decide(site);
 }
 

@@ -14,7 +14,7 @@ namespace ipexrun::preload {
 
 inline constexpr int kStock = 0;         ///< index of stock among the candidates of a site
 inline constexpr int kMaxSites = 4096;   ///< a program with more kinds of call than this keeps stock for the rest
-inline constexpr int kProbeWeights = 4;  ///< weights that a site's race uses; the others wait for its outcome
+inline constexpr int kProbeWeights = 8;  ///< weights that a site's race uses; the others wait for its outcome
 
 /// SiteKey in numbers, cheap to build and to compare on every call. `m` is already rounded up to a power of two.
 struct SiteId {
@@ -38,6 +38,8 @@ struct Site {
   std::uint32_t number = 0;     ///< position of creation, from 0
   std::string key;              ///< SiteKey::text()
   std::vector<int> candidates;  ///< in the order in which they race; indices from 1, the caller's numbering
+  /// Bit c: candidate c is not raced once an earlier one has beaten stock clearly (kClearRatio), because it shares stock's limit.
+  std::uint32_t needless_after_clear_win = 0;
 
   std::atomic<SiteState> state{SiteState::kExploring};
   std::atomic<int> choice{kStock};
@@ -56,7 +58,8 @@ struct Site {
   std::size_t next = 0;  ///< index into candidates of the current challenger
   int best = kStock;
   Race race;
-  bool warm = false;  ///< the current challenger ran once untimed
+  bool warm = false;       ///< the current challenger ran once untimed
+  bool clear_win = false;  ///< some challenger beat its rival by kClearRatio
   int inaccurate = 0;
   std::vector<double> stock_times;
   std::array<std::uint64_t, kProbeWeights> probes{};

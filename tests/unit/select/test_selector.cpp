@@ -108,6 +108,21 @@ TEST_F(SelectorTest, what_a_choice_saved_pays_for_exploring_the_next_site) {
   EXPECT_GT(selector.explored_ns(), without_savings);
 }
 
+TEST_F(SelectorTest, a_needless_candidate_is_not_raced_after_a_clear_win) {
+  site.needless_after_clear_win = 1u << 2;
+  trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 300 : 100; };
+  calls(40);
+  EXPECT_EQ(site.choice.load(), 1);
+  EXPECT_EQ(trial.runs[2], 0);
+}
+
+TEST_F(SelectorTest, a_needless_candidate_is_raced_when_nothing_won_clearly) {
+  site.needless_after_clear_win = 1u << 2;
+  trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 800 : 500; };
+  calls(60);
+  EXPECT_EQ(site.choice.load(), 2);
+}
+
 TEST_F(SelectorTest, a_choice_that_became_slower_than_stock_is_rolled_back) {
   int slow = 100;
   trial.cost = [&](int c) { return c == kStock ? 1000 : slow; };
