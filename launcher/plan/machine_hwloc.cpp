@@ -36,20 +36,20 @@ Bitmap bitmap_of(const std::vector<int>& numbers) {
   return out;
 }
 
-/// hwloc takes another root for /sys and /proc from this variable only; it is set just while the topology is read.
-class ScopedFsroot {
+/// hwloc takes some settings from the environment only; a variable is set just while the topology is read and never seen by children.
+class ScopedVariable {
  public:
-  explicit ScopedFsroot(const std::string& root) : used_(!root.empty()) {
-    if (used_) ::setenv("HWLOC_FSROOT", root.c_str(), 1);
+  ScopedVariable(const char* name, const std::string& value) : name_(value.empty() ? nullptr : name) {
+    if (name_ != nullptr) ::setenv(name_, value.c_str(), 1);
   }
-  ~ScopedFsroot() {
-    if (used_) ::unsetenv("HWLOC_FSROOT");
+  ~ScopedVariable() {
+    if (name_ != nullptr) ::unsetenv(name_);
   }
-  ScopedFsroot(const ScopedFsroot&) = delete;
-  ScopedFsroot& operator=(const ScopedFsroot&) = delete;
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
 
  private:
-  bool used_;
+  const char* name_;
 };
 
 enum class Source { kSystem, kSynthetic, kXml };
@@ -67,7 +67,8 @@ Result<Topology> load(Source source, const std::string& text) {
                  "for example \"node:2 core:28 pu:2\""};
   if (source == Source::kXml && hwloc_topology_set_xml(raw, text.c_str()) != 0)
     return Error{kExitUsage, "--topology '" + text + "' cannot be read as an hwloc XML file", "lstopo machine.xml writes one"};
-  const ScopedFsroot fsroot(source == Source::kSystem ? text : "");
+  const ScopedVariable fsroot("HWLOC_FSROOT", source == Source::kSystem ? text : "");
+  const ScopedVariable quiet("HWLOC_HIDE_ERRORS", "2");  // without /sys (a bare chroot) it plans from what it has; no line of its own
   if (hwloc_topology_load(raw) != 0) {
     if (source == Source::kSystem) return Error{kExitFailure, "hwloc cannot read the topology of this machine", ""};
     return Error{kExitUsage, "--topology '" + text + "' is no topology that hwloc can load", "lstopo machine.xml writes one"};

@@ -36,7 +36,7 @@ def installed(tmp_path_factory):
     python = make_environment(folder, see_packages=True)
     env = {k: v for k, v in os.environ.items() if k != "IPEXRUN_PYTHON"}
     run(python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "-q",
-        "-C", f"build-dir={tmp_path_factory.mktemp('wheel')}", TOP, env=env)
+        "--config-settings", f"build-dir={tmp_path_factory.mktemp('wheel')}", TOP, env=env)
     return folder
 
 
