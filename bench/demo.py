@@ -84,11 +84,10 @@ def main():
         run(["ipexrun", "--bench", "--bench-compare", "stock,launch", "--bench-pairs", args.pairs, "--bench-output", args.output,
              "python", SCRIPT, "--sentences", args.sentences], stdout=subprocess.DEVNULL)
         progress("2/3 comparing the embeddings")
-        few = min(args.sentences, 512)
-        stock = embeddings([], few, folder, "stock")
+        stock = embeddings([], args.sentences, folder, "stock")
         distance = {
-            "auto": largest_cosine_distance(stock, embeddings(["ipexrun"], few, folder, "auto")),
-            "float32": largest_cosine_distance(stock, embeddings(["ipexrun", "--dtype", "float32"], few, folder, "float32")),
+            "auto": largest_cosine_distance(stock, embeddings(["ipexrun"], args.sentences, folder, "auto")),
+            "float32": largest_cosine_distance(stock, embeddings(["ipexrun", "--dtype", "float32"], args.sentences, folder, "float32")),
         }
     progress("3/3 measuring the limit of this machine")
     limits = limit_sentences_per_second(min(args.sentences, 256))
