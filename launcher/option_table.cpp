@@ -81,7 +81,7 @@ void add_process_rows(std::vector<OptionRow>& rows) {
       "no-optimize", group, [](auto& o) -> auto& { return o.optimize; },
       "launch only: placement, variables and allocator, but no kernels of ours", false));
   rows.push_back(word("memory-allocator", group, [](auto& o) -> auto& { return o.memory_allocator; }, "WORD",
-                      "malloc of the program; one that is preloaded is probed first",
+                      "malloc of the program; auto keeps its own, one that is named is probed first",
                       {"auto", "default", "jemalloc", "tcmalloc", "mimalloc"}));
   rows.push_back(word("omp-runtime", group, [](auto& o) -> auto& { return o.omp_runtime; }, "WORD",
                       "OpenMP runtime of the program; intel preloads libiomp5", {"auto", "default", "intel"}));
