@@ -107,7 +107,7 @@ Readiness LinearTrial::prepare(int candidate) noexcept {
     if (verdict == Readiness::kNotNow) return verdict;
     auto& pack = weight_.packs[static_cast<std::size_t>(candidate)];
     if (pack == nullptr) {
-      if (state_.weights.read_only()) return Readiness::kNotNow;
+      if (state_.weights.read_only() || !state_.weights.may_pack(*weight_.weight)) return Readiness::kNotNow;
       state_.weights.pin_bytes(*weight_.weight, use_);
       pack = pack_weight(call_, candidate);
       const bool racing = forced_ || site_.state.load(std::memory_order_relaxed) == SiteState::kExploring;

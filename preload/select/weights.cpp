@@ -82,6 +82,7 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
   {
     std::lock_guard lock(mutex_);
     weight->last_use = ++uses_;
+    ++weight->calls;
     if (use.wants_grad) {
       ++weight->forward_calls;
       weight->wanted_grad = true;
@@ -148,8 +149,19 @@ bool WeightTable::make_room(std::uint64_t needed_bytes, const Weight& keep, bool
     }
     if (oldest == nullptr) return false;
     drop_packs(*oldest);
+    wait_for_room(*oldest);
   }
   return true;
+}
+
+void WeightTable::wait_for_room(Weight& weight) noexcept {
+  weight.pack_from = weight.calls + (std::uint64_t{1} << weight.rooms_lost);
+  weight.rooms_lost = std::min(weight.rooms_lost + 1, kMaxRoomBackoff);
+}
+
+bool WeightTable::may_pack(const Weight& weight) const {
+  std::lock_guard lock(mutex_);
+  return weight.calls >= weight.pack_from;
 }
 
 bool WeightTable::put(Weight& weight, int candidate, std::shared_ptr<const Pack> pack, bool racing) {
@@ -157,7 +169,10 @@ bool WeightTable::put(Weight& weight, int candidate, std::shared_ptr<const Pack>
   std::lock_guard lock(mutex_);
   auto& place = weight.packs[static_cast<std::size_t>(candidate)];
   drop_pack(place);
-  if (!make_room(pack->size_bytes(), weight, racing)) return false;
+  if (!make_room(pack->size_bytes(), weight, racing)) {
+    wait_for_room(weight);
+    return false;
+  }
   pack_bytes_.fetch_add(pack->size_bytes(), std::memory_order_relaxed);
   place = std::move(pack);
   return true;

@@ -58,10 +58,11 @@ class Pack {
   [[nodiscard]] virtual std::size_t size_bytes() const noexcept = 0;
 };
 
-inline constexpr int kMaxCandidates = 8;  ///< candidates are numbered 1..7 in verdicts and packs
-inline constexpr int kSightings = 2;      ///< earlier uses with the same bytes before a weight may be packed
-inline constexpr int kForwardCalls = 16;  ///< earlier uses without any backward pass before a weight that wants grad may be
-inline constexpr int kUnstableAfter = 2;  ///< value changes that cost a pack, after which the weight stays stock
+inline constexpr int kMaxCandidates = 8;    ///< candidates are numbered 1..7 in verdicts and packs
+inline constexpr int kSightings = 2;        ///< earlier uses with the same bytes before a weight may be packed
+inline constexpr int kForwardCalls = 16;    ///< earlier uses without any backward pass before a weight that wants grad may be
+inline constexpr int kUnstableAfter = 2;    ///< value changes that cost a pack, after which the weight stays stock
+inline constexpr int kMaxRoomBackoff = 20;  ///< a weight without room waits for at most 2^20 of its own calls
 inline constexpr std::int64_t kFullHashEveryNs = 1'000'000'000;
 inline constexpr int kCheapHashDivisor = 50;  ///< a full hash is cheap below 1/50 (2%) of the op
 
@@ -81,6 +82,9 @@ struct Weight {
   int value_changes = 0;            ///< times that a change of bytes cost a pack
   bool wanted_grad = false;
   std::uint64_t last_use = 0;
+  std::uint64_t calls = 0;      ///< uses of this weight
+  std::uint64_t pack_from = 0;  ///< value of `calls` before which no pack is made again: one had no room
+  int rooms_lost = 0;           ///< times that a pack of it had no room or was evicted
   std::array<std::shared_ptr<const Pack>, kMaxCandidates> packs;
   std::vector<std::pair<std::uint64_t, bool>> verdicts;  ///< site number * kMaxCandidates + candidate -> accurate
 
@@ -119,6 +123,9 @@ class WeightTable {
   /// Hashes the bytes that the next pack will be made from. Call right before packing: a write that comes between is noticed,
   /// because the pack then stands for a hash that the weight no longer has.
   void pin_bytes(Weight& weight, const WeightUse& use);
+  /// Whether making a pack is worth it: false for a while, doubled each time, after one of this weight's packs had no room or made
+  /// room for another's. A model larger than the memory for packs would otherwise pack every weight at every call.
+  [[nodiscard]] bool may_pack(const Weight& weight) const;
   /// Stores a pack; false when there is no room for it. `racing`: a race needs it beside the winner so far.
   bool put(Weight& weight, int candidate, std::shared_ptr<const Pack> pack, bool racing);
 
@@ -152,6 +159,7 @@ class WeightTable {
   [[nodiscard]] bool full_check_due(const Weight& weight, const WeightUse& use, std::int64_t now_ns) const;
   void drop_packs(Weight& weight) noexcept;
   void drop_pack(std::shared_ptr<const Pack>& pack) noexcept;
+  static void wait_for_room(Weight& weight) noexcept;
   bool make_room(std::uint64_t needed_bytes, const Weight& keep, bool racing);
   void sweep_locked() noexcept;
   [[nodiscard]] std::uint64_t bound_bytes(const Weight& keep, bool racing) const;

@@ -203,6 +203,15 @@ def test_deterministic_mode_leaves_everything_to_stock(candidate, stock):
         torch.use_deterministic_algorithms(False)
 
 
+def test_onednn_switched_off_leaves_everything_to_stock(candidate, stock):
+    x, w = torch.randn(64, 256), torch.randn(256, 256)
+    a, b = torch.randn(4, 64, 256), torch.randn(4, 256, 64)
+    with torch.backends.mkldnn.flags(enabled=False):
+        for _ in range(4):
+            assert torch.equal(torch.mm(x, w), stock(torch.mm, x, w))
+            assert torch.equal(torch.bmm(a, b), stock(torch.bmm, a, b))
+
+
 def test_state_and_identity_of_modules_stay(candidate):
     layer, x = torch.nn.Linear(256, 256), torch.randn(32, 256)
     before = {name: (value.clone(), value.data_ptr(), value.stride()) for name, value in layer.state_dict().items()}

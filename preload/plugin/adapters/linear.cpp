@@ -72,7 +72,11 @@ bool in_backward(TierState& state) {
 }
 
 /// What concerns the process or the thread rather than the tensors.
-bool allowed_here() { return !at::globalContext().deterministicAlgorithms() && !at::in_parallel_region(); }
+/// Who switches oneDNN off, or asks for reproducible results, wants the plain kernels: every candidate replaces those.
+bool allowed_here() {
+  const at::Context& context = at::globalContext();
+  return !context.deterministicAlgorithms() && context.userEnabledMkldnn() && !at::in_parallel_region();
+}
 
 SiteId site_id_of(const LinearCall& call) {
   SiteId id;

@@ -178,6 +178,41 @@ TEST_F(WeightsTest, the_least_recently_used_pack_makes_room) {
   EXPECT_FALSE(small.put(*states[2].weight, 2, std::make_shared<FakePack>(300), false));
 }
 
+// A model larger than the memory for packs, layer after layer: the pack that makes room is the one that is needed next.
+TEST_F(WeightsTest, packs_that_evict_each_other_are_not_made_again_and_again) {
+  WeightTable small(clock, WeightLimits{.hard_bytes = 250, .bounded_by_weights = false, .always_full_check = false});
+  std::vector<FakeWeight> weights(4);
+  constexpr int kRounds = 1000;
+  int made = 0;
+  int hits = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (FakeWeight& weight : weights) {
+      const WeightState state = small.use(
+          weight.use(), [&] { return std::make_unique<FakeLiveness>(weight.alive); }, true);
+      hits += state.packs[1] != nullptr ? 1 : 0;
+      if (state.packs[1] != nullptr || !small.may_pack(*state.weight)) continue;
+      ++made;
+      EXPECT_TRUE(small.put(*state.weight, 1, std::make_shared<FakePack>(100), false));
+    }
+  }
+  EXPECT_LE(made, 60);
+  EXPECT_GE(hits, kRounds);  // what has its place keeps it most of the time: two of four weights fit
+}
+
+TEST_F(WeightsTest, a_pack_for_which_there_is_no_room_is_not_made_at_each_use) {
+  WeightTable small(clock, WeightLimits{.hard_bytes = 50, .bounded_by_weights = false, .always_full_check = false});
+  FakeWeight weight;
+  int made = 0;
+  for (int call = 0; call < 1000; ++call) {
+    const WeightState state = small.use(
+        weight.use(), [&] { return std::make_unique<FakeLiveness>(weight.alive); }, true);
+    if (!small.may_pack(*state.weight)) continue;
+    ++made;
+    EXPECT_FALSE(small.put(*state.weight, 1, std::make_shared<FakePack>(100), false));
+  }
+  EXPECT_LE(made, 12);
+}
+
 TEST_F(WeightsTest, a_weight_that_wants_grad_waits_for_sixteen_calls_and_leaves_at_the_first_backward) {
   FakeWeight weight;
   weight.wants_grad = true;
