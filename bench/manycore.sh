@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What only a larger machine can answer: builds shim, plugin and hook against the torch that is there, runs their tests on it, and
-# measures one and several instances. Needs cmake, ninja, g++ and a python3 with torch, transformers and pytest. About 10 minutes.
+# measures one and several instances. Needs cmake, ninja, g++ and a python3 with torch, transformers and pytest. About 15 minutes.
 #
 #   bench/manycore.sh OUT_DIR [PREBUILT [PART...]]
 #
@@ -68,7 +68,7 @@ compare() {
   for batch in 1 8; do
     calls=$((batch == 1 ? 200 : 80))
     echo "== BERT-base, batch $batch, one instance: stock, launch only, ipexrun"
-    timeout 240 ipexrun --bench --bench-compare stock,launch --bench-pairs 4 --bench-output "$out/bert_b$batch.json" \
+    timeout 400 ipexrun --bench --bench-compare stock,launch --bench-pairs 4 --bench-output "$out/bert_b$batch.json" \
       "${bert[@]}" --batch-size $batch --calls $calls 2>"$out/bert_b$batch.txt" >/dev/null || fail "comparison of batch $batch"
     cat "$out/bert_b$batch.txt"
   done
@@ -82,7 +82,7 @@ scale() {
     for mode in ipexrun launch; do
       local options=()
       [ $mode = ipexrun ] || options=(--no-optimize)
-      timeout 60 ipexrun "${options[@]}" --ninstances "$instances" --bench --bench-warmup 20 --bench-seconds 6 --bench-stop \
+      timeout 60 ipexrun "${options[@]}" --ninstances "$instances" --bench --bench-warmup 10 --bench-seconds 4 --bench-stop \
         --bench-output "$out/scale_${instances}_$mode.json" "${bert[@]}" --batch-size 1 --calls 100000 \
         2>"$out/scale_${instances}_$mode.txt" >/dev/null || { tail -n 5 "$out/scale_${instances}_$mode.txt"; fail "$instances instances, $mode"; }
     done
