@@ -39,6 +39,16 @@ Totals totals_of(const TierState& state) {
   return totals;
 }
 
+/// A forced candidate answers without a decision of its site: reports name what really ran.
+bool ran_forced(const Site& site) {
+  return tier() != nullptr && tier()->forced.load(std::memory_order_relaxed) != kStock && site.choice.load() == kStock &&
+         site.taken.load() > 0;
+}
+
+int shown_choice(const Site& site) { return ran_forced(site) ? tier()->forced.load(std::memory_order_relaxed) : site.choice.load(); }
+
+const char* shown_reason(const Site& site) { return ran_forced(site) ? "forced" : site.reason.load(); }
+
 }  // namespace
 
 void write_process_event(std::string_view text) noexcept { events().write(event_of(IPEXRUN_EVENT_PROCESS), text); }
@@ -54,7 +64,7 @@ void write_site_event(Site& site) noexcept {
     event.value[3] = site.stock_ns.load();
     event.value[4] = site.choice_ns.load();
     event.value[5] = site.samples.load();
-    events().write(event, site.key + '\t' + candidate_name(site.choice.load()) + '\t' + site.reason.load());
+    events().write(event, site.key + '\t' + candidate_name(shown_choice(site)) + '\t' + shown_reason(site));
   } catch (const std::exception&) {
     // No memory for a line of text: the event is left out.
   }
@@ -99,8 +109,8 @@ std::string tier_report_json() {
       ", \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) + ", \"sites\": [";
   bool first = true;
   state->sites.for_each([&](const Site& site) {
-    json += std::string(first ? "" : ", ") + "{\"site\": \"" + site.key + "\", \"choice\": \"" + candidate_name(site.choice.load()) +
-            "\", \"decided\": " + (site.state.load() == SiteState::kDecided ? "true" : "false") + ", \"reason\": \"" + site.reason.load() +
+    json += std::string(first ? "" : ", ") + "{\"site\": \"" + site.key + "\", \"choice\": \"" + candidate_name(shown_choice(site)) +
+            "\", \"decided\": " + (site.state.load() == SiteState::kDecided ? "true" : "false") + ", \"reason\": \"" + shown_reason(site) +
             "\", \"calls\": " + number(site.calls.load()) + ", \"taken\": " + number(site.taken.load()) +
             ", \"stock_ns\": " + number(site.stock_ns.load()) + ", \"choice_ns\": " + number(site.choice_ns.load()) +
             ", \"samples\": " + number(site.samples.load()) + '}';

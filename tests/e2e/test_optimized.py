@@ -1,0 +1,104 @@
+"""The same programs, stock and under ipexrun, with the replaced kernels really in use: equal results, and the summary says so.
+
+Selection by time is switched off where a result is compared (IPEXRUN_FORCE), so that no assertion depends on the clock.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+TOP = pathlib.Path(__file__).parents[2]
+BUILD = pathlib.Path(os.environ.get("IPEXRUN_BUILD_DIR", TOP / "build/dev"))
+IPEXRUN = str(BUILD / "bin" / "ipexrun")
+MLP = BUILD / "bin" / "mlp"
+PACKED_F32, OWN_BF16 = "onednn_f32_packed", "own_bf16"
+
+
+def run(*argv, **env):
+    done = subprocess.run(
+        [str(word) for word in argv], capture_output=True, text=True, timeout=110, stdin=subprocess.DEVNULL, env={**os.environ, **env}
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def bf16_is_native():
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    return "amx_bf16" in flags or "avx512_bf16" in flags
+
+
+def modes():
+    yield pytest.param("float32", PACKED_F32, id="float32")
+    yield pytest.param("auto", OWN_BF16, id="auto", marks=pytest.mark.skipif(not bf16_is_native(), reason="needs native bf16"))
+
+
+def calls_taken(stderr):
+    found = re.search(r"(\d+) of (\d+) linear calls on (\w+)", stderr)
+    assert found, stderr
+    return int(found[1]), found[3]
+
+
+@pytest.mark.parametrize("dtype, candidate", list(modes()))
+def test_a_cpp_program_on_libtorch_gives_the_same_checksum(dtype, candidate):
+    if not MLP.exists():
+        pytest.skip("the C++ example was not built")
+    argv = [MLP, "--calls", 40, "--width", 512]
+    stock, ours = run(*argv), run(IPEXRUN, "--dtype", dtype, *argv, IPEXRUN_FORCE=candidate)
+    checksum = [float(re.search(r"checksum: (\S+)", done.stdout)[1]) for done in (stock, ours)]
+    assert checksum[1] == pytest.approx(checksum[0], rel=1e-5 if dtype == "float32" else 2e-2)
+    taken, on = calls_taken(ours.stderr)
+    assert taken > 0 and on == candidate
+
+
+@pytest.mark.parametrize("dtype, candidate", list(modes()))
+def test_embeddings_of_a_trained_encoder_agree_with_stock(dtype, candidate, tmp_path):
+    argv = [sys.executable, TOP / "examples" / "embed_sentences.py", "--sentences", 64, "--output"]
+    run(*argv, tmp_path / "stock.npy")
+    done = run(IPEXRUN, "--dtype", dtype, *argv, tmp_path / "ours.npy", IPEXRUN_FORCE=candidate)
+    taken, on = calls_taken(done.stderr)
+    assert taken >= 37 and on == candidate
+    stock, ours = (np.load(tmp_path / name).astype(np.float64) for name in ("stock.npy", "ours.npy"))
+    cosine = (stock * ours).sum(1) / (np.linalg.norm(stock, axis=1) * np.linalg.norm(ours, axis=1))
+    assert (1 - cosine).max() < (1e-5 if dtype == "float32" else 1e-2)
+
+
+LOADER = """
+import os, torch
+from torch.utils.data import DataLoader, Dataset
+class Squares(Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.tensor([i * i, len(os.sched_getaffinity(0))])
+if __name__ == "__main__":
+    rows = torch.cat(list(DataLoader(Squares(), batch_size=2, num_workers=2, multiprocessing_context="{how}")))
+    print(rows[:, 0].tolist(), sorted(set(rows[:, 1].tolist())) == [len(os.sched_getaffinity(0))])
+"""
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_loader_workers_work_and_may_use_every_core_of_the_instance(how, tmp_path):
+    script = tmp_path / "loader.py"
+    script.write_text(LOADER.format(how=how))
+    assert run(IPEXRUN, sys.executable, script).stdout == "[0, 1, 4, 9, 16, 25, 36, 49] True\n"
+
+
+TRAIN = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.ReLU(), torch.nn.Linear(256, 128))
+optimizer, data = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True), torch.randn(64, 128)
+for step in range(30):
+    loss = ((model(data) - data) ** 2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    print(repr(loss.item()))
+"""
+
+
+def test_a_training_loop_keeps_stocks_losses(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    stock, ours = (run(*prefix, sys.executable, script).stdout for prefix in ([], [IPEXRUN, "--no-pin"]))
+    assert ours == stock
