@@ -185,8 +185,9 @@ ProgramKind kind_of(const Parts& parts) {
 /// What single options cannot check.
 Status validate(Options& options) {
   const bool plans_only = options.dry_run || options.command == Command::kTopology;
-  if (options.json && !plans_only && options.command != Command::kEnv)
-    return Error{kExitUsage, "--json goes with --dry-run, topology or env", "a benchmark writes JSON with --bench-output FILE.json"};
+  const bool reports = options.command == Command::kEnv || options.command == Command::kDoctor;
+  if (options.json && !plans_only && !reports)
+    return Error{kExitUsage, "--json goes with --dry-run, topology, env or doctor", "a benchmark writes JSON with --bench-output FILE.json"};
   if (!options.topology.empty() && !plans_only && !options.explain)
     return Error{kExitUsage, "--topology names a machine that is not there: nothing can be started on it", "add --dry-run"};
   if (!options.sysroot.empty() && !plans_only && !options.explain)
@@ -204,7 +205,7 @@ Error no_program() { return Error{kExitUsage, "no PROGRAM given", "usage: ipexru
 /// Options that a command other than a run takes.
 bool command_takes(Command command, const std::string& option) {
   if (command == Command::kTopology) return option == "json" || option == "topology" || option == "sysroot";
-  return command == Command::kEnv && option == "json";
+  return (command == Command::kEnv || command == Command::kDoctor) && option == "json";
 }
 
 }  // namespace

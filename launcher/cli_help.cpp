@@ -20,7 +20,7 @@ const Pairs& commands() {
   static const Pairs rows = {{"ipexrun [cpu] [options] PROGRAM args", "PROGRAM: script.py, python script.py, -m module, or an executable"},
                              {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
                              {"ipexrun env [--json | --docs]", "facts for a bug report; --docs: ipexrun's variables"},
-                             {"ipexrun doctor", "check this installation and say what would help"},
+                             {"ipexrun doctor [--json]", "check this installation and say what would help"},
                              {"ipexrun tune, ipexrun xpu", "come with later versions"}};
   return rows;
 }
@@ -178,7 +178,7 @@ std::string help_text(Command command) {
       return "Usage: ipexrun env [--json | --docs]\n\n"
              "Prints versions, machine, torch and variables, for a bug report. --docs prints the table of ipexrun's variables.\n";
     case Command::kDoctor:
-      return "Usage: ipexrun doctor\n\n"
+      return "Usage: ipexrun doctor [--json]\n\n"
              "Checks whether programs can be run and optimized here, and what would help. Exit code 1 when something fails.\n";
     default:
       return run_help();

@@ -30,6 +30,9 @@ std::string without_numbers(const std::string& line) {
     if (!digit && !inside) {
       out += line[i];
     } else if (out.empty() || out.back() != '#') {
+      // A sign belongs to the number: -0 and 0 differ by rounding only.
+      const bool sign = !out.empty() && (out.back() == '-' || out.back() == '+');
+      if (sign && (out.size() == 1 || std::isspace(static_cast<unsigned char>(out[out.size() - 2])) != 0)) out.pop_back();
       out += '#';
     }
   }

@@ -88,6 +88,7 @@ TEST(Compare, OutputsMayDifferInNumbersOnly) {
   EXPECT_THAT(compare_outputs("a\n", "a\n"), testing::HasSubstr("the same output"));
   EXPECT_THAT(compare_outputs("took 1.5 s\nrate 12/s\n", "took   0.75 s\nrate 1,240.5/s\n"), testing::HasSubstr("apart from numbers"));
   EXPECT_THAT(compare_outputs("loss 1e-05\n", "loss 0.001\n"), testing::HasSubstr("apart from numbers"));
+  EXPECT_THAT(compare_outputs("checksum: -0.000000\n", "checksum: 0.000000\n"), testing::HasSubstr("apart from numbers"));
   EXPECT_THAT(compare_outputs("label cat\nend\n", "label dog\nend\n"),
               testing::HasSubstr("differ from line 1 on: stock printed 'label cat'"));
   EXPECT_THAT(compare_outputs("a\nb\n", "a\n"), testing::HasSubstr("ipexrun nothing"));
