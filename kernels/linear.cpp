@@ -27,7 +27,7 @@ struct Grid {
 constexpr std::int64_t kRowUnit = 16;  // a cut between two tiles costs nothing
 
 /// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading (and
-/// converting) its rows of A, plus reading its panels of B. The weights are rough estimates, not measured with operands in L2 or L3;
+/// converting) its rows of A, plus reading its panels of B. The weights are rough estimates for operands in L2 or L3;
 /// they only have to rank cuts: few rows -> cut N, many rows -> cut M.
 Grid choose_grid(const LinearArgs& args, int threads) {
   const std::int64_t row_units = ceil_div(args.m, kRowUnit);

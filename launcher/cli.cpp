@@ -187,7 +187,8 @@ Status validate(Options& options) {
   const bool plans_only = options.dry_run || options.command == Command::kTopology;
   const bool reports = options.command == Command::kEnv || options.command == Command::kDoctor;
   if (options.json && !plans_only && !reports)
-    return Error{kExitUsage, "--json goes with --dry-run, topology, env or doctor", "a benchmark writes JSON with --bench-output FILE.json"};
+    return Error{kExitUsage, "--json goes with --dry-run, topology, env or doctor",
+                 "a benchmark writes JSON with --bench-output FILE.json"};
   if (!options.topology.empty() && !plans_only && !options.explain)
     return Error{kExitUsage, "--topology names a machine that is not there: nothing can be started on it", "add --dry-run"};
   if (!options.sysroot.empty() && !plans_only && !options.explain)
