@@ -185,6 +185,6 @@ def test_ctrl_z_stops_launcher_and_program_and_sigcont_wakes_both(run_plan, pyth
 
 
 def test_several_instances_do_not_share_the_terminals_input(run_plan, python):
-    terminal = Terminal([run_plan, "--cpus", "-", "--cpus", "-", "--", python, "-c", "import sys; print('read', repr(sys.stdin.read()))"], {})
+    terminal = Terminal([run_plan, "--cpus", "-", "--cpus", "-", "--", python, "-c", "import sys; print('read ' + repr(sys.stdin.read()))"], {})
     assert terminal.end() == 0
     assert terminal.text.count(b"read ''") == 2, terminal.text
