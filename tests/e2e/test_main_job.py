@@ -17,7 +17,7 @@ def run(*argv):
 
 @pytest.mark.parametrize(
     "program",
-    [["git", "--version"], ["ls", "/"], [sys.executable, "-c", "print(1)"], [sys.executable, "-c", "raise SystemExit(7)"]],
+    [["git", "--version"], ["ls", "/usr"], [sys.executable, "-c", "print(1)"], [sys.executable, "-c", "raise SystemExit(7)"]],
     ids=["git", "ls", "python", "exit-code"],
 )
 def test_a_program_without_torch_is_unchanged(program):
