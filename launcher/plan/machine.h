@@ -1,5 +1,5 @@
 // A machine as the planner sees it: plain data, so that machines that are not there can be planned for and tests need none.
-// machine_hwloc.cpp and machine_limits.cpp are the only code that reads topology and limits.
+// Filled by launcher/machine/, the only code that reads topology, limits and devices.
 #pragma once
 
 #include <cstdint>

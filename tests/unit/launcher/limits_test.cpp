@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/plan/machine_limits.h"
+#include "launcher/machine/machine_limits.h"
 
 namespace ipexrun::launcher {
 namespace {

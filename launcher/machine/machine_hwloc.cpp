@@ -8,7 +8,7 @@
 #include <set>
 
 #include "launcher/plan/machine.h"
-#include "launcher/plan/machine_limits.h"
+#include "launcher/machine/machine_limits.h"
 #include "launcher/plan/show.h"
 
 namespace ipexrun::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/plan/machine_limits.h"
+#include "launcher/machine/machine_limits.h"
 
 #include <charconv>
 #include <cmath>
