@@ -11,7 +11,7 @@
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
 #include "launcher/bench/bench.h"
-#include "launcher/cli.h"
+#include "launcher/cli/cli.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/planner.h"
 #include "launcher/plan/show.h"

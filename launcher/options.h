@@ -39,10 +39,11 @@ struct Options {
   std::vector<std::string> args;  ///< everything after it, untouched
 
   // Instances and cores.
-  int ninstances = 0;           ///< 0 = not given
-  int ncores_per_instance = 0;  ///< 0 = not given
-  std::vector<int> nodes_list;  ///< OS NUMA node numbers; empty = all allowed
-  std::vector<int> cores_list;  ///< OS CPU numbers; empty = all allowed
+  int ninstances = 0;            ///< 0 = not given
+  bool ninstances_auto = false;  ///< --ninstances auto: the planner's own choice for total throughput
+  int ncores_per_instance = 0;   ///< 0 = not given
+  std::vector<int> nodes_list;   ///< OS NUMA node numbers; empty = all allowed
+  std::vector<int> cores_list;   ///< OS CPU numbers; empty = all allowed
   bool use_logical_cores = false;
   bool latency_mode = false;
   bool throughput_mode = false;
@@ -50,6 +51,7 @@ struct Options {
   bool skip_cross_node_cores = false;  ///< drop cores so that no instance spans nodes (run_cpu's name)
   bool use_e_cores = false;            ///< also use the E-cores of a hybrid CPU
   std::string strategy = "close";      ///< close, scatter: which of the possible places a smaller number of instances takes
+  std::string place;                   ///< core, l3, node, socket: the domain that an instance is kept within; "" = not given
 
   // Process settings.
   std::string memory_allocator = "auto";  ///< auto, default, jemalloc, tcmalloc, mimalloc
@@ -58,15 +60,23 @@ struct Options {
   bool dtype_given = false;
   bool optimize = true;         ///< false: --no-optimize, launch only
   bool pin = true;              ///< false: --no-pin (also IPEX's --multi-task-manager none is NOT this)
+  bool pin_asked = false;       ///< --pin: pin although a CPU quota says that others share the CPUs
   bool bind_memory = true;      ///< false: run_cpu's --disable-numactl
   std::string pack_memory;      ///< bytes with suffix; "" = default
   std::string inherit = "all";  ///< all, python, none
   bool require_shim = false;
+  std::string memory = "default";          ///< bounded, throughput, default: the memory profile
+  bool crash_report = false;               ///< a stack of a crashing instance (rules.md)
   std::map<std::string, std::string> env;  ///< from the config's `env:`
+
+  // Supervision.
+  int max_restarts = 0;        ///< how often a failed instance is started again
+  double timeout_seconds = 0;  ///< the whole run; 0 = no limit
 
   // Logs.
   std::string log_dir;  ///< "" = output is not redirected
   std::string log_file_prefix = "run";
+  int log_keep = 0;  ///< keep the files of this many runs (this one included), remove older ones; 0 = keep all
 
   // What to print.
   bool dry_run = false;
@@ -75,6 +85,7 @@ struct Options {
   std::string topology;                ///< "node:2 core:28 pu:2" or FILE.xml, for a machine that is not there
   std::string sysroot;                 ///< folder that stands in for "/" when limits (and, without --topology, the topology) are read
   std::string save_config;             ///< FILE, "" = none
+  std::string output;                  ///< `ipexrun gather FILE`, "" = a name made from the time
   bool docs = false;                   ///< `ipexrun env --docs`: docs/env-vars.md
   Command help_of = Command::kRun;     ///< with kHelp: the command that --help was given to
   std::vector<std::string> notes;      ///< one-line remarks made while merging (deprecated names, overridden variables)

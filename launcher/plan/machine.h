@@ -16,6 +16,7 @@ struct Core {
   int package = 0;         ///< socket, logical index
   int node = 0;            ///< OS number of the NUMA node it belongs to
   std::vector<int> pus;    ///< pus[0] is "the first PU": the one that is used unless logical cores are asked for
+  int l3 = -1;             ///< logical index of the L3 cache that it shares (an AMD CCX has its own); -1 = none or unknown
   bool efficient = false;  ///< an E-core of a hybrid CPU
 };
 
@@ -23,6 +24,7 @@ struct NumaNode {
   int os_index = 0;
   std::uint64_t memory_bytes = 0;  ///< 0 = unknown
   bool memory_allowed = true;      ///< within Mems_allowed
+  bool has_cores = true;           ///< false: memory only (high-bandwidth memory, CXL), no CPU of the machine belongs to it
 };
 
 /// What the process may use (already restricted to affinity, cpuset and Mems_allowed) and what was left out and why.
@@ -32,11 +34,17 @@ struct Machine {
   int packages = 1;
   int total_cores = 0;  ///< of the whole machine, allowed or not
   int total_pus = 0;
-  double quota_cpus = 0;           ///< CFS quota in CPUs (the least of all ancestors); 0 = none
-  IsaSet isa = 0;                  ///< what the CPU has
-  bool synthetic = false;          ///< from --topology: nothing can be started on it
-  std::string name;                ///< CPU model, or the --topology text
-  std::vector<std::string> notes;  ///< what was restricted, one sentence each ("2 of 4 CPUs allowed by affinity")
+  int offline_cpus = 0;                      ///< CPUs that exist and are switched off
+  double quota_cpus = 0;                     ///< CFS quota in CPUs (the least of all ancestors); 0 = none
+  long max_threads = 0;                      ///< threads that may still be made (ulimit -u, pids.max of any ancestor); 0 = no limit
+  std::uint64_t memory_limit_bytes = 0;      ///< the least of MemTotal and the memory limits of all ancestors; 0 = unknown
+  std::uint64_t memory_available_bytes = 0;  ///< what of it is free or can be freed; 0 = unknown
+  std::string memory_policy;                 ///< the caller's own memory policy ("bind:0", "interleave:0-1"); "" = the default one
+  bool amx_refused = false;                  ///< the CPU has AMX, but the kernel does not let this process use it
+  IsaSet isa = 0;                            ///< what the CPU has
+  bool synthetic = false;                    ///< from --topology: nothing can be started on it
+  std::string name;                          ///< CPU model, or the --topology text
+  std::vector<std::string> notes;            ///< what was restricted, one sentence each ("2 of 4 CPUs allowed by affinity")
 };
 
 /// This machine. `sysroot` replaces "/" for /sys, /proc and cgroup files (tests, replay); "" = the live system.

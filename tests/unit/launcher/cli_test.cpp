@@ -1,11 +1,11 @@
-#include "launcher/cli.h"
+#include "launcher/cli/cli.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "launcher/option_table.h"
+#include "launcher/cli/option_table.h"
 
 namespace ipexrun::launcher {
 namespace {

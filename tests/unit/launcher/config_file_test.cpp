@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "configs/contract/config.h"
-#include "launcher/cli.h"
+#include "launcher/cli/cli.h"
 
 namespace ipexrun::launcher {
 namespace {

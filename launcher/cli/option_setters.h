@@ -8,10 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/option_table.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/plan/show.h"
 
 namespace ipexrun::launcher::setters {
+
+inline const Options& default_options() {
+  static const Options defaults;
+  return defaults;
+}
 
 inline Error bad_value(const std::string& name, const std::string& wanted, const std::string& seen, std::string hint = "") {
   return Error{kExitUsage, "--" + name + " needs " + wanted + ", not '" + seen + "'", std::move(hint)};
@@ -62,7 +67,7 @@ OptionRow flag(const std::string& name, OptionGroup group, Access access, std::s
     return ok_status();
   };
   out.get = [access](const Options& options) {
-    const Options defaults;
+    const Options& defaults = default_options();
     const bool value = access(options);
     return value == access(defaults) ? std::vector<std::string>{} : std::vector<std::string>{"true"};
   };
@@ -83,7 +88,7 @@ OptionRow number(const std::string& name, OptionGroup group, Access access, Numb
     return ok_status();
   };
   out.get = [access](const Options& options) -> std::vector<std::string> {
-    const Options defaults;
+    const Options& defaults = default_options();
     const auto& value = access(options);
     if (value == access(defaults)) return {};
     if constexpr (requires { value.has_value(); }) {
@@ -130,7 +135,7 @@ OptionRow word(const std::string& name, OptionGroup group, Access access, const 
     return ok_status();
   };
   out.get = [access](const Options& options) -> std::vector<std::string> {
-    const Options defaults;
+    const Options& defaults = default_options();
     if (access(options) == access(defaults)) return {};
     return {access(options)};
   };

@@ -1,4 +1,4 @@
-#include "launcher/config_file.h"
+#include "launcher/cli/config_file.h"
 
 #include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "configs/contract/config.h"
-#include "launcher/cli.h"
-#include "launcher/option_setters.h"
+#include "launcher/cli/cli.h"
+#include "launcher/cli/option_setters.h"
 
 namespace ipexrun::launcher {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/base/result.h"
-#include "launcher/option_table.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/options.h"
 
 namespace ipexrun::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/cli.h"
+#include "launcher/cli/cli.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "launcher/config_file.h"
-#include "launcher/option_table.h"
+#include "launcher/cli/config_file.h"
+#include "launcher/cli/option_table.h"
 
 namespace ipexrun::launcher {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "configs/contract/env.h"
-#include "launcher/cli.h"
-#include "launcher/option_table.h"
+#include "launcher/cli/cli.h"
+#include "launcher/cli/option_table.h"
 
 namespace ipexrun::launcher {
 namespace {

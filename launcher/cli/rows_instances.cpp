@@ -1,0 +1,54 @@
+// Options that say which cores and how many instances.
+#include "launcher/cli/rows.h"
+
+namespace ipexrun::launcher {
+
+using namespace setters;  // NOLINT(google-build-using-namespace): the row builders
+
+namespace {
+
+constexpr int kMostInstances = 65536;
+
+}  // namespace
+
+void add_instance_rows(std::vector<OptionRow>& rows) {
+  constexpr auto group = OptionGroup::kInstances;
+  rows.push_back(number<int>(
+      "ninstances", group, [](auto& o) -> auto& { return o.ninstances; }, 0, kMostInstances,
+      "copies of PROGRAM to start, on equal slices of the cores (0: decide)"));
+  rows.push_back(with_aliases(number<int>(
+                                  "ncores-per-instance", group, [](auto& o) -> auto& { return o.ncores_per_instance; }, 0, kMostInstances,
+                                  "cores of one instance; alone: as many instances as fit (0: decide)"),
+                              {"ncore-per-instance"}));
+  rows.push_back(with_aliases(
+      number_list(
+          "nodes-list", group, [](auto& o) -> auto& { return o.nodes_list; }, "use the cores of these NUMA nodes only, e.g. 0,2"),
+      {"node-id"}));
+  rows.push_back(with_aliases(number_list(
+                                  "cores-list", group, [](auto& o) -> auto& { return o.cores_list; },
+                                  "use these CPUs only (numbers of the operating system), e.g. 0-3,8"),
+                              {"core-list"}));
+  rows.push_back(with_aliases(flag(
+                                  "use-logical-cores", group, [](auto& o) -> auto& { return o.use_logical_cores; },
+                                  "use every hardware thread of a core, not only the first"),
+                              {"use-logical-core"}));
+  rows.push_back(flag(
+      "use-e-cores", group, [](auto& o) -> auto& { return o.use_e_cores; }, "also use the E-cores of a hybrid CPU"));
+  rows.push_back(flag(
+      "latency-mode", group, [](auto& o) -> auto& { return o.latency_mode; }, "instances of 4 cores, as many as fit"));
+  rows.push_back(with_aliases(flag(
+                                  "throughput-mode", group, [](auto& o) -> auto& { return o.throughput_mode; }, "one instance a NUMA node"),
+                              {"multi-instance"}));
+  rows.push_back(with_aliases(
+      number_list(
+          "instance-idx", group, [](auto& o) -> auto& { return o.instance_idx; }, "start only these instances of the plan, e.g. 0,2"),
+      {"rank"}));
+  rows.push_back(word("strategy", group, [](auto& o) -> auto& { return o.strategy; }, "WORD",
+                      "where fewer instances than fit are placed: close together, or scattered over the machine", {"close", "scatter"}));
+  rows.push_back(with_aliases(flag(
+                                  "skip-cross-node-cores", group, [](auto& o) -> auto& { return o.skip_cross_node_cores; },
+                                  "leave cores unused rather than let an instance span two NUMA nodes"),
+                              {"bind-numa-node"}));
+}
+
+}  // namespace ipexrun::launcher

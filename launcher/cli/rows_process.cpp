@@ -1,0 +1,47 @@
+// Options that say how an instance runs, and where its output goes.
+#include "configs/contract/env.h"
+#include "launcher/cli/rows.h"
+
+namespace ipexrun::launcher {
+
+using namespace setters;  // NOLINT(google-build-using-namespace): the row builders
+
+void add_process_rows(std::vector<OptionRow>& rows) {
+  constexpr auto group = OptionGroup::kProcess;
+  OptionRow dtype =
+      word("dtype", group, [](auto& o) -> auto& { return o.dtype; }, "WORD",
+           "arithmetic inside replaced operations; results keep the program's own dtype", {"auto", "float32", "bfloat16", "float16"});
+  dtype.set = [inner = dtype.set](Options& options, const std::string& value) -> Status {
+    options.dtype_given = true;
+    return inner(options, value);
+  };
+  rows.push_back(std::move(dtype));
+  rows.push_back(flag(
+      "no-optimize", group, [](auto& o) -> auto& { return o.optimize; },
+      "launch only: placement, variables and allocator, but no kernels of ours", false));
+  rows.push_back(word("memory-allocator", group, [](auto& o) -> auto& { return o.memory_allocator; }, "WORD",
+                      "malloc of the program; auto keeps its own, one that is named is probed first",
+                      {"auto", "default", "jemalloc", "tcmalloc", "mimalloc"}));
+  rows.push_back(word("omp-runtime", group, [](auto& o) -> auto& { return o.omp_runtime; }, "WORD",
+                      "OpenMP runtime of the program; intel preloads libiomp5", {"auto", "default", "intel"}));
+  OptionRow pack = word(
+      "pack-memory", group, [](auto& o) -> auto& { return o.pack_memory; }, "BYTES", "upper bound of prepacked weight copies, e.g. 512M");
+  pack.set = [](Options& options, const std::string& value) -> Status {
+    if (!env::parse_bytes(value)) return bad_value("pack-memory", "bytes such as 512M or 2G", value);
+    options.pack_memory = value;
+    return ok_status();
+  };
+  rows.push_back(std::move(pack));
+  rows.push_back(word("inherit", group, [](auto& o) -> auto& { return o.inherit; }, "WORD",
+                      "which programs started by PROGRAM keep the preload", {"all", "python", "none"}));
+  rows.push_back(flag(
+      "require-shim", group, [](auto& o) -> auto& { return o.require_shim; }, "fail when the optimizations could not become active"));
+  rows.push_back(flag(
+      "no-pin", group, [](auto& o) -> auto& { return o.pin; }, "size the threads but leave the CPU affinity alone", false));
+  rows.push_back(with_aliases(flag(
+                                  "no-memory-bind", group, [](auto& o) -> auto& { return o.bind_memory; },
+                                  "do not bind memory to the NUMA nodes of the cores", false),
+                              {"disable-numactl"}));
+}
+
+}  // namespace ipexrun::launcher
