@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace ipexrun::launcher {
@@ -18,6 +19,14 @@ inline std::string decimal_text(double value) {
   while (out.back() == '0') out.pop_back();
   if (out.back() == '.') out.pop_back();
   return out;
+}
+
+/// "9.08 GiB"; "-" for 0, which stands for "unknown".
+inline std::string bytes_text(std::uint64_t bytes) {
+  if (bytes == 0) return "-";
+  constexpr std::uint64_t kMebi = 1ull << 20;
+  const bool small = bytes < 1024 * kMebi;
+  return decimal_text(static_cast<double>(bytes) / static_cast<double>(small ? kMebi : 1024 * kMebi)) + (small ? " MiB" : " GiB");
 }
 
 }  // namespace ipexrun::launcher

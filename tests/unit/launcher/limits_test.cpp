@@ -35,7 +35,7 @@ class Limits_ : public testing::Test {
     file("/proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n32 31 0:29 " + mount_root +
                                      " /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n");
   }
-  [[nodiscard]] Limits read() const { return read_limits(root_); }
+  [[nodiscard]] Limits read() const { return read_limits(root_, read_process_facts(root_)); }
 
   std::string root_;
 };
