@@ -49,6 +49,7 @@ struct Options {
   bool throughput_mode = false;
   std::vector<int> instance_idx;       ///< run only these instances of the plan; empty = all
   bool skip_cross_node_cores = false;  ///< drop cores so that no instance spans nodes (run_cpu's name)
+  bool bind_numa_node = false;         ///< each instance within one node, the nodes share the instances (IPEX's name)
   bool use_e_cores = false;            ///< also use the E-cores of a hybrid CPU
   std::string strategy = "close";      ///< close, scatter: which of the possible places a smaller number of instances takes
   std::string place;                   ///< core, l3, node, socket: the domain that an instance is kept within; "" = not given

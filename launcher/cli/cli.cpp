@@ -130,11 +130,13 @@ Result<std::vector<Setting>> parse_own(std::vector<std::string> own) {
 }
 
 /// Pairs of options that ask for two different things.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kExclusive{{{"latency-mode", "throughput-mode"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kExclusive{{{"latency-mode", "throughput-mode"},
                                                                                    {"latency-mode", "ninstances"},
                                                                                    {"latency-mode", "ncores-per-instance"},
                                                                                    {"throughput-mode", "ninstances"},
                                                                                    {"throughput-mode", "ncores-per-instance"},
+                                                                                   {"throughput-mode", "place"},
+                                                                                   {"pin", "no-pin"},
                                                                                    {"cores-list", "nodes-list"}}};
 
 bool excludes(std::string_view a, std::string_view b) {
@@ -143,7 +145,10 @@ bool excludes(std::string_view a, std::string_view b) {
 }
 
 /// Given in a way that asks for something (a flag that is off, or a count of 0, does not).
-bool asks(const Setting& setting) { return setting.value != (setting.row->is_flag() ? "false" : setting.row->metavar == "N" ? "0" : ""); }
+bool asks(const Setting& setting) {
+  const bool count = setting.row->metavar == "N" || setting.row->metavar == "N|auto";
+  return setting.value != (setting.row->is_flag() ? "false" : count ? "0" : "");
+}
 
 /// Command line beats file: settings of the file that the command line replaces or rules out are dropped.
 std::vector<Setting> merge(const std::vector<Setting>& file, const std::vector<Setting>& line, std::vector<std::string>* notes) {

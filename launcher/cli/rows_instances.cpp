@@ -9,13 +9,27 @@ namespace {
 
 constexpr int kMostInstances = 65536;
 
+/// A number, or the word auto.
+OptionRow ninstances_row() {
+  OptionRow out = number<int>(
+      "ninstances", OptionGroup::kInstances, [](auto& o) -> auto& { return o.ninstances; }, 0, kMostInstances,
+      "copies of PROGRAM to start, on equal slices of the cores; auto: as many as do the most work in sum (0: one)", "N|auto");
+  out.set = [inner = out.set](Options& options, const std::string& value) -> Status {
+    options.ninstances_auto = value == "auto";
+    if (inner(options, options.ninstances_auto ? "0" : value).ok()) return ok_status();
+    return bad_value("ninstances", "auto or a whole number from 0 to " + std::to_string(kMostInstances), value);
+  };
+  out.get = [inner = out.get](const Options& options) {
+    return options.ninstances_auto ? std::vector<std::string>{"auto"} : inner(options);
+  };
+  return out;
+}
+
 }  // namespace
 
 void add_instance_rows(std::vector<OptionRow>& rows) {
   constexpr auto group = OptionGroup::kInstances;
-  rows.push_back(number<int>(
-      "ninstances", group, [](auto& o) -> auto& { return o.ninstances; }, 0, kMostInstances,
-      "copies of PROGRAM to start, on equal slices of the cores (0: decide)"));
+  rows.push_back(ninstances_row());
   rows.push_back(with_aliases(number<int>(
                                   "ncores-per-instance", group, [](auto& o) -> auto& { return o.ncores_per_instance; }, 0, kMostInstances,
                                   "cores of one instance; alone: as many instances as fit (0: decide)"),
@@ -45,10 +59,15 @@ void add_instance_rows(std::vector<OptionRow>& rows) {
       {"rank"}));
   rows.push_back(word("strategy", group, [](auto& o) -> auto& { return o.strategy; }, "WORD",
                       "where fewer instances than fit are placed: close together, or scattered over the machine", {"close", "scatter"}));
-  rows.push_back(with_aliases(flag(
-                                  "skip-cross-node-cores", group, [](auto& o) -> auto& { return o.skip_cross_node_cores; },
-                                  "leave cores unused rather than let an instance span two NUMA nodes"),
-                              {"bind-numa-node"}));
+  rows.push_back(word("place", group, [](auto& o) -> auto& { return o.place; }, "WORD",
+                      "keep each instance within one core, L3 cache domain, NUMA node or socket; alone: one instance on each",
+                      {"core", "l3", "node", "socket"}));
+  rows.push_back(flag(
+      "skip-cross-node-cores", group, [](auto& o) -> auto& { return o.skip_cross_node_cores; },
+      "leave cores unused rather than let an instance span two NUMA nodes"));
+  rows.push_back(flag(
+      "bind-numa-node", group, [](auto& o) -> auto& { return o.bind_numa_node; },
+      "share the instances over the NUMA nodes; each node's instances divide its own cores"));
 }
 
 }  // namespace ipexrun::launcher

@@ -37,6 +37,8 @@ void add_process_rows(std::vector<OptionRow>& rows) {
   rows.push_back(flag(
       "require-shim", group, [](auto& o) -> auto& { return o.require_shim; }, "fail when the optimizations could not become active"));
   rows.push_back(flag(
+      "pin", group, [](auto& o) -> auto& { return o.pin_asked; }, "pin even where a CPU quota says that others share the CPUs"));
+  rows.push_back(flag(
       "no-pin", group, [](auto& o) -> auto& { return o.pin; }, "size the threads but leave the CPU affinity alone", false));
   rows.push_back(with_aliases(flag(
                                   "no-memory-bind", group, [](auto& o) -> auto& { return o.bind_memory; },

@@ -155,6 +155,9 @@ Result<Machine> machine_from_topology(const std::string& text_or_path, const std
   Result<Machine> machine = restricted(std::move(*whole), limits, facts);
   if (!machine.ok()) return machine;
   machine->synthetic = true;
+  // hwloc makes up 1 GiB a node where the text names no memory.
+  if (!is_file && text_or_path.find("memory=") == std::string::npos)
+    for (NumaNode& node : machine->nodes) node.memory_bytes = 0;
   if (machine->name.empty() || !is_file) machine->name = text_or_path;
   return machine;
 }

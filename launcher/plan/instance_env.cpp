@@ -58,7 +58,7 @@ bool can_preload(const std::string& path) { return path.find_first_of(": ") == s
 
 bool layout_asked(const Options& options) {
   return options.ninstances > 0 || options.ncores_per_instance > 0 || !options.cores_list.empty() || !options.nodes_list.empty() ||
-         options.latency_mode || options.throughput_mode;
+         options.latency_mode || options.throughput_mode || options.ninstances_auto || !options.place.empty();
 }
 
 }  // namespace

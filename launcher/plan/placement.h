@@ -7,16 +7,13 @@
 #include "configs/base/result.h"
 #include "configs/contract/plan.h"
 #include "launcher/options.h"
+#include "launcher/plan/domains.h"
 #include "launcher/plan/machine.h"
 
 namespace ipexrun::launcher {
 
-/// One CPU that an instance may be given: a core's first PU, or any PU with --use-logical-cores.
-struct Unit {
-  int cpu = 0;
-  int node = 0;
-  int core = 0;  ///< index into Machine::cores
-};
+/// Threads that an instance has besides those of its OpenMP pool: Python's and torch's own, a second pool of another library.
+inline constexpr long kFurtherThreads = 16;
 
 /// The CPUs to share out, ordered by node and core, and whether instances may be pinned to them.
 struct Pool {
@@ -36,5 +33,18 @@ Result<Pool> choose_pool(const Options& options, const Machine& machine, std::ve
 
 /// Cuts the pool into instances. kExitUsage when more is asked for than there is.
 Result<std::vector<Slot>> choose_slots(const Options& options, const Machine& machine, const Pool& pool, std::vector<Reason>& reasons);
+
+/// --ninstances auto: the planner's own choice for the most work in sum, within domains of level `last`. Never empty.
+std::vector<Cut> choose_automatically(const Options& options, const Machine& machine, const Pool& pool, const Domains& domains, Level last,
+                                      std::vector<Reason>& reasons);
+
+/// Likewise when the size is given: how many of `cuts` (all of one size) memory and threads suffice for; at least 1.
+std::size_t automatic_count(const Machine& machine, const std::vector<Cut>& cuts, std::vector<Reason>& reasons);
+
+/// The level that no instance may leave: --place, --skip-cross-node-cores, --bind-numa-node; kMachine when none was given.
+Level outermost_level(const Options& options);
+
+/// "core", or "CPU" where hardware threads count.
+inline std::string unit_noun(const Options& options) { return options.use_logical_cores ? "CPU" : "core"; }
 
 }  // namespace ipexrun::launcher

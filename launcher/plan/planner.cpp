@@ -65,30 +65,65 @@ LaunchPlan plain_plan(const Options& options, const PlanContext& context) {
   return plan;
 }
 
-/// Binding helps where there is more than one node to choose from; it needs nodes whose memory is allowed.
+/// Binding helps where there is more than one node to choose from; it needs nodes that have memory, and may be used.
 void set_memory(const Options& options, const Machine& machine, const Slot& slot, bool pin, InstancePlan& instance, std::string* why) {
-  const auto allowed = [&](int node) {
-    return std::any_of(machine.nodes.begin(), machine.nodes.end(),
-                       [node](const NumaNode& n) { return n.os_index == node && n.memory_allowed; });
+  const auto on_slot = [&](const NumaNode& node) {
+    return std::find(slot.nodes.begin(), slot.nodes.end(), node.os_index) != slot.nodes.end();
   };
+  const bool sizes_known =
+      std::any_of(machine.nodes.begin(), machine.nodes.end(), [](const NumaNode& node) { return node.memory_bytes > 0; });
+  bool all_allowed = true;
+  bool all_have_memory = true;
+  for (const NumaNode& node : machine.nodes) {
+    if (!on_slot(node)) continue;
+    all_allowed = all_allowed && node.memory_allowed;
+    all_have_memory = all_have_memory && (node.memory_bytes > 0 || !sizes_known);
+  }
   // Nodes without cores (high-bandwidth memory, expanders) are no reason to bind: all of the machine's cores have all of it.
-  std::set<int> nodes_with_cores;
-  for (const Core& core : machine.cores)
-    if (allowed(core.node)) nodes_with_cores.insert(core.node);
-  if (!pin) {
-    *why = "not bound: the CPUs are not pinned either";
-  } else if (!options.bind_memory) {
+  std::set<int> home_nodes;
+  for (const Core& core : machine.cores) {
+    const auto node =
+        std::find_if(machine.nodes.begin(), machine.nodes.end(), [&](const NumaNode& one) { return one.os_index == core.node; });
+    if (node != machine.nodes.end() && node->memory_allowed) home_nodes.insert(core.node);
+  }
+  if (!options.bind_memory) {
     *why = "not bound: --no-memory-bind";
+  } else if (!machine.memory_policy.empty()) {
+    *why = "not bound: the memory policy that ipexrun was started under (" + machine.memory_policy + ") stays";
+  } else if (!pin) {
+    *why = "not bound: the CPUs are not pinned either";
   } else if (machine.nodes.size() < 2) {
     *why = "not bound: there is one NUMA node";
-  } else if (!std::all_of(slot.nodes.begin(), slot.nodes.end(), allowed)) {
+  } else if (!all_have_memory) {
+    *why = "not bound: a node of its cores has no memory of its own";
+  } else if (!all_allowed) {
     *why = "not bound: memory of a node of its cores is not allowed (Mems_allowed)";
-  } else if (slot.nodes.size() == nodes_with_cores.size()) {
-    *why = "not bound: its nodes are all that it could get memory from";
+  } else if (slot.nodes.size() == home_nodes.size()) {
+    *why = "not bound: it has cores on every NUMA node whose memory it may use";
   } else {
     instance.memory_policy = MemoryPolicy::kBind;
     *why = "bound to the nodes of its cores: remote memory costs time";
   }
+}
+
+/// The most threads an instance may have so that all instances can be made; as many as it wants where nothing limits them.
+std::size_t most_threads(const Machine& machine, const std::vector<Slot>& slots, std::vector<Reason>& reasons) {
+  std::size_t largest = 0;
+  long needed = 0;
+  for (const Slot& slot : slots) {
+    largest = std::max(largest, slot.cpus.size());
+    needed += static_cast<long>(slot.cpus.size()) + kFurtherThreads;
+  }
+  if (machine.max_threads <= 0 || needed <= machine.max_threads) return largest;
+  const auto count = static_cast<long>(slots.size());
+  const auto out = static_cast<std::size_t>(std::clamp(machine.max_threads / count - kFurtherThreads, 1L, static_cast<long>(largest)));
+  std::string text = "only " + std::to_string(machine.max_threads) +
+                     " more threads may be made here (ulimit -u or pids.max): " + count_text(slots.size(), "instance") + " get at most " +
+                     count_text(out, "thread") + " of OpenMP each instead of " + std::to_string(largest) + ", with " +
+                     std::to_string(kFurtherThreads) + " each for everything else";
+  if (count * (1 + kFurtherThreads) > machine.max_threads) text += "; even these may be refused";
+  reasons.push_back({"threads", std::to_string(out), text, true});
+  return out;
 }
 
 std::string log_path(const Options& options, const PlanContext& context, const InstancePlan& instance) {
@@ -132,6 +167,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   }
   LaunchPlan plan;
   plan.require_shim = options.require_shim;
+  for (const std::string& note : machine.notes) plan.reasons.push_back({"machine", "", note});
   Result<Pool> pool = choose_pool(options, machine, plan.reasons);
   if (!pool.ok()) return pool.error();
   plan.pin = pool->pin;
@@ -149,6 +185,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   if (shim_use(options) == ShimUse::kOptimize) env.add_dtype(machine);
   env.add_config_env();
 
+  const std::size_t most = most_threads(machine, *slots, plan.reasons);
   std::vector<std::string> memory_said;
   for (const std::size_t index : *indices) {
     const Slot& slot = (*slots)[index];
@@ -156,7 +193,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     instance.index = static_cast<int>(index);
     instance.cpus = slot.cpus;
     instance.numa_nodes = slot.nodes;
-    instance.threads = env.threads_for(slot.cpus.size());
+    instance.threads = env.threads_for(std::min(slot.cpus.size(), most));
     instance.env = env.for_instance(instance.index, slots->size(), instance.threads);
     std::string why;
     set_memory(options, machine, slot, plan.pin, instance, &why);

@@ -11,6 +11,9 @@
 namespace ipexrun::launcher {
 namespace {
 
+/// The least quota for which two threads were measured to do more than one.
+constexpr double kQuotaForTwo = 1.5;
+
 std::vector<int> allowed_cpus(const Machine& machine) {
   std::vector<int> out;
   for (const Core& core : machine.cores) out.insert(out.end(), core.pus.begin(), core.pus.end());
@@ -105,26 +108,56 @@ Result<std::vector<Unit>> free_units(const Options& options, const Machine& mach
   return units;
 }
 
+/// Threads that a quota pays for. Rounded down, since one thread too many has all of them stopped at the end of each period. Between 1.5
+/// and 2 a second thread still does more work than the half CPU that rounding down would leave idle: docs/decisions/0006-planner.md.
+std::size_t threads_of_quota(double quota) {
+  if (quota + 1e-9 >= kQuotaForTwo && quota < 2) return 2;
+  return static_cast<std::size_t>(std::max(1.0, std::floor(quota + 1e-9)));
+}
+
+/// The first `count` units of the closest neighbours that are so many: one L3 domain if it has them, else one node, one package.
+std::vector<Unit> close_units(const Machine& machine, const std::vector<Unit>& units, std::size_t count) {
+  const Domains domains(machine, units);
+  for (const Level level : {Level::kKind, Level::kL3, Level::kPart, Level::kPackage, Level::kMachine}) {
+    for (const Cut& group : domains.groups(level)) {
+      if (group.size() < count) continue;
+      std::vector<Unit> out;
+      for (std::size_t i = 0; i < count; ++i) out.push_back(units[group[i]]);
+      return out;
+    }
+  }
+  return units;
+}
+
 /// Quota: sizes the threads, and where it lets the process use only a part of its CPUs at a time, no CPU is ours to hold.
 void apply_quota(const Options& options, const Machine& machine, Pool& pool, std::vector<Reason>& reasons) {
   if (machine.quota_cpus <= 0) return;
   const std::string quota = decimal_text(machine.quota_cpus);
-  const auto most = static_cast<std::size_t>(std::max(1.0, std::floor(machine.quota_cpus + 1e-9)));
+  const std::size_t most = threads_of_quota(machine.quota_cpus);
   const std::size_t allowed = allowed_cpus(machine).size();
   if (pool.units.size() > most) {
-    reasons.push_back({"cores", std::to_string(most),
-                       "the CPU quota allows " + quota + " CPUs at a time, rounded down: one thread more " +
-                           "would have all of them throttled (" + count_text(pool.units.size(), "CPU") + " could be used otherwise)"});
-    pool.units.resize(most);
+    const std::string could = " (" + count_text(pool.units.size(), "CPU") + " could be used otherwise)";
+    std::string why = "the CPU quota allows " + quota + " CPUs at a time, rounded down: one thread more would have all of them throttled";
+    if (machine.quota_cpus < 1)
+      why = "the CPU quota allows " + quota + " CPUs at a time: one thread, which is stopped for a part of the time";
+    if (machine.quota_cpus > 1 && static_cast<double>(most) > machine.quota_cpus)
+      why = "the CPU quota allows " + quota +
+            " CPUs at a time, rounded up: below 2, two threads that are stopped now and then do more than one";
+    reasons.push_back({"cores", std::to_string(most), why + could});
+    pool.units = close_units(machine, pool.units, most);
     pool.limit = " (CPU quota " + quota + ")";
   }
-  const bool chosen = !options.cores_list.empty();
-  if (machine.quota_cpus + 1e-9 < static_cast<double>(allowed) && !chosen && pool.pin) {
-    pool.pin = false;
-    reasons.push_back({"cores", "not pinned",
-                       "a quota of " + quota + " over " + std::to_string(allowed) +
-                           " CPUs means that others share them; holding some would not make them ours " + "(--cores-list pins)"});
+  if (!pool.pin || machine.quota_cpus + 1e-9 >= static_cast<double>(allowed)) return;
+  if (!options.cores_list.empty() || options.pin_asked) {
+    reasons.push_back({"cores", "pinned",
+                       std::string(options.pin_asked ? "--pin" : "--cores-list") + " asks for it, although the quota of " + quota +
+                           " over " + std::to_string(allowed) + " CPUs means that others use them too"});
+    return;
   }
+  pool.pin = false;
+  reasons.push_back({"cores", "not pinned",
+                     "a quota of " + quota + " over " + std::to_string(allowed) +
+                         " CPUs means that others share them; holding some would not make them ours (--pin pins)"});
 }
 
 }  // namespace

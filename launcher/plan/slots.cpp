@@ -10,48 +10,27 @@
 namespace ipexrun::launcher {
 namespace {
 
-constexpr int kLatencyCores = 4;
-
-/// Consecutive units of the pool, as indices.
-using Cut = std::vector<std::size_t>;
+constexpr std::size_t kLatencyCores = 4;
 
 /// How many instances of how many CPUs; 0 instances = as many as fit.
 struct Shape {
   std::size_t instances = 0;
   std::size_t size = 0;
-  bool may_span = true;
 };
 
-std::map<int, Cut> by_node(const Pool& pool) {
-  std::map<int, Cut> out;
-  for (std::size_t i = 0; i < pool.units.size(); ++i) out[pool.units[i].node].push_back(i);
-  return out;
-}
+/// All that the choice looks at.
+struct Task {
+  const Options& options;
+  const Machine& machine;
+  const Pool& pool;
+  const Domains& domains;
+  Level last;  ///< no instance leaves a domain of this level
+  std::vector<Reason>& reasons;
 
-/// All cuts of `size` that lie within one node, node by node.
-std::vector<Cut> cuts_within_nodes(const Pool& pool, std::size_t size) {
-  std::vector<Cut> out;
-  for (const auto& [node, members] : by_node(pool))
-    for (std::size_t at = 0; at + size <= members.size(); at += size)
-      out.emplace_back(members.begin() + static_cast<std::ptrdiff_t>(at), members.begin() + static_cast<std::ptrdiff_t>(at + size));
-  return out;
-}
-
-/// Cuts of `size` from what `taken` leaves over, across nodes.
-std::vector<Cut> cuts_across_nodes(const Pool& pool, const std::vector<Cut>& taken, std::size_t size, std::size_t most) {
-  std::set<std::size_t> used;
-  for (const Cut& cut : taken) used.insert(cut.begin(), cut.end());
-  std::vector<Cut> out;
-  Cut current;
-  for (std::size_t i = 0; i < pool.units.size() && out.size() < most; ++i) {
-    if (used.count(i) != 0) continue;
-    current.push_back(i);
-    if (current.size() < size) continue;
-    out.push_back(current);
-    current.clear();
-  }
-  return out;
-}
+  void because(const std::string& value, const std::string& text) const { reasons.push_back({"instances", value, text}); }
+  [[nodiscard]] std::string noun() const { return unit_noun(options); }
+  [[nodiscard]] std::size_t total() const { return pool.units.size(); }
+};
 
 Slot slot_of(const Pool& pool, const Cut& cut) {
   Slot out;
@@ -65,162 +44,268 @@ Slot slot_of(const Pool& pool, const Cut& cut) {
   return out;
 }
 
-std::string noun(const Options& options) { return options.use_logical_cores ? "CPU" : "core"; }
-
-/// Instances that fit without spanning nodes come first; only what is still missing spans.
-std::vector<Cut> choose_cuts(const Options& options, const Pool& pool, const Shape& shape) {
-  std::vector<Cut> within = cuts_within_nodes(pool, shape.size);
-  const std::size_t wanted = shape.instances;
-  if (wanted == 0) {
-    if (!within.empty() || !shape.may_span) return within;
-    return cuts_across_nodes(pool, {}, shape.size, pool.units.size());
+std::string domain_noun(Level level) {
+  switch (level) {
+    case Level::kCore:
+      return "core";
+    case Level::kKind:
+    case Level::kL3:
+      return "L3 domain";
+    case Level::kPart:
+    case Level::kNode:
+      return "NUMA node";
+    case Level::kPackage:
+      return "socket";
+    case Level::kMachine:
+      break;
   }
-  if (within.size() >= wanted) {
-    if (options.strategy == "scatter") {
-      std::vector<Cut> spread;
-      for (std::size_t i = 0; i < wanted; ++i) spread.push_back(within[i * within.size() / wanted]);
-      return spread;
-    }
-    within.resize(wanted);
-    return within;
-  }
-  if (!shape.may_span) return within;
-  std::vector<Cut> across = cuts_across_nodes(pool, within, shape.size, wanted - within.size());
-  within.insert(within.end(), across.begin(), across.end());
-  std::sort(within.begin(), within.end());
-  return within;
+  return "machine";
 }
 
-/// The largest size at which `instances` fit without spanning nodes; 0 = not at all.
-std::size_t largest_within_nodes(const Pool& pool, std::size_t instances) {
-  for (std::size_t size = pool.units.size() / instances; size > 0; --size)
-    if (cuts_within_nodes(pool, size).size() >= instances) return size;
-  return 0;
+std::string plural(const std::string& noun) { return noun + "s"; }
+
+/// The option that keeps instances within `last`, as the user wrote it.
+std::string keeper(const Options& options) {
+  if (!options.place.empty()) return "--place " + options.place;
+  return options.bind_numa_node ? "--bind-numa-node" : "--skip-cross-node-cores";
 }
 
-Error too_many(const std::string& asked, std::size_t needed, const Options& options, const Pool& pool) {
+/// "42", or "42 to 43".
+std::string sizes_text(const std::vector<Cut>& cuts) {
+  const auto [least, most] = std::minmax_element(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return a.size() < b.size(); });
+  const std::string low = std::to_string(least->size());
+  return least->size() == most->size() ? low : low + " to " + std::to_string(most->size());
+}
+
+bool unequal(const std::vector<Cut>& cuts) {
+  return std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) { return cut.size() != cuts.front().size(); });
+}
+
+Error too_many(const Task& task, const std::string& asked, std::size_t needed) {
   return Error{kExitUsage,
-               asked + " needs " + count_text(needed, noun(options)) + ", but only " + std::to_string(pool.units.size()) +
-                   (pool.units.size() == 1 ? " is" : " are") + " usable" + pool.limit,
-               options.use_logical_cores ? "" : "--use-logical-cores counts hardware threads; ipexrun topology shows what is there"};
+               asked + " needs " + count_text(needed, task.noun()) + ", but only " + std::to_string(task.total()) +
+                   (task.total() == 1 ? " is" : " are") + " usable" + task.pool.limit,
+               task.options.use_logical_cores ? "" : "--use-logical-cores counts hardware threads; ipexrun topology shows what is there"};
 }
 
-Result<Shape> explicit_shape(const Options& options, const Pool& pool, std::vector<Reason>& reasons) {
-  const std::size_t total = pool.units.size();
+Error does_not_fit(const Task& task, std::size_t fitting, std::size_t size) {
+  const std::string noun = domain_noun(task.last);
+  return Error{kExitUsage,
+               (fitting == 0 ? "no instance of " : "only " + count_text(fitting, "instance") + " of ") + count_text(size, task.noun()) +
+                   (fitting > 1 ? " fit" : " fits") + " within single " + plural(noun) + " (the largest has " +
+                   std::to_string(task.domains.largest(task.last)) + " usable)",
+               "leave out " + keeper(task.options) + ", or ask for less"};
+}
+
+/// One instance on all that each domain of the level has.
+std::vector<Cut> one_per_domain(const Task& task, Level level, const std::string& asked) {
+  std::vector<Cut> out = task.domains.groups(level);
+  task.because(std::to_string(out.size()), asked + ": one instance on each " + domain_noun(level) + " with usable cores");
+  if (unequal(out))
+    task.because("unequal", "the " + plural(domain_noun(level)) + " have " + sizes_text(out) + " usable " + plural(task.noun()));
+  return out;
+}
+
+/// --bind-numa-node with a number of instances: the nodes take them in proportion to their cores, and each divides its own cores.
+Result<std::vector<Cut>> share_over_nodes(const Task& task, std::size_t instances) {
+  const std::vector<Cut> nodes = task.domains.groups(Level::kNode);
+  std::vector<std::size_t> counts(nodes.size(), 0);
+  std::vector<std::size_t> cores;
+  for (const Cut& node : nodes) cores.push_back(task.domains.groups(Level::kCore, node).size());
+  for (std::size_t placed = 0; placed < instances; ++placed) {
+    // The next one goes where an instance would then have the most cores.
+    std::size_t best = nodes.size();
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (counts[i] == cores[i]) continue;
+      if (best == nodes.size() || cores[i] * (counts[best] + 1) > cores[best] * (counts[i] + 1)) best = i;
+    }
+    if (best == nodes.size()) return too_many(task, "--ninstances " + std::to_string(instances), instances);
+    ++counts[best];
+  }
+  std::vector<Cut> out;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (counts[i] == 0) continue;
+    for (Cut& part : deal(task.domains, nodes[i], counts[i])) out.push_back(std::move(part));
+  }
+  task.because(std::to_string(instances) + " x " + sizes_text(out), "--bind-numa-node with --ninstances " + std::to_string(instances) +
+                                                                        ": shared over the NUMA nodes, each divides its own cores");
+  return out;
+}
+
+Result<Shape> explicit_shape(const Task& task) {
+  const Options& options = task.options;
   const auto instances = static_cast<std::size_t>(options.ninstances);
   const auto size = static_cast<std::size_t>(options.ncores_per_instance);
   const std::string n = "--ninstances " + std::to_string(instances);
   const std::string c = "--ncores-per-instance " + std::to_string(size);
-  Shape shape{instances, size, !options.skip_cross_node_cores};
   if (instances > 0 && size > 0) {
-    if (instances * size > total) return too_many(n + " with " + c, instances * size, options, pool);
-    reasons.push_back({"instances", std::to_string(instances) + " x " + std::to_string(size), n + " and " + c});
-    return shape;
+    if (instances * size > task.total()) return too_many(task, n + " with " + c, instances * size);
+    task.because(std::to_string(instances) + " x " + std::to_string(size), n + " and " + c);
+    return Shape{instances, size};
   }
   if (size > 0) {
-    if (size > total) return too_many(c, size, options, pool);
-    return shape;
+    if (size > task.total()) return too_many(task, c, size);
+    return Shape{0, size};
   }
-  if (instances > total) return too_many(n, instances, options, pool);
-  shape.size = shape.may_span ? total / instances : largest_within_nodes(pool, instances);
-  if (shape.size == 0) return Error{kExitUsage, n + " does not fit without spanning NUMA nodes", "leave out --skip-cross-node-cores"};
-  reasons.push_back({"instances", std::to_string(instances) + " x " + std::to_string(shape.size),
-                     n + ": " + count_text(total, noun(options)) + " in equal slices"});
+  if (instances > task.total()) return too_many(task, n, instances);
+  const Shape shape{instances, largest_size(task.domains, instances, task.last)};
+  if (shape.size == 0) return does_not_fit(task, count_cuts(task.domains, 1, task.last), 1);
+  const bool smaller = task.last != Level::kMachine && shape.size < task.total() / instances;
+  task.because(std::to_string(instances) + " x " + std::to_string(shape.size),
+               n + ": " + count_text(task.total(), task.noun()) + " in equal slices" +
+                   (smaller ? ", the largest of which so many fit (" + keeper(options) + ")" : ""));
   return shape;
 }
 
-Shape latency_shape(const Options& options, const Machine& machine, const Pool& pool, std::vector<Reason>& reasons) {
-  Shape shape{0, std::min<std::size_t>(kLatencyCores, pool.units.size()), !options.skip_cross_node_cores};
+Shape latency_shape(const Task& task) {
+  Shape shape{0, std::min(kLatencyCores, task.total())};
+  // Rather fewer cores within one domain than four across two.
+  const Level within = std::min(task.last, Level::kNode);
+  const std::size_t largest = task.domains.largest(within);
   if (shape.size < kLatencyCores) {
-    reasons.push_back({"instances", std::to_string(shape.size),
-                       "--latency-mode wants 4 cores an instance, only " + std::to_string(pool.units.size()) + " are usable" + pool.limit});
-  } else if (cuts_within_nodes(pool, shape.size).empty()) {
-    std::size_t largest = 0;
-    for (const auto& [node, members] : by_node(pool)) largest = std::max(largest, members.size());
-    shape.size = largest;
-    reasons.push_back({"instances", std::to_string(largest),
-                       "--latency-mode wants 4 cores an instance, the largest of " + count_text(machine.nodes.size(), "NUMA node") +
-                           " has " + std::to_string(largest) + " usable"});
+    task.because(std::to_string(shape.size),
+                 "--latency-mode wants 4 cores an instance, only " + std::to_string(task.total()) + " are usable" + task.pool.limit);
+  } else if (largest < shape.size) {
+    task.because(std::to_string(largest), "--latency-mode wants 4 cores an instance, the largest " + domain_noun(within) + " has " +
+                                              std::to_string(largest) + " usable");
   }
+  shape.size = std::min(shape.size, largest);
   return shape;
 }
 
-std::vector<Slot> one_per_node(const Pool& pool, std::vector<Reason>& reasons) {
-  std::vector<Slot> out;
-  std::set<std::size_t> sizes;
-  for (const auto& [node, members] : by_node(pool)) {
-    out.push_back(slot_of(pool, members));
-    sizes.insert(members.size());
+/// As many as fit into NUMA nodes; across them only where none fits otherwise.
+Result<std::vector<Cut>> as_many_as_fit(const Task& task, std::size_t size) {
+  Level last = std::min(task.last, Level::kNode);
+  if (task.last == Level::kPackage || (task.last == Level::kMachine && task.domains.largest(last) < size)) last = task.last;
+  const std::size_t count = count_cuts(task.domains, size, last);
+  if (count == 0) return does_not_fit(task, 0, size);
+  const std::string asked = task.options.latency_mode ? "--latency-mode" : "--ncores-per-instance " + std::to_string(size);
+  task.because(std::to_string(count) + " x " + std::to_string(size),
+               asked + ": as many as fit into " + count_text(task.total(), task.noun()));
+  const std::vector<LevelCuts> fitting = cut_all(task.domains, size, last);
+  std::vector<Cut> out = pick(task.domains, fitting, count, false);
+  if (!task.options.ninstances_auto) return out;
+  const std::size_t most = automatic_count(task.machine, out, task.reasons);
+  return most < count ? pick(task.domains, fitting, most, task.options.strategy == "scatter") : out;
+}
+
+Result<std::vector<Cut>> exactly(const Task& task, const Shape& shape) {
+  const std::size_t fitting = count_cuts(task.domains, shape.size, task.last);
+  if (fitting < shape.instances) return does_not_fit(task, fitting, shape.size);
+  const bool scatter = task.options.strategy == "scatter";
+  if (scatter && fitting > shape.instances) task.because("scattered", "--strategy scatter: round over sockets, NUMA nodes and L3 domains");
+  return pick(task.domains, cut_all(task.domains, shape.size, task.last), shape.instances, scatter);
+}
+
+/// One instance on everything, or on the largest domain where it may not leave one.
+std::vector<Cut> only_one(const Task& task) {
+  if (task.last == Level::kMachine) {
+    task.because("1", "the default: one instance on all usable cores");
+    return {task.domains.all()};
   }
-  reasons.push_back({"instances", std::to_string(out.size()), "--throughput-mode: one instance on each NUMA node with usable cores"});
-  if (sizes.size() > 1)
-    reasons.push_back({"instances", "unequal",
-                       "the nodes have " + std::to_string(*sizes.begin()) + " to " + std::to_string(*sizes.rbegin()) + " usable cores"});
+  std::vector<Cut> groups = task.domains.groups(task.last);
+  const auto largest = std::max_element(groups.begin(), groups.end(), [](const Cut& a, const Cut& b) { return a.size() < b.size(); });
+  task.because("1", "one instance, kept within one " + domain_noun(task.last) + " by " + keeper(task.options));
+  return {*largest};
+}
+
+Result<std::vector<Cut>> choose_cuts(const Task& task) {
+  const Options& options = task.options;
+  if (options.throughput_mode) return one_per_domain(task, Level::kNode, "--throughput-mode");
+  if (options.latency_mode) return as_many_as_fit(task, latency_shape(task).size);
+  if (options.ninstances_auto && options.ncores_per_instance == 0)
+    return choose_automatically(options, task.machine, task.pool, task.domains, task.last, task.reasons);
+  if (options.ninstances == 0 && options.ncores_per_instance == 0)
+    return options.place.empty() ? only_one(task) : one_per_domain(task, task.last, "--place " + options.place);
+  if (options.bind_numa_node && options.place.empty() && options.ninstances > 0 && options.ncores_per_instance == 0)
+    return share_over_nodes(task, static_cast<std::size_t>(options.ninstances));
+  const Result<Shape> shape = explicit_shape(task);
+  if (!shape.ok()) return shape.error();
+  return shape->instances == 0 ? as_many_as_fit(task, shape->size) : exactly(task, *shape);
+}
+
+std::vector<int> indices_where(const std::vector<Cut>& cuts, bool (*wanted)(const Domains&, const Cut&), const Domains& domains) {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < cuts.size(); ++i)
+    if (wanted(domains, cuts[i])) out.push_back(static_cast<int>(i));
   return out;
 }
 
-void explain_result(const Options& options, const Pool& pool, const std::vector<Slot>& slots, std::vector<Reason>& reasons) {
-  std::vector<int> spanning;
+/// "the instance spans", "instance 1 spans", "instances 1,4 span".
+std::string subject_text(const std::vector<int>& which, std::size_t of, const std::string& verb) {
+  if (of == 1) return "the instance " + verb + "s";
+  if (which.size() == 1) return "instance " + std::to_string(which.front()) + " " + verb + "s";
+  return "instances " + cpu_list_text(which) + " " + verb;
+}
+
+void explain_spans(const Task& task, const std::vector<Cut>& cuts) {
+  const Domains& domains = task.domains;
+  const auto across_nodes = [](const Domains& all, const Cut& cut) { return all.spans(Level::kNode, cut); };
+  const auto across_l3 = [](const Domains& all, const Cut& cut) {
+    return !all.spans(Level::kPart, cut) && all.spans(Level::kL3, cut) && cut.size() <= all.largest(Level::kL3);
+  };
+  if (const std::vector<int> spanning = indices_where(cuts, across_nodes, domains); !spanning.empty()) {
+    const std::string which = subject_text(spanning, cuts.size(), "span") + " several NUMA nodes: ";
+    if (task.last == Level::kPackage) {
+      task.because("spans nodes", which + "--place socket allows it (--place node does not)");
+    } else if (cuts.size() == 1) {
+      task.because("spans nodes", which + "no node alone has so many cores (--throughput-mode starts one instance on each)");
+    } else {
+      task.because("spans nodes", which + "the cores that the others leave on each node are too few (--skip-cross-node-cores avoids it " +
+                                      "at the price of cores)");
+    }
+  }
+  if (const std::vector<int> straddling = indices_where(cuts, across_l3, domains); !straddling.empty())
+    task.because("shares L3", subject_text(straddling, cuts.size(), "use") +
+                                  " cores of several L3 domains: what the others leave of each " +
+                                  "is too little (--place l3 avoids it at the price of cores)");
+}
+
+void explain_shared_cores(const Task& task, const std::vector<Cut>& cuts) {
+  std::map<int, std::size_t> user;
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    for (const std::size_t unit : cuts[i]) {
+      if (user.try_emplace(task.pool.units[unit].core, i).first->second == i) continue;
+      task.because("shared cores", "some cores have hardware threads in two instances: the slices are not whole cores");
+      return;
+    }
+  }
+}
+
+void explain_result(const Task& task, const std::vector<Cut>& cuts) {
   std::size_t used = 0;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    used += slots[i].cpus.size();
-    if (slots[i].nodes.size() > 1) spanning.push_back(static_cast<int>(i));
-  }
-  if (!spanning.empty()) {
-    const std::string which = slots.size() == 1 ? "the instance spans" : "instance " + cpu_list_text(spanning) + " spans";
-    const std::string hint = slots.size() == 1 ? " (--throughput-mode starts one instance a node)"
-                                               : " (--skip-cross-node-cores avoids it at the price of cores)";
-    reasons.push_back({"instances", "spans nodes", which + " several NUMA nodes: no node has enough free cores for it" + hint});
-  }
-  if (used < pool.units.size())
-    reasons.push_back({"cores", std::to_string(pool.units.size() - used), "usable " + noun(options) + "s that no instance uses"});
-  if (!options.use_logical_cores) return;
-  std::map<int, std::set<std::size_t>> users;
-  std::map<int, int> core_of;
-  for (const Unit& unit : pool.units) core_of[unit.cpu] = unit.core;
-  for (std::size_t i = 0; i < slots.size(); ++i)
-    for (const int cpu : slots[i].cpus) users[core_of[cpu]].insert(i);
-  if (std::any_of(users.begin(), users.end(), [](const auto& core) { return core.second.size() > 1; }))
-    reasons.push_back({"instances", "shared cores", "some cores have hardware threads in two instances: the slices are not whole cores"});
+  for (const Cut& cut : cuts) used += cut.size();
+  if (used < task.total())
+    task.reasons.push_back({"cores", std::to_string(task.total() - used),
+                            task.total() - used == 1 ? "usable " + task.noun() + " that no instance uses"
+                                                     : "usable " + plural(task.noun()) + " that no instance uses"});
+  if (!task.pool.pin) return;  // then the CPUs are sizes, not places
+  explain_spans(task, cuts);
+  if (task.options.use_logical_cores) explain_shared_cores(task, cuts);
 }
 
 }  // namespace
 
+Level outermost_level(const Options& options) {
+  const bool within_node = options.skip_cross_node_cores || options.bind_numa_node;
+  if (options.place == "core") return Level::kCore;
+  if (options.place == "l3") return Level::kL3;
+  if (options.place == "node") return Level::kNode;
+  if (options.place == "socket") return within_node ? Level::kPart : Level::kPackage;
+  return within_node ? Level::kNode : Level::kMachine;
+}
+
 Result<std::vector<Slot>> choose_slots(const Options& options, const Machine& machine, const Pool& pool, std::vector<Reason>& reasons) {
+  const Domains domains(machine, pool.units);
+  const Task task{options, machine, pool, domains, outermost_level(options), reasons};
+  if (task.last == Level::kL3 && std::all_of(pool.units.begin(), pool.units.end(),
+                                             [&](const Unit& unit) { return machine.cores[static_cast<std::size_t>(unit.core)].l3 < 0; }))
+    task.because("no L3", "the machine shows no shared L3 cache: --place l3 acts as --place node");
+  const Result<std::vector<Cut>> cuts = choose_cuts(task);
+  if (!cuts.ok()) return cuts.error();
+  explain_result(task, *cuts);
   std::vector<Slot> slots;
-  if (options.throughput_mode) {
-    slots = one_per_node(pool, reasons);
-  } else if (!options.latency_mode && options.ninstances == 0 && options.ncores_per_instance == 0) {
-    Cut all(pool.units.size());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    if (options.skip_cross_node_cores) {
-      const auto nodes = by_node(pool);
-      all = std::max_element(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
-              return a.second.size() < b.second.size();
-            })->second;
-    }
-    slots.push_back(slot_of(pool, all));
-    reasons.push_back({"instances", "1", "the default: one instance on all usable cores"});
-  } else {
-    Result<Shape> shape =
-        options.latency_mode ? Result<Shape>(latency_shape(options, machine, pool, reasons)) : explicit_shape(options, pool, reasons);
-    if (!shape.ok()) return shape.error();
-    const std::vector<Cut> cuts = choose_cuts(options, pool, *shape);
-    if (cuts.empty() || cuts.size() < shape->instances)
-      return Error{kExitUsage,
-                   "only " + count_text(cuts.size(), "instance") + " of " + count_text(shape->size, noun(options)) +
-                       " fit without spanning NUMA nodes",
-                   "leave out --skip-cross-node-cores, or ask for fewer"};
-    for (const Cut& cut : cuts) slots.push_back(slot_of(pool, cut));
-    if (shape->instances == 0) {
-      const std::string asked = options.latency_mode ? "--latency-mode" : "--ncores-per-instance " + std::to_string(shape->size);
-      reasons.push_back({"instances", std::to_string(slots.size()) + " x " + std::to_string(shape->size),
-                         asked + ": as many as fit into " + count_text(pool.units.size(), noun(options))});
-    } else if (options.strategy == "scatter") {
-      reasons.push_back({"instances", "scattered", "--strategy scatter spreads the instances over the places that fit"});
-    }
-  }
-  explain_result(options, pool, slots, reasons);
+  for (const Cut& cut : *cuts) slots.push_back(slot_of(pool, cut));
   return slots;
 }
 

@@ -79,7 +79,7 @@ TEST(Cli, an_unknown_option_names_the_nearest) {
 }
 
 TEST(Cli, bad_values_are_named) {
-  EXPECT_THAT(refusal({"--ninstances", "two", "app"}), HasSubstr("--ninstances needs a whole number from 0 to 65536, not 'two'"));
+  EXPECT_THAT(refusal({"--ninstances", "two", "app"}), HasSubstr("--ninstances needs auto or a whole number from 0 to 65536, not 'two'"));
   EXPECT_THAT(refusal({"--ninstances", "-1", "app"}), HasSubstr("not '-1'"));
   EXPECT_THAT(refusal({"--ninstances", "99999999999999", "app"}), HasSubstr("not '99999999999999'"));
   EXPECT_THAT(refusal({"--cores-list", "0-a", "app"}), HasSubstr("numbers and ranges such as 0-3,8, not '0-a'"));
@@ -142,7 +142,7 @@ TEST(Cli, names_of_run_cpu_and_ipex_mean_the_same) {
   EXPECT_THAT(parsed({"--core-list", "0,2", "app"}).cores_list, ElementsAre(0, 2));
   EXPECT_THAT(parsed({"--rank", "1", "--ninstances", "2", "app"}).instance_idx, ElementsAre(1));
   EXPECT_TRUE(parsed({"--use-logical-core", "app"}).use_logical_cores);
-  EXPECT_TRUE(parsed({"--bind-numa-node", "app"}).skip_cross_node_cores);
+  EXPECT_TRUE(parsed({"--bind-numa-node", "app"}).bind_numa_node);
   EXPECT_FALSE(parsed({"--multi-task-manager", "taskset", "app"}).bind_memory);
   EXPECT_TRUE(parsed({"--multi-task-manager", "none", "app"}).pin) << "IPEX's none still pins";
   EXPECT_THAT(parsed({"--auto-ipex", "app"}).notes, ElementsAre(HasSubstr("--auto-ipex")));

@@ -77,7 +77,7 @@ TEST_F(ConfigFile_, what_the_command_line_rules_out_is_dropped_with_a_note) {
 
 TEST_F(ConfigFile_, errors_name_file_line_and_key) {
   EXPECT_THAT(refusal("dtype: auto\nninstance: 2\n"), HasSubstr("c.yaml:2: unknown key 'ninstance' (did you mean ninstances?)"));
-  EXPECT_THAT(refusal("ninstances: two\n"), HasSubstr("c.yaml:1: --ninstances needs a whole number"));
+  EXPECT_THAT(refusal("ninstances: two\n"), HasSubstr("c.yaml:1: --ninstances needs auto or a whole number"));
   EXPECT_THAT(refusal("a: [1\nb: 2\n"), HasSubstr("not valid YAML"));
   EXPECT_THAT(refusal("ninstances: {a: 1}\n"), HasSubstr("needs a value"));
   EXPECT_THAT(refusal("use-logical-cores: 7\n"), HasSubstr("true or false"));
@@ -132,6 +132,16 @@ TEST_F(ConfigFile_, what_is_saved_reads_back_the_same) {
   EXPECT_EQ(after.env, before.env);
   EXPECT_EQ(after.decisions, before.decisions);
   EXPECT_THAT(before.decisions, ElementsAre(R"({"choice":"packed","note":"8","samples":8,"site":"mm|f32"})"));
+}
+
+TEST_F(ConfigFile_, ninstances_auto_is_kept) {
+  const Options before = parse_command_line({"--ninstances", "auto", "--place", "l3", "app"}).value();
+  const std::string saved = folder_ + "/saved.yaml";
+  ASSERT_TRUE(save_config(before, saved).ok());
+  const Options after = parse_command_line({"--config", saved, "app"}).value();
+  EXPECT_TRUE(after.ninstances_auto);
+  EXPECT_EQ(after.place, "l3");
+  EXPECT_FALSE(parse_command_line({"--config", saved, "--ninstances", "2", "app"})->ninstances_auto);
 }
 
 TEST_F(ConfigFile_, a_folder_that_cannot_be_written_is_an_error) {

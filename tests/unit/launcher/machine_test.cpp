@@ -31,6 +31,18 @@ TEST(Machine_, pu_numbers_come_from_the_topology) {
   EXPECT_THAT(machine.cores[1].pus, ElementsAre(1, 3));
 }
 
+TEST(Machine_, l3_domains_and_memory_come_from_the_topology) {
+  const Machine machine = machine_from_topology("pack:2 node:1(memory=8GB) l3:2 core:2 pu:1").value();
+  EXPECT_EQ(machine.cores[1].l3, 0);
+  EXPECT_EQ(machine.cores[2].l3, 1);
+  EXPECT_EQ(machine.cores[7].l3, 3);
+  EXPECT_GT(machine.nodes[1].memory_bytes, 7ull << 30);
+  EXPECT_TRUE(machine.nodes[1].has_cores);
+  const Machine bare = machine_from_topology("node:2 core:2 pu:1").value();
+  EXPECT_EQ(bare.cores[0].l3, -1);
+  EXPECT_EQ(bare.nodes[0].memory_bytes, 0u) << "the text names no memory, so none is known";
+}
+
 TEST(Machine_, without_cores_each_pu_is_one) { EXPECT_EQ(machine_from_topology("node:1 pu:4")->cores.size(), 4u); }
 
 TEST(Machine_, bad_topologies_are_usage_errors) {

@@ -31,6 +31,30 @@ inline Machine machine(const std::vector<int>& cores_per_node, int threads_per_c
   return out;
 }
 
+/// Gives each node L3 domains of `cores` cores.
+inline Machine with_l3(Machine machine, int cores) {
+  int l3 = -1;
+  int inside = 0;
+  int node = -1;
+  for (Core& core : machine.cores) {
+    if (core.node != node || inside == cores) {
+      ++l3;
+      inside = 0;
+    }
+    node = core.node;
+    ++inside;
+    core.l3 = l3;
+  }
+  return machine;
+}
+
+/// `nodes` NUMA nodes a package.
+inline Machine with_packages(Machine machine, int nodes) {
+  for (Core& core : machine.cores) core.package = core.node / nodes;
+  machine.packages = (static_cast<int>(machine.nodes.size()) + nodes - 1) / nodes;
+  return machine;
+}
+
 inline PlanContext context() {
   PlanContext out;
   out.python = "/usr/bin/python";
