@@ -137,10 +137,12 @@ std::vector<Cut> Automatic::cut(const std::vector<Cut>& groups, std::size_t size
 
 std::string Automatic::place_text(const std::vector<Cut>& chosen) const {
   if (!pool_.pin) return "";
-  for (const auto& [level, noun] : {std::pair{Level::kL3, "L3 domain"}, std::pair{Level::kNode, "NUMA node"}})
-    if (domains_.groups(level).size() > 1 &&
-        std::none_of(chosen.begin(), chosen.end(), [&](const Cut& c) { return domains_.spans(level, c); }))
+  const bool has_l3 = std::any_of(machine_.cores.begin(), machine_.cores.end(), [](const Core& core) { return core.l3 >= 0; });
+  for (const auto& [level, noun] : {std::pair{Level::kL3, "L3 domain"}, std::pair{Level::kNode, "NUMA node"}}) {
+    if ((level == Level::kL3 && !has_l3) || domains_.groups(level).size() < 2) continue;
+    if (std::none_of(chosen.begin(), chosen.end(), [at = level, this](const Cut& cut) { return domains_.spans(at, cut); }))
       return std::string(", each within one ") + noun;
+  }
   return "";
 }
 
@@ -173,8 +175,8 @@ std::vector<Cut> Automatic::choose(Level last, std::vector<Reason>& reasons) con
   const auto [least, most] =
       std::minmax_element(chosen.begin(), chosen.end(), [](const Cut& a, const Cut& b) { return a.size() < b.size(); });
   const std::string sizes = std::to_string(least->size()) + (least->size() == most->size() ? "" : " to " + std::to_string(most->size()));
-  std::string text = "--ninstances auto: small instances do the most work in sum, so " + count_text(kCoresOfInstance, "core") +
-                     " each, or a few more to use all" + place_text(chosen);
+  std::string text = "--ninstances auto: small instances do the most work in sum, so each gets " + count_text(kCoresOfInstance, "core") +
+                     (least->size() == most->size() ? "" : ", some one more") + place_text(chosen);
   if (wanted.size() == 1) {
     text = "--ninstances auto: " + count_text(cores(domains_.all()), "usable core") + (cores(domains_.all()) == 1 ? " is" : " are") +
            " too few for several instances (each gets at least " + std::to_string(kCoresOfInstance) + ")";
