@@ -70,7 +70,7 @@ class Automatic {
  private:
   [[nodiscard]] std::size_t cores(const Cut& members) const { return domains_.groups(Level::kCore, members).size(); }
   [[nodiscard]] std::vector<Level> levels(Level last) const;
-  [[nodiscard]] std::vector<Cut> grains(Level level) const;
+  [[nodiscard]] std::vector<Cut> grains(Level level, Level last) const;
   [[nodiscard]] std::size_t room_in_memory(const Cut& group) const;
   [[nodiscard]] std::vector<Cut> cut(const std::vector<Cut>& groups, std::size_t size, bool look_at_memory) const;
   [[nodiscard]] std::string place_text(const std::vector<Cut>& chosen) const;
@@ -84,7 +84,7 @@ class Automatic {
 
 /// The levels at which instances may be made, L3 domains first; without pinning, places mean nothing.
 std::vector<Level> Automatic::levels(Level last) const {
-  if (!pool_.pin) return {Level::kMachine};
+  if (!pool_.pin && last == Level::kMachine) return {last};
   if (last < Level::kKind) return {last};
   std::vector<Level> out;
   for (const Level level : {Level::kKind, Level::kPart, Level::kPackage, Level::kMachine})
@@ -92,11 +92,11 @@ std::vector<Level> Automatic::levels(Level last) const {
   return out;
 }
 
-/// The domains of a level. Where an L3 domain has a single usable core, its whole NUMA node is one domain.
-std::vector<Cut> Automatic::grains(Level level) const {
+/// The domains of a level. Where an L3 domain has a single usable core, its whole NUMA node is one domain, unless `last` forbids it.
+std::vector<Cut> Automatic::grains(Level level, Level last) const {
   if (level != Level::kKind) return domains_.groups(level);
   std::vector<Cut> out;
-  for (const Cut& part : domains_.groups(Level::kPart)) {
+  for (const Cut& part : domains_.groups(last < Level::kPart ? Level::kL3 : Level::kPart)) {
     std::vector<Cut> chosen = {part};
     for (const Level finer : {Level::kL3, Level::kKind}) {
       std::vector<Cut> groups = domains_.groups(finer, part);
@@ -151,12 +151,12 @@ std::vector<Cut> Automatic::choose(Level last, std::vector<Reason>& reasons) con
     return !cuts.empty() && cuts.size() <= caps_.by_memory && enough_threads(cuts, caps_.threads);
   };
   const std::vector<Level> tried = levels(last);
-  const std::vector<Cut> wanted = cut(grains(tried.front()), kCoresOfInstance, false);
+  const std::vector<Cut> wanted = cut(grains(tried.front(), last), kCoresOfInstance, false);
   std::vector<Cut> chosen;
   std::vector<Cut> coarsest;
   std::size_t size = kCoresOfInstance;
   for (const Level level : tried) {
-    const std::vector<Cut> groups = grains(level);
+    const std::vector<Cut> groups = grains(level, last);
     std::size_t largest = 0;
     for (const Cut& group : groups) largest = std::max(largest, cores(group));
     coarsest = groups;
