@@ -12,6 +12,7 @@
 #include "configs/contract/env.h"
 #include "launcher/bench/bench.h"
 #include "launcher/cli/cli.h"
+#include "launcher/machine/machine_devices.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/planner.h"
 #include "launcher/plan/show.h"
@@ -66,7 +67,13 @@ std::string version_text() {
 }
 
 Result<Machine> machine_for(const Options& options) {
-  return options.topology.empty() ? read_machine(options.sysroot) : machine_from_topology(options.topology, options.sysroot);
+  Result<Machine> machine =
+      options.topology.empty() ? read_machine(options.sysroot) : machine_from_topology(options.topology, options.sysroot);
+  // Only where they are asked for: a large server has hundreds of PCI devices. A text or an XML file describes none.
+  const bool wants_gpus = options.command == Command::kXpu || options.command == Command::kTopology;
+  const bool has_place = options.topology.empty() || !options.sysroot.empty();
+  if (machine.ok() && wants_gpus && has_place) machine->gpus = read_gpus(options.sysroot);
+  return machine;
 }
 
 void say_notes(const Options& options) {
@@ -161,6 +168,7 @@ int later(const char* what) {
 int dispatch(const Options& options, Runner& runner) {
   switch (options.command) {
     case Command::kRun:
+    case Command::kXpu:
       return run_program(options, runner);
     case Command::kTopology:
       return show_topology(options);
@@ -178,8 +186,6 @@ int dispatch(const Options& options, Runner& runner) {
       return print(man_page(IPEXRUN_VERSION));
     case Command::kTune:
       return later("tune");
-    case Command::kXpu:
-      return later("xpu");
   }
   return kExitUsage;
 }

@@ -79,6 +79,13 @@ struct Options {
   std::string log_file_prefix = "run";
   int log_keep = 0;  ///< keep the files of this many runs (this one included), remove older ones; 0 = keep all
 
+  // Intel GPUs (ipexrun xpu).
+  std::vector<int> devices;      ///< numbers of `ipexrun topology`; empty = all discrete ones, or the integrated one
+  std::vector<int> tiles;        ///< of each GPU; empty = all
+  std::string device_hierarchy;  ///< flat, composite, combined; "" = the environment's, else the driver's default
+  bool one_per_tile = false;
+  bool one_per_device = false;
+
   // What to print.
   bool dry_run = false;
   bool json = false;

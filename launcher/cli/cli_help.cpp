@@ -17,11 +17,13 @@ constexpr std::size_t kHelpColumn = 30;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 const Pairs& commands() {
-  static const Pairs rows = {{"ipexrun [cpu] [options] PROGRAM args", "PROGRAM: script.py, python script.py, -m module, or an executable"},
-                             {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
-                             {"ipexrun env [--json | --docs]", "facts for a bug report; --docs: ipexrun's variables"},
-                             {"ipexrun doctor [--json]", "check this installation and say what would help"},
-                             {"ipexrun tune, ipexrun xpu", "come with later versions"}};
+  static const Pairs rows = {
+      {"ipexrun [cpu] [options] PROGRAM args", "PROGRAM: script.py, python script.py, -m module, or an executable"},
+      {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
+      {"ipexrun env [--json | --docs]", "facts for a bug report; --docs: ipexrun's variables"},
+      {"ipexrun doctor [--json]", "check this installation and say what would help"},
+      {"ipexrun xpu [options] PROGRAM args", "the same for programs on Intel GPUs: devices, tiles, cores near them; launch only"},
+      {"ipexrun tune", "comes with a later version"}};
   return rows;
 }
 
@@ -31,6 +33,7 @@ const Pairs& examples() {
                              {"ipexrun --throughput-mode --log-dir logs -m my.module", "one instance a NUMA node, a log each"},
                              {"ipexrun --dry-run --explain app.py", "the plan and its reasons; starts nothing"},
                              {"ipexrun --bench --bench-compare stock app.py", "throughput beside the plain program"},
+                             {"ipexrun xpu --one-per-tile train.py", "an instance for each tile of each Intel GPU"},
                              {"ipexrun --no-optimize ./server", "placement and allocator only"}};
   return rows;
 }
@@ -94,8 +97,9 @@ std::string option_text(const OptionRow& row) {
 }
 
 const std::vector<OptionGroup>& groups() {
-  static const std::vector<OptionGroup> all = {OptionGroup::kInstances, OptionGroup::kProcess,    OptionGroup::kLogs, OptionGroup::kShow,
-                                               OptionGroup::kBench,     OptionGroup::kCompatible, OptionGroup::kLater};
+  static const std::vector<OptionGroup> all = {OptionGroup::kInstances,  OptionGroup::kProcess, OptionGroup::kLogs,
+                                               OptionGroup::kShow,       OptionGroup::kBench,   OptionGroup::kXpu,
+                                               OptionGroup::kCompatible, OptionGroup::kLater};
   return all;
 }
 
@@ -229,7 +233,8 @@ std::string completion_text() {
          words +
          "\" -- \"$word\"))\n"
          "  elif [[ $COMP_CWORD -eq 1 ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"cpu topology env doctor\" -- \"$word\") $(compgen -c -- \"$word\") $(compgen -f -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W \"cpu xpu topology env doctor\" -- \"$word\") $(compgen -c -- \"$word\") $(compgen -f -- "
+         "\"$word\"))\n"
          "  fi\n"
          "}\n"
          "complete -o default -F _ipexrun ipexrun\n";

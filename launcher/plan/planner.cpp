@@ -5,6 +5,7 @@
 #include <set>
 
 #include "configs/contract/env.h"
+#include "launcher/plan/devices.h"
 #include "launcher/plan/instance_env.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/show.h"
@@ -127,6 +128,12 @@ std::size_t most_threads(const Machine& machine, const std::vector<Slot>& slots,
   return out;
 }
 
+/// The config's `env:` is in the instance already, and stays.
+void set_devices(const DeviceSlot& slot, InstancePlan& instance) {
+  instance.devices = slot.tiles;
+  instance.env.insert(slot.env.begin(), slot.env.end());
+}
+
 std::string log_path(const Options& options, const PlanContext& context, const InstancePlan& instance) {
   if (options.log_dir.empty()) return "";
   std::string cores = cpu_list_text(instance.cpus);
@@ -154,7 +161,7 @@ Result<std::vector<std::size_t>> wanted_indices(const Options& options, std::siz
 }
 
 ShimUse shim_use(const Options& options) {
-  if (options.optimize) return ShimUse::kOptimize;
+  if (options.optimize && options.command != Command::kXpu) return ShimUse::kOptimize;
   return options.bench.enabled ? ShimUse::kObserve : ShimUse::kNone;
 }
 
@@ -172,7 +179,12 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   Result<Pool> pool = choose_pool(options, machine, plan.reasons);
   if (!pool.ok()) return pool.error();
   plan.pin = pool->pin;
-  Result<std::vector<Slot>> slots = choose_slots(options, machine, *pool, plan.reasons);
+  Result<std::vector<DeviceSlot>> devices = std::vector<DeviceSlot>{};
+  const bool xpu = options.command == Command::kXpu;
+  if (xpu) devices = choose_devices(options, machine, context.env, plan.reasons);
+  if (!devices.ok()) return devices.error();
+  Result<std::vector<Slot>> slots =
+      xpu ? choose_near_slots(options, machine, *pool, *devices, plan.reasons) : choose_slots(options, machine, *pool, plan.reasons);
   if (!slots.ok()) return slots.error();
   Result<std::vector<std::size_t>> indices = wanted_indices(options, slots->size());
   if (!indices.ok()) return indices.error();
@@ -197,6 +209,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     instance.numa_nodes = slot.nodes;
     instance.threads = env.threads_for(std::min(slot.cpus.size(), most));
     instance.env = env.for_instance(instance.index, slots->size(), instance.threads);
+    if (xpu) set_devices((*devices)[index], instance);
     const std::string why = memory.choose(slot, instance);
     if (std::find(memory_said.begin(), memory_said.end(), why) == memory_said.end()) {
       memory_said.push_back(why);
