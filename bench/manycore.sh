@@ -5,12 +5,12 @@
 #   bench/manycore.sh OUT_DIR [PREBUILT [PART...]]
 #
 # PREBUILT: a folder with bin/ipexrun (and the shared libraries it needs in deps/) for a machine without hwloc's headers; "" = build it.
-# PART: build look tests compare scale; all of them by default. Ends with 1 if a part failed, after the others have run.
+# PART: build look tests compare instances quota; all of them by default. Ends with 1 if a part failed, after the others have run.
 set -uo pipefail
 out=$(mkdir -p "${1:?usage: manycore.sh OUT_DIR [PREBUILT [PART...]]}" && cd "$1" && pwd)
 prebuilt=${2:-}
 parts=("${@:3}")
-[ ${#parts[@]} -gt 0 ] || parts=(build look tests compare scale)
+[ ${#parts[@]} -gt 0 ] || parts=(build look tests compare instances quota)
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tree=$top/build/manycore
 export IPEXRUN_PYTHON=${IPEXRUN_PYTHON:-$(command -v python3)} PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
@@ -74,38 +74,20 @@ compare() {
   done
 }
 
-# Everything runs for the same time, not for the same number of calls: one core is 16 times slower than 16.
-scale() {
-  local instances mode
-  for instances in 1 2 4 8 16; do
-    [ "$instances" -le "$(nproc)" ] || continue
-    for mode in ipexrun launch; do
-      local options=()
-      [ $mode = ipexrun ] || options=(--no-optimize)
-      timeout 60 ipexrun "${options[@]}" --ninstances "$instances" --bench --bench-warmup 10 --bench-seconds 4 --bench-stop \
-        --bench-output "$out/scale_${instances}_$mode.json" "${bert[@]}" --batch-size 1 --calls 100000 \
-        2>"$out/scale_${instances}_$mode.txt" >/dev/null || { tail -n 5 "$out/scale_${instances}_$mode.txt"; fail "$instances instances, $mode"; }
-    done
-  done
-  "$IPEXRUN_PYTHON" - "$out" <<'PYTHON' || fail "table of the instances"
-import json, sys
+# The launch configuration alone: stock against 1, 2, 4, ... instances and the planner's own choices.
+instances() {
+  fill_memory
+  "$IPEXRUN_PYTHON" "$top/bench/instances.py" --rounds "${ROUNDS:-2}" --output "$out/instances.json" ${INSTANCES_ARGS:-} || fail "instances"
+}
 
-print("== BERT-base, batch 1: samples/s of all instances together")
-print("instances  launch only  p50 ms  ipexrun  p50 ms  ratio")
-for instances in (1, 2, 4, 8, 16):
-    found = {}
-    for mode in ("launch", "ipexrun"):
-        try:
-            with open(f"{sys.argv[1]}/scale_{instances}_{mode}.json", encoding="utf-8") as text:
-                rows = json.load(text)["rows"]
-        except FileNotFoundError:
-            continue
-        row = next((r for r in rows if r["instance"] == "all"), rows[0])
-        found[mode] = (row["samples_per_s"], row["p50_ms"])
-    if len(found) == 2:
-        (launch, launch_ms), (ours, ours_ms) = found["launch"], found["ipexrun"]
-        print(f"{instances:9}  {launch:11.1f}  {launch_ms:6.1f}  {ours:7.1f}  {ours_ms:6.1f}  {ours / launch:5.2f}")
-PYTHON
+# A virtual machine may be given its memory as it is used: what is free at the start says too little.
+fill_memory() {
+  "$IPEXRUN_PYTHON" -c 'import mmap; m = mmap.mmap(-1, '"${FILL_GIB:-0}"' << 30 or 4096); [m.write(b"x" * (1 << 24)) for _ in range(len(m) >> 24)]'
+  grep -E "MemTotal|MemAvailable" /proc/meminfo
+}
+
+quota() {
+  "$IPEXRUN_PYTHON" "$top/bench/quota.py" --bert --quota ${QUOTAS:-2 4} --rounds "${ROUNDS:-3}" --threads "$(nproc)" --output "$out/quota.json" || fail "quota"
 }
 
 for part in "${parts[@]}"; do

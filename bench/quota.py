@@ -60,6 +60,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sentences", type=int, default=128)
     parser.add_argument("--threads", type=int, default=16, help="threads of the forced stock run")
+    parser.add_argument("--bert", action="store_true", help="BERT-base with random weights, batch 1, instead of MiniLM; 40 calls")
     parser.add_argument("--output")
     parser.add_argument("--smoke", action="store_true", help="one quota, one round, few sentences: does it still run")
     args = parser.parse_args()
@@ -75,6 +76,8 @@ def main():
         sys.exit(0 if args.smoke else 1)
 
     program = [sys.executable, str(SCRIPT), "--sentences", str(args.sentences)]
+    if args.bert:
+        program = [sys.executable, str(TOP / "examples" / "bert_encoder.py"), "--batch-size", "1", "--calls", "40"]
     forced = f"stock, {args.threads} threads"
     own = f"stock, {os.cpu_count()} threads"
     commands = {
@@ -84,6 +87,7 @@ def main():
         "ipexrun --no-optimize": ([ipexrun, "--no-optimize", *program], {}),
         "ipexrun": ([ipexrun, *program], {}),
     }
+    what = "BERT-base, batch 1" if args.bert else f"MiniLM, {args.sentences} sentences"
     report = []
     for cpus in args.quota:
         quota_share = {}
@@ -98,14 +102,14 @@ def main():
                 quota_share.setdefault(variant, []).append(quota.throttled_share())
             finally:
                 quota.remove()
-            found = re.search(r"([\d.]+) sentences/s", done.stdout + done.stderr)
+            found = re.search(r"([\d.]+) (?:sentences|samples)/s", done.stdout + done.stderr)
             if done.returncode != 0 or not found:
                 print(done.stderr[-2000:], file=sys.stderr)
                 return None
             return float(found.group(1))
 
         figures = r.run_rounds(list(commands), args.rounds, measure)
-        print(f"\nquota of {cpus:g} CPUs on a host of {os.cpu_count()}, MiniLM, {args.sentences} sentences\n")
+        print(f"\nquota of {cpus:g} CPUs on a host of {os.cpu_count()}, {what}\n")
         print(r.table(figures, forced))
         for base in (own, "run_cpu"):
             both = r.ratio(figures, "ipexrun --no-optimize", base), r.ratio(figures, "ipexrun", base)

@@ -12,13 +12,12 @@
 #include "configs/contract/env.h"
 #include "launcher/bench/bench.h"
 #include "launcher/cli/cli.h"
-#include "launcher/machine/tree.h"
+#include "launcher/machine/machine_devices.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/planner.h"
 #include "launcher/plan/show.h"
 #include "launcher/run/context.h"
 #include "launcher/run/doctor.h"
-#include "launcher/run/gather_run.h"
 #include "launcher/run/runner.h"
 #include "launcher/run/summary.h"
 
@@ -68,7 +67,13 @@ std::string version_text() {
 }
 
 Result<Machine> machine_for(const Options& options) {
-  return options.topology.empty() ? read_machine(options.sysroot) : machine_from_topology(options.topology, options.sysroot);
+  Result<Machine> machine =
+      options.topology.empty() ? read_machine(options.sysroot) : machine_from_topology(options.topology, options.sysroot);
+  // Only where they are asked for: a large server has hundreds of PCI devices. A text or an XML file describes none.
+  const bool wants_gpus = options.command == Command::kXpu || options.command == Command::kTopology;
+  const bool has_place = options.topology.empty() || !options.sysroot.empty();
+  if (machine.ok() && wants_gpus && has_place) machine->gpus = read_gpus(options.sysroot);
+  return machine;
 }
 
 void say_notes(const Options& options) {
@@ -163,6 +168,7 @@ int later(const char* what) {
 int dispatch(const Options& options, Runner& runner) {
   switch (options.command) {
     case Command::kRun:
+    case Command::kXpu:
       return run_program(options, runner);
     case Command::kTopology:
       return show_topology(options);
@@ -170,10 +176,6 @@ int dispatch(const Options& options, Runner& runner) {
       return options.docs ? print(env_docs()) : run_env(options);
     case Command::kDoctor:
       return run_doctor(options);
-    case Command::kGather: {
-      const Result<int> code = run_gather(options);
-      return code.ok() ? *code : fail(code.error());
-    }
     case Command::kVersion:
       return print(version_text());
     case Command::kHelp:
@@ -184,8 +186,6 @@ int dispatch(const Options& options, Runner& runner) {
       return print(man_page(IPEXRUN_VERSION));
     case Command::kTune:
       return later("tune");
-    case Command::kXpu:
-      return later("xpu");
   }
   return kExitUsage;
 }
@@ -198,10 +198,5 @@ int main(int argc, char** argv) {
   PipeSafeRunner runner(posix_runner(), std::signal(SIGPIPE, SIG_IGN));
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
   const ipexrun::Result<Options> options = parse_command_line(args);
-  if (!options.ok()) return fail(options.error());
-  const ipexrun::Result<Sysroot> sysroot = Sysroot::open(options->sysroot);
-  if (!sysroot.ok()) return fail(sysroot.error());
-  Options opened = *options;
-  opened.sysroot = sysroot->folder();
-  return dispatch(opened, runner);
+  return options.ok() ? dispatch(*options, runner) : fail(options.error());
 }

@@ -9,7 +9,7 @@
 
 namespace ipexrun::launcher {
 
-enum class Command { kRun, kTopology, kEnv, kDoctor, kGather, kVersion, kHelp, kTune, kXpu, kCompletion, kManPage };
+enum class Command { kRun, kTopology, kEnv, kDoctor, kVersion, kHelp, kTune, kXpu, kCompletion, kManPage };
 
 /// How PROGRAM is to be started.
 enum class ProgramKind {
@@ -78,6 +78,13 @@ struct Options {
   std::string log_dir;  ///< "" = output is not redirected
   std::string log_file_prefix = "run";
   int log_keep = 0;  ///< keep the files of this many runs (this one included), remove older ones; 0 = keep all
+
+  // Intel GPUs (ipexrun xpu).
+  std::vector<int> devices;      ///< numbers of `ipexrun topology`; empty = all discrete ones, or the integrated one
+  std::vector<int> tiles;        ///< of each GPU; empty = all
+  std::string device_hierarchy;  ///< flat, composite, combined; "" = the environment's, else the driver's default
+  bool one_per_tile = false;
+  bool one_per_device = false;
 
   // What to print.
   bool dry_run = false;

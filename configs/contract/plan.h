@@ -11,12 +11,19 @@
 namespace ipexrun {
 
 /// Why one thing is as it is. `subject` is a stable word (cores, instances, memory, threads, allocator, omp, env, dtype, preload,
-/// program, logs), `text` one sentence for a person, `value` what was chosen ("" if it is in the text).
+/// program, logs, devices), `text` one sentence for a person, `value` what was chosen ("" if it is in the text).
 struct Reason {
   std::string subject;
   std::string value;
   std::string text;
   bool warn = false;  ///< said on stderr in every run, not only with --explain
+};
+
+/// One tile of a GPU that an instance of `ipexrun xpu` sees. JSON: {"device", "tile", "address"} in the instance's "devices".
+struct DevicePlan {
+  int device = 0;  ///< its number in `ipexrun topology`
+  int tile = 0;
+  std::string address;  ///< of the GPU on the PCI bus
 };
 
 enum class MemoryPolicy {
@@ -30,6 +37,7 @@ struct InstancePlan {
   std::vector<int> cpus;        ///< OS CPU numbers, ascending, for sched_setaffinity; empty = affinity is left alone
   std::vector<int> numa_nodes;  ///< OS node numbers that own `cpus`, ascending
   MemoryPolicy memory_policy = MemoryPolicy::kInherit;
+  std::vector<DevicePlan> devices;         ///< `ipexrun xpu`: what it sees; empty otherwise
   int threads = 0;                         ///< size of the OpenMP pool; 0 = not set
   std::map<std::string, std::string> env;  ///< variables set or changed for this instance (LD_PRELOAD included)
   std::vector<std::string> unset_env;      ///< variables removed for this instance

@@ -17,13 +17,12 @@ struct CommandWord {
   Command command;
 };
 
-constexpr std::array<CommandWord, 7> kCommandWords{{{"cpu", Command::kRun},
+constexpr std::array<CommandWord, 6> kCommandWords{{{"cpu", Command::kRun},
                                                     {"xpu", Command::kXpu},
                                                     {"tune", Command::kTune},
                                                     {"topology", Command::kTopology},
                                                     {"env", Command::kEnv},
-                                                    {"doctor", Command::kDoctor},
-                                                    {"gather", Command::kGather}}};
+                                                    {"doctor", Command::kDoctor}}};
 
 /// The command line cut in two: our options, and PROGRAM with everything after it.
 struct Parts {
@@ -131,14 +130,17 @@ Result<std::vector<Setting>> parse_own(std::vector<std::string> own) {
 }
 
 /// Pairs of options that ask for two different things.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kExclusive{{{"latency-mode", "throughput-mode"},
-                                                                                   {"latency-mode", "ninstances"},
-                                                                                   {"latency-mode", "ncores-per-instance"},
-                                                                                   {"throughput-mode", "ninstances"},
-                                                                                   {"throughput-mode", "ncores-per-instance"},
-                                                                                   {"throughput-mode", "place"},
-                                                                                   {"pin", "no-pin"},
-                                                                                   {"cores-list", "nodes-list"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kExclusive{{{"one-per-tile", "one-per-device"},
+                                                                                    {"one-per-tile", "ninstances"},
+                                                                                    {"one-per-device", "ninstances"},
+                                                                                    {"latency-mode", "throughput-mode"},
+                                                                                    {"latency-mode", "ninstances"},
+                                                                                    {"latency-mode", "ncores-per-instance"},
+                                                                                    {"throughput-mode", "ninstances"},
+                                                                                    {"throughput-mode", "ncores-per-instance"},
+                                                                                    {"throughput-mode", "place"},
+                                                                                    {"pin", "no-pin"},
+                                                                                    {"cores-list", "nodes-list"}}};
 
 bool excludes(std::string_view a, std::string_view b) {
   return std::any_of(kExclusive.begin(), kExclusive.end(),
@@ -207,6 +209,25 @@ Status validate(Options& options) {
   return ok_status();
 }
 
+/// Options of GPUs need `ipexrun xpu`, and some of CPU runs mean nothing there.
+Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
+  const bool xpu = options.command == Command::kXpu;
+  for (const std::string& name : options.given) {
+    const OptionRow* row = find_option(name);
+    if (!xpu && row->group == OptionGroup::kXpu && !row->get(options).empty())
+      return Error{kExitUsage, "--" + name + " belongs to ipexrun xpu", "ipexrun xpu --" + name + " ... PROGRAM"};
+    if (!xpu) continue;
+    if ((name == "latency-mode" && options.latency_mode) || (name == "throughput-mode" && options.throughput_mode))
+      return Error{kExitUsage, "--" + name + " counts CPU cores and does not go with ipexrun xpu", "--one-per-tile or --one-per-device"};
+    if (name == "require-shim" && options.require_shim)
+      return Error{kExitUsage, "--require-shim does not go with ipexrun xpu: it launches only", "leave it out"};
+    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype")
+      notes.push_back("--" + name +
+                      " has no effect with ipexrun xpu: " + (name == "dtype" ? "it launches only" : "the GPUs say where the instances go"));
+  }
+  return ok_status();
+}
+
 Error no_program() { return Error{kExitUsage, "no PROGRAM given", "usage: ipexrun [options] PROGRAM args; see ipexrun --help"}; }
 
 /// Options that a command other than a run takes.
@@ -236,7 +257,7 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
       rest.erase(rest.begin());
     }
   }
-  if (options.command == Command::kXpu || options.command == Command::kTune) return options;
+  if (options.command == Command::kTune) return options;
   if (options.command == Command::kEnv) {
     const auto docs = std::find(rest.begin(), rest.end(), "--docs");
     options.docs = docs != rest.end();
@@ -253,16 +274,14 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
   Result<std::vector<Setting>> line = parse_own(parts->own);
   if (!line.ok()) return line.error();
 
-  if (options.command != Command::kRun) {
+  const bool runs = options.command == Command::kRun || options.command == Command::kXpu;
+  if (!runs) {
     for (const Setting& setting : *line)
       if (!command_takes(options.command, setting.row->name))
         return Error{kExitUsage, "ipexrun " + args[0] + " does not take --" + setting.row->name, "see ipexrun " + args[0] + " --help"};
-    if (options.command == Command::kGather && parts->program.size() == 1) {
-      options.output = parts->program.front();
-    } else if (!parts->program.empty()) {
+    if (!parts->program.empty())
       return Error{kExitUsage, "ipexrun " + args[0] + " takes no program, but '" + parts->program.front() + "' was given",
                    "ipexrun -- " + args[0] + " runs a program of that name"};
-    }
   }
 
   std::vector<Setting> file;
@@ -280,7 +299,8 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
   if (!applied.ok()) return applied.error();
   Status valid = validate(options);
   if (!valid.ok()) return valid.error();
-  if (options.command != Command::kRun) return options;
+  if (Status xpu = validate_xpu(options, options.notes); !xpu.ok()) return xpu.error();
+  if (!runs) return options;
 
   if (parts->program.empty() || parts->program.front().empty()) return no_program();
   options.program_kind = kind_of(*parts);

@@ -38,6 +38,7 @@ const std::vector<OptionRow>& option_table() {
     add_log_rows(rows);
     add_show_rows(rows);
     add_bench_rows(rows);
+    add_xpu_rows(rows);
     add_compatible_rows(rows);
     add_later_rows(rows);
     return rows;
@@ -57,6 +58,8 @@ std::string_view group_title(OptionGroup group) {
       return "Plans and settings";
     case OptionGroup::kBench:
       return "Benchmark";
+    case OptionGroup::kXpu:
+      return "Intel GPUs (ipexrun xpu)";
     case OptionGroup::kCompatible:
       return "Names of other launchers";
     case OptionGroup::kLater:

@@ -158,16 +158,16 @@ WholeMachine describe(hwloc_topology_t topology) {
   // Some virtual machines show no cores; then each PU is one.
   const bool has_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
   const hwloc_obj_type_t core_type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+  // Each PU is asked for its core: asking each core for its PUs looks at all of them each time.
+  std::vector<std::vector<int>> pus(static_cast<std::size_t>(std::max(0, hwloc_get_nbobjs_by_type(topology, core_type))));
+  for (hwloc_obj_t pu = nullptr; (pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu)) != nullptr;) {
+    hwloc_obj_t home = has_cores ? hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu) : pu;
+    if (home != nullptr) pus[home->logical_index].push_back(static_cast<int>(pu->os_index));
+  }
   std::set<int> nodes_with_cores;
   for (hwloc_obj_t object = nullptr; (object = hwloc_get_next_obj_by_type(topology, core_type, object)) != nullptr;) {
     Core core;
-    if (has_cores) {
-      for (hwloc_obj_t pu = nullptr;
-           (pu = hwloc_get_next_obj_inside_cpuset_by_type(topology, object->cpuset, HWLOC_OBJ_PU, pu)) != nullptr;)
-        core.pus.push_back(static_cast<int>(pu->os_index));
-    } else {
-      core.pus.push_back(static_cast<int>(object->os_index));
-    }
+    core.pus = pus[object->logical_index];
     if (core.pus.empty()) continue;
     core.package = std::max(0, ancestor_of(topology, object, HWLOC_OBJ_PACKAGE));
     core.l3 = ancestor_of(topology, object, HWLOC_OBJ_L3CACHE);

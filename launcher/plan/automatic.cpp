@@ -70,7 +70,7 @@ class Automatic {
  private:
   [[nodiscard]] std::size_t cores(const Cut& members) const { return domains_.groups(Level::kCore, members).size(); }
   [[nodiscard]] std::vector<Level> levels(Level last) const;
-  [[nodiscard]] std::vector<Cut> grains(Level level) const;
+  [[nodiscard]] std::vector<Cut> grains(Level level, Level last) const;
   [[nodiscard]] std::size_t room_in_memory(const Cut& group) const;
   [[nodiscard]] std::vector<Cut> cut(const std::vector<Cut>& groups, std::size_t size, bool look_at_memory) const;
   [[nodiscard]] std::string place_text(const std::vector<Cut>& chosen) const;
@@ -84,7 +84,7 @@ class Automatic {
 
 /// The levels at which instances may be made, L3 domains first; without pinning, places mean nothing.
 std::vector<Level> Automatic::levels(Level last) const {
-  if (!pool_.pin) return {Level::kMachine};
+  if (!pool_.pin && last == Level::kMachine) return {last};
   if (last < Level::kKind) return {last};
   std::vector<Level> out;
   for (const Level level : {Level::kKind, Level::kPart, Level::kPackage, Level::kMachine})
@@ -92,11 +92,11 @@ std::vector<Level> Automatic::levels(Level last) const {
   return out;
 }
 
-/// The domains of a level. Where an L3 domain has a single usable core, its whole NUMA node is one domain.
-std::vector<Cut> Automatic::grains(Level level) const {
+/// The domains of a level. Where an L3 domain has a single usable core, its whole NUMA node is one domain, unless `last` forbids it.
+std::vector<Cut> Automatic::grains(Level level, Level last) const {
   if (level != Level::kKind) return domains_.groups(level);
   std::vector<Cut> out;
-  for (const Cut& part : domains_.groups(Level::kPart)) {
+  for (const Cut& part : domains_.groups(last < Level::kPart ? Level::kL3 : Level::kPart)) {
     std::vector<Cut> chosen = {part};
     for (const Level finer : {Level::kL3, Level::kKind}) {
       std::vector<Cut> groups = domains_.groups(finer, part);
@@ -137,10 +137,12 @@ std::vector<Cut> Automatic::cut(const std::vector<Cut>& groups, std::size_t size
 
 std::string Automatic::place_text(const std::vector<Cut>& chosen) const {
   if (!pool_.pin) return "";
-  for (const auto& [level, noun] : {std::pair{Level::kL3, "L3 domain"}, std::pair{Level::kNode, "NUMA node"}})
-    if (domains_.groups(level).size() > 1 &&
-        std::none_of(chosen.begin(), chosen.end(), [&](const Cut& c) { return domains_.spans(level, c); }))
+  const bool has_l3 = std::any_of(machine_.cores.begin(), machine_.cores.end(), [](const Core& core) { return core.l3 >= 0; });
+  for (const auto& [level, noun] : {std::pair{Level::kL3, "L3 domain"}, std::pair{Level::kNode, "NUMA node"}}) {
+    if ((level == Level::kL3 && !has_l3) || domains_.groups(level).size() < 2) continue;
+    if (std::none_of(chosen.begin(), chosen.end(), [at = level, this](const Cut& cut) { return domains_.spans(at, cut); }))
       return std::string(", each within one ") + noun;
+  }
   return "";
 }
 
@@ -149,12 +151,12 @@ std::vector<Cut> Automatic::choose(Level last, std::vector<Reason>& reasons) con
     return !cuts.empty() && cuts.size() <= caps_.by_memory && enough_threads(cuts, caps_.threads);
   };
   const std::vector<Level> tried = levels(last);
-  const std::vector<Cut> wanted = cut(grains(tried.front()), kCoresOfInstance, false);
+  const std::vector<Cut> wanted = cut(grains(tried.front(), last), kCoresOfInstance, false);
   std::vector<Cut> chosen;
   std::vector<Cut> coarsest;
   std::size_t size = kCoresOfInstance;
   for (const Level level : tried) {
-    const std::vector<Cut> groups = grains(level);
+    const std::vector<Cut> groups = grains(level, last);
     std::size_t largest = 0;
     for (const Cut& group : groups) largest = std::max(largest, cores(group));
     coarsest = groups;
@@ -173,8 +175,8 @@ std::vector<Cut> Automatic::choose(Level last, std::vector<Reason>& reasons) con
   const auto [least, most] =
       std::minmax_element(chosen.begin(), chosen.end(), [](const Cut& a, const Cut& b) { return a.size() < b.size(); });
   const std::string sizes = std::to_string(least->size()) + (least->size() == most->size() ? "" : " to " + std::to_string(most->size()));
-  std::string text = "--ninstances auto: small instances do the most work in sum, so " + count_text(kCoresOfInstance, "core") +
-                     " each, or a few more to use all" + place_text(chosen);
+  std::string text = "--ninstances auto: small instances do the most work in sum, so each gets " + count_text(kCoresOfInstance, "core") +
+                     (least->size() == most->size() ? "" : ", some one more") + place_text(chosen);
   if (wanted.size() == 1) {
     text = "--ninstances auto: " + count_text(cores(domains_.all()), "usable core") + (cores(domains_.all()) == 1 ? " is" : " are") +
            " too few for several instances (each gets at least " + std::to_string(kCoresOfInstance) + ")";

@@ -153,7 +153,7 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
             use == ShimUse::kObserve ? "observes module calls; every kernel stays stock" : "lets kernels of ours join the program's torch");
     if (options_.inherit != "all") because("preload", "inherit " + options_.inherit, "--inherit: which descendants keep the preload");
   } else if (use == ShimUse::kNone) {
-    because("preload", "none", "--no-optimize: launch only");
+    because("preload", "none", options_.command == Command::kXpu ? "ipexrun xpu launches only" : "--no-optimize: launch only");
   } else {
     because("preload", "none", "launch only: " + (problem.empty() ? "the shim is not there" : problem), true);
   }

@@ -27,6 +27,20 @@ struct NumaNode {
   bool has_cores = true;           ///< false: memory only (high-bandwidth memory, CXL), no CPU of the machine belongs to it
 };
 
+/// An Intel GPU.
+struct Gpu {
+  int index = 0;            ///< number in `ipexrun topology` and --devices: as Level Zero counts, discrete ones first, then by address
+  std::string address;      ///< on the PCI bus: "0000:4d:00.0"
+  std::string name;         ///< "Intel Data Center GPU Max (0x0bd5)"
+  std::string driver;       ///< i915 or xe; "" = none
+  std::string render_node;  ///< "/dev/dri/renderD128", "" = none
+  int node = -1;            ///< OS number of the nearest NUMA node; -1 = the firmware does not say
+  int tiles = 1;            ///< compute tiles
+  std::uint64_t memory_bytes = 0;  ///< of its own; 0 = unknown or none
+  bool integrated = false;
+  std::string problem;  ///< why programs cannot use it, one line; "" = they can
+};
+
 /// What the process may use (already restricted to affinity, cpuset and Mems_allowed) and what was left out and why.
 struct Machine {
   std::vector<Core> cores;      ///< ordered by node, then logical core order; cores without an allowed PU are absent
@@ -43,6 +57,7 @@ struct Machine {
   bool amx_refused = false;                  ///< the CPU has AMX, but the kernel does not let this process use it
   IsaSet isa = 0;                            ///< what the CPU has
   bool synthetic = false;                    ///< from --topology: nothing can be started on it
+  std::vector<Gpu> gpus;                     ///< ordered by Gpu::index; read for `ipexrun xpu` and `ipexrun topology` only
   std::string name;                          ///< CPU model, or the --topology text
   std::vector<std::string> notes;            ///< what was restricted, one sentence each ("2 of 4 CPUs allowed by affinity")
 };

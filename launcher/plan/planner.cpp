@@ -5,6 +5,7 @@
 #include <set>
 
 #include "configs/contract/env.h"
+#include "launcher/plan/devices.h"
 #include "launcher/plan/instance_env.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/show.h"
@@ -66,45 +67,46 @@ LaunchPlan plain_plan(const Options& options, const PlanContext& context) {
 }
 
 /// Binding helps where there is more than one node to choose from; it needs nodes that have memory, and may be used.
-void set_memory(const Options& options, const Machine& machine, const Slot& slot, bool pin, InstancePlan& instance, std::string* why) {
-  const auto on_slot = [&](const NumaNode& node) {
-    return std::find(slot.nodes.begin(), slot.nodes.end(), node.os_index) != slot.nodes.end();
-  };
-  const bool sizes_known =
-      std::any_of(machine.nodes.begin(), machine.nodes.end(), [](const NumaNode& node) { return node.memory_bytes > 0; });
-  bool all_allowed = true;
-  bool all_have_memory = true;
-  for (const NumaNode& node : machine.nodes) {
-    if (!on_slot(node)) continue;
-    all_allowed = all_allowed && node.memory_allowed;
-    all_have_memory = all_have_memory && (node.memory_bytes > 0 || !sizes_known);
+class MemoryChoice {
+ public:
+  MemoryChoice(const Options& options, const Machine& machine, bool pin) : machine_(machine) {
+    // Nodes without cores (high-bandwidth memory, expanders) are no reason to bind: all of the machine's cores have all of it.
+    std::set<int> with_cores;
+    for (const Core& core : machine.cores) with_cores.insert(core.node);
+    for (const NumaNode& node : machine.nodes) {
+      sizes_known_ = sizes_known_ || node.memory_bytes > 0;
+      if (node.memory_allowed && with_cores.count(node.os_index) != 0) ++homes_;
+    }
+    if (!options.bind_memory) {
+      never_ = "not bound: --no-memory-bind";
+    } else if (!machine.memory_policy.empty()) {
+      never_ = "not bound: the memory policy that ipexrun was started under (" + machine.memory_policy + ") stays";
+    } else if (!pin) {
+      never_ = "not bound: the CPUs are not pinned either";
+    } else if (machine.nodes.size() < 2) {
+      never_ = "not bound: there is one NUMA node";
+    }
   }
-  // Nodes without cores (high-bandwidth memory, expanders) are no reason to bind: all of the machine's cores have all of it.
-  std::set<int> home_nodes;
-  for (const Core& core : machine.cores) {
-    const auto node =
-        std::find_if(machine.nodes.begin(), machine.nodes.end(), [&](const NumaNode& one) { return one.os_index == core.node; });
-    if (node != machine.nodes.end() && node->memory_allowed) home_nodes.insert(core.node);
-  }
-  if (!options.bind_memory) {
-    *why = "not bound: --no-memory-bind";
-  } else if (!machine.memory_policy.empty()) {
-    *why = "not bound: the memory policy that ipexrun was started under (" + machine.memory_policy + ") stays";
-  } else if (!pin) {
-    *why = "not bound: the CPUs are not pinned either";
-  } else if (machine.nodes.size() < 2) {
-    *why = "not bound: there is one NUMA node";
-  } else if (!all_have_memory) {
-    *why = "not bound: a node of its cores has no memory of its own";
-  } else if (!all_allowed) {
-    *why = "not bound: memory of a node of its cores is not allowed (Mems_allowed)";
-  } else if (slot.nodes.size() == home_nodes.size()) {
-    *why = "not bound: it has cores on every NUMA node whose memory it may use";
-  } else {
+
+  /// Sets the policy of an instance on `slot`, and returns why.
+  std::string choose(const Slot& slot, InstancePlan& instance) const {
+    if (!never_.empty()) return never_;
+    for (const NumaNode& node : machine_.nodes) {
+      if (!std::binary_search(slot.nodes.begin(), slot.nodes.end(), node.os_index)) continue;
+      if (sizes_known_ && node.memory_bytes == 0) return "not bound: a node of its cores has no memory of its own";
+      if (!node.memory_allowed) return "not bound: memory of a node of its cores is not allowed (Mems_allowed)";
+    }
+    if (slot.nodes.size() == homes_) return "not bound: it has cores on every NUMA node whose memory it may use";
     instance.memory_policy = MemoryPolicy::kBind;
-    *why = "bound to the nodes of its cores: remote memory costs time";
+    return "bound to the nodes of its cores: remote memory costs time";
   }
-}
+
+ private:
+  const Machine& machine_;
+  std::string never_;         ///< why nothing is bound at all
+  std::size_t homes_ = 0;     ///< nodes with usable cores and memory
+  bool sizes_known_ = false;  ///< of the nodes' memories
+};
 
 /// The most threads an instance may have so that all instances can be made; as many as it wants where nothing limits them.
 std::size_t most_threads(const Machine& machine, const std::vector<Slot>& slots, std::vector<Reason>& reasons) {
@@ -124,6 +126,12 @@ std::size_t most_threads(const Machine& machine, const std::vector<Slot>& slots,
   if (count * (1 + kFurtherThreads) > machine.max_threads) text += "; even these may be refused";
   reasons.push_back({"threads", std::to_string(out), text, true});
   return out;
+}
+
+/// The config's `env:` is in the instance already, and stays.
+void set_devices(const DeviceSlot& slot, InstancePlan& instance) {
+  instance.devices = slot.tiles;
+  instance.env.insert(slot.env.begin(), slot.env.end());
 }
 
 std::string log_path(const Options& options, const PlanContext& context, const InstancePlan& instance) {
@@ -153,7 +161,7 @@ Result<std::vector<std::size_t>> wanted_indices(const Options& options, std::siz
 }
 
 ShimUse shim_use(const Options& options) {
-  if (options.optimize) return ShimUse::kOptimize;
+  if (options.optimize && options.command != Command::kXpu) return ShimUse::kOptimize;
   return options.bench.enabled ? ShimUse::kObserve : ShimUse::kNone;
 }
 
@@ -171,7 +179,12 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   Result<Pool> pool = choose_pool(options, machine, plan.reasons);
   if (!pool.ok()) return pool.error();
   plan.pin = pool->pin;
-  Result<std::vector<Slot>> slots = choose_slots(options, machine, *pool, plan.reasons);
+  Result<std::vector<DeviceSlot>> devices = std::vector<DeviceSlot>{};
+  const bool xpu = options.command == Command::kXpu;
+  if (xpu) devices = choose_devices(options, machine, context.env, plan.reasons);
+  if (!devices.ok()) return devices.error();
+  Result<std::vector<Slot>> slots =
+      xpu ? choose_near_slots(options, machine, *pool, *devices, plan.reasons) : choose_slots(options, machine, *pool, plan.reasons);
   if (!slots.ok()) return slots.error();
   Result<std::vector<std::size_t>> indices = wanted_indices(options, slots->size());
   if (!indices.ok()) return indices.error();
@@ -186,6 +199,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   env.add_config_env();
 
   const std::size_t most = most_threads(machine, *slots, plan.reasons);
+  const MemoryChoice memory(options, machine, plan.pin);
   std::vector<std::string> memory_said;
   for (const std::size_t index : *indices) {
     const Slot& slot = (*slots)[index];
@@ -195,8 +209,8 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     instance.numa_nodes = slot.nodes;
     instance.threads = env.threads_for(std::min(slot.cpus.size(), most));
     instance.env = env.for_instance(instance.index, slots->size(), instance.threads);
-    std::string why;
-    set_memory(options, machine, slot, plan.pin, instance, &why);
+    if (xpu) set_devices((*devices)[index], instance);
+    const std::string why = memory.choose(slot, instance);
     if (std::find(memory_said.begin(), memory_said.end(), why) == memory_said.end()) {
       memory_said.push_back(why);
       plan.reasons.push_back({"memory", instance.memory_policy == MemoryPolicy::kBind ? "bind" : "inherit", why});

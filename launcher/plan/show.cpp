@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "launcher/plan/show_gpus.h"
 #include "launcher/plan/table.h"
 
 namespace ipexrun::launcher {
@@ -35,14 +36,17 @@ std::map<std::string, std::string> common_env(const LaunchPlan& plan) {
 }  // namespace
 
 std::string plan_table(const LaunchPlan& plan) {
+  const bool gpus = std::any_of(plan.instances.begin(), plan.instances.end(), [](const auto& one) { return !one.devices.empty(); });
   const bool logs = std::any_of(plan.instances.begin(), plan.instances.end(), [](const auto& one) { return !one.log_path.empty(); });
   Table rows = {{"instance", "CPUs", "NUMA nodes", "memory", "threads"}};
+  if (gpus) rows.front().push_back("GPU tiles");
   if (logs) rows.front().push_back("log");
   for (const InstancePlan& instance : plan.instances) {
     rows.push_back({std::to_string(instance.index), dash_if_empty(cpu_list_text(instance.cpus)),
                     dash_if_empty(cpu_list_text(instance.numa_nodes)),
                     instance.memory_policy == MemoryPolicy::kBind ? "bound" : "inherited",
                     instance.threads > 0 ? std::to_string(instance.threads) : "-"});
+    if (gpus) rows.back().push_back(tiles_text(instance.devices));
     if (logs) rows.back().push_back(instance.log_path);
   }
   std::string out = aligned(rows);
@@ -76,6 +80,8 @@ std::string plan_json(const LaunchPlan& plan) {
     one["cpus"] = instance.cpus;
     one["numa_nodes"] = instance.numa_nodes;
     one["threads"] = instance.threads;
+    for (const DevicePlan& device : instance.devices)
+      one["devices"].push_back({{"device", device.device}, {"tile", device.tile}, {"address", device.address}});
     one["env"] = instance.env;
     one["argv"] = instance.argv;
     out["instances"].push_back(std::move(one));

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "launcher/plan/show.h"
+#include "launcher/plan/show_gpus.h"
 #include "launcher/plan/table.h"
 #include "launcher/plan/text.h"
 
@@ -101,7 +102,7 @@ nlohmann::ordered_json count_or_null(std::uint64_t value) {
 }  // namespace
 
 std::string machine_text(const Machine& machine) {
-  std::string out = aligned(facts_of(machine)) + "\n" + aligned(node_table(machine)) + cache_table(machine);
+  std::string out = aligned(facts_of(machine)) + "\n" + aligned(node_table(machine)) + cache_table(machine) + gpus_text(machine);
   if (!machine.notes.empty()) out += "\n";
   for (const std::string& note : machine.notes) out += note + "\n";
   return out;
@@ -134,6 +135,7 @@ std::string machine_json(const Machine& machine) {
                             {"l3", core.l3 >= 0 ? nlohmann::ordered_json(core.l3) : nlohmann::ordered_json(nullptr)},
                             {"cpus", core.pus},
                             {"efficient", core.efficient}});
+  if (!machine.gpus.empty()) out["gpus"] = gpus_json(machine);
   out["notes"] = machine.notes;
   return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <new>
 #include <string>
 
 #include "configs/base/log.h"
@@ -74,10 +76,18 @@ DtypePolicy read_dtype() {
   return DtypePolicy::kAuto;
 }
 
-// Locks taken before a fork, in this order: weights. (Sites are lock-free and a race holds no lock.)
-void before_fork() { tier()->weights.lock_for_fork(); }
-void after_fork_in_parent() { tier()->weights.unlock_after_fork(); }
+// Locks taken before a fork, in this order: weights, decisions. (Sites are lock-free and a race holds no lock.)
+void before_fork() {
+  tier()->weights.lock_for_fork();
+  tier()->decisions.lock_for_fork();
+}
+void after_fork_in_parent() {
+  tier()->decisions.unlock_after_fork();
+  tier()->weights.unlock_after_fork();
+}
 void after_fork_in_child() {
+  tier()->decisions.unlock_after_fork();
+  tier()->decisions.stop_writing();
   tier()->weights.unlock_after_fork();
   tier()->weights.become_read_only();
   tier()->selector.stop_exploring();
@@ -94,9 +104,30 @@ void drop_losing_packs(TierState& state, const Site& decided) {
   state.weights.drop_losers(decided.id.k, decided.id.n, static_cast<int>(decided.id.form & kDtypeBits), keep);
 }
 
+/// What another process may start from: the outcome of a race. Accuracy is nobody's to hand on.
+void remember(TierState& state, const Site& site) {
+  const std::string_view reason = site.reason.load();
+  if (reason != "faster" && reason != "slower" && reason != "rolled back") return;
+  try {
+    Decision decision;
+    if (!parse_site_key(site.key, &decision.site)) return;
+    decision.choice = candidate_name(site.choice.load());
+    decision.stock_ns = site.stock_ns.load();
+    decision.choice_ns = site.choice_ns.load();
+    decision.samples = site.samples.load();
+    decision.reason = reason;
+    decision.dtype = dtype_name(state.options.dtype);
+    decision.decided_at = std::time(nullptr);
+    state.decisions.remember(decision);
+  } catch (const std::bad_alloc&) {
+    // The next process measures again.
+  }
+}
+
 void on_decision(Site& site) {
   TierState& state = *tier();
   drop_losing_packs(state, site);
+  remember(state, site);
   write_site_event(site);
   if (state.options.dtype == DtypePolicy::kBfloat16 && std::strcmp(site.reason.load(), "inaccurate") == 0) {
     log::warn("bfloat16 is not accurate enough at " + site.key + ": stock is used there");
@@ -145,14 +176,41 @@ TierOptions read_tier_options(std::uint64_t torch_version) {
 TierState::TierState(TierOptions from)
     : options(std::move(from)),
       weights(steady_clock(), options.weights),
+      decisions(options.select.timing ? cache_place() : CachePlace{}),
       selector(steady_clock(), options.select, on_decision),
       forced(options.forced) {}
+
+const char* dtype_name(DtypePolicy policy) noexcept {
+  switch (policy) {
+    case DtypePolicy::kFloat32:
+      return "float32";
+    case DtypePolicy::kBfloat16:
+      return "bfloat16";
+    case DtypePolicy::kAuto:
+      break;
+  }
+  return "auto";
+}
+
+void recall(TierState& state, Site& site) {
+  state.decisions.load(std::time(nullptr));
+  Decision decision;
+  bool pinned = false;
+  if (!state.decisions.find(site.key, dtype_name(state.options.dtype), &decision, &pinned)) return;
+  const int choice = candidate_number(decision.choice);
+  const auto& fitting = site.candidates;
+  const bool known = decision.choice == "stock" || std::find(fitting.begin(), fitting.end(), choice) != fitting.end();
+  if (!known) return;  // a candidate that this build or this call does not have: measured as if nothing were remembered
+  settle(site, choice, decision, pinned);
+  write_site_event(site);
+}
 
 TierState* tier() noexcept { return the_tier.load(std::memory_order_acquire); }
 
 TierState& tier_create(TierOptions options) {
   if (TierState* known = tier()) return *known;
   auto* state = new TierState(std::move(options));
+  if (const auto pinned = env::get(env::Id::kDecisions)) state->decisions.load_pinned(*pinned);
   the_tier.store(state, std::memory_order_release);
   ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   std::atexit(write_exit_events);

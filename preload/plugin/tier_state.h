@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "configs/base/isa.h"
+#include "preload/select/decision_cache.h"
 #include "preload/select/selector.h"
 #include "preload/select/site.h"
 #include "preload/select/weights.h"
@@ -47,12 +48,19 @@ struct TierState {
   const TierOptions options;
   SiteTable sites;
   WeightTable weights;
+  DecisionCache decisions;
   Selector selector;
   std::atomic<int> forced;
   std::atomic<std::uint64_t> calls{0};
   std::atomic<std::uint64_t> declined{0};
   std::atomic<int> last_backward{-1};  ///< autograd's number of the backward pass that was seen last
 };
+
+/// "auto", "float32", "bfloat16".
+const char* dtype_name(DtypePolicy policy) noexcept;
+
+/// Decides a new site as the config or an earlier process did, if one of them knows it.
+void recall(TierState& state, Site& site);
 
 /// Null before start.
 TierState* tier() noexcept;

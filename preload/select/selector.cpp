@@ -89,7 +89,7 @@ int Selector::run_decided(Site& site, Trial& trial, int choice) {
 
 /// A weight that is new at a decided site: the user gets stock's result once more while the candidate's is checked.
 int Selector::check_first(Site& site, Trial& trial, int candidate) {
-  if (!may_explore(2 * site.stock_ns.load(std::memory_order_relaxed))) {
+  if (!site.pinned && !may_explore(2 * site.stock_ns.load(std::memory_order_relaxed))) {
     trial.run_stock();
     return kStock;
   }
@@ -249,7 +249,7 @@ void Selector::decide(Site& site) {
 
 void Selector::note_sample(Site& site, std::int64_t taken_ns) {
   tier_ns_.fetch_add(taken_ns * static_cast<std::int64_t>(kSampleEvery), std::memory_order_relaxed);
-  if (!options_.must_beat_stock) return;
+  if (!options_.must_beat_stock || site.pinned) return;
   Claim claim(claimed_);
   if (!claim) return;
   site.recent.push_back(static_cast<double>(taken_ns));

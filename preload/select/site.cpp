@@ -21,6 +21,17 @@ std::size_t hash_of(const SiteId& id) {
 
 std::int64_t round_up_rows(std::int64_t m) { return m <= 1 ? 1 : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(m))); }
 
+void settle(Site& site, int choice, const Decision& decision, bool pinned) {
+  site.pinned = pinned;
+  site.best = choice;
+  site.choice.store(choice, std::memory_order_relaxed);
+  site.stock_ns.store(decision.stock_ns, std::memory_order_relaxed);
+  site.choice_ns.store(decision.choice_ns, std::memory_order_relaxed);
+  site.samples.store(decision.samples, std::memory_order_relaxed);
+  site.reason.store(pinned ? "pinned" : "remembered", std::memory_order_relaxed);
+  site.state.store(SiteState::kDecided, std::memory_order_release);
+}
+
 SiteTable::SiteTable() : slots_(kSlots) {}
 
 SiteTable::~SiteTable() {

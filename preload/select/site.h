@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/contract/decision.h"
 #include "preload/select/race.h"
 
 namespace ipexrun::preload {
@@ -40,6 +41,7 @@ struct Site {
   std::vector<int> candidates;  ///< in the order in which they race; indices from 1, the caller's numbering
   /// Bit c: candidate c is not raced once an earlier one has beaten stock clearly (kClearRatio), because it shares stock's limit.
   std::uint32_t needless_after_clear_win = 0;
+  bool pinned = false;  ///< decided by the user's config: no timing changes it
 
   std::atomic<SiteState> state{SiteState::kExploring};
   std::atomic<int> choice{kStock};
@@ -67,6 +69,9 @@ struct Site {
   std::vector<double> recent;  ///< sampled times of the choice, newest last
   Race recheck;
 };
+
+/// Decides `site`, not yet in a table, as an earlier process or the user's config did. `choice` is kStock or one of its candidates.
+void settle(Site& site, int choice, const Decision& decision, bool pinned);
 
 /// Lock-free: readers never wait, sites are never freed, so a fork may happen at any moment.
 class SiteTable {

@@ -7,6 +7,7 @@ import types
 import unittest
 
 os.environ.setdefault("IPEXRUN_SELECT", "off")  # nothing depends on how fast this machine is
+os.environ.setdefault("IPEXRUN_CACHE", "off")  # nor on what earlier processes measured
 
 if importlib.util.find_spec("expecttest") is None:
     # torch's table of operator samples imports it only for the base class of torch's own tests.

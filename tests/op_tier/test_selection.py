@@ -42,6 +42,35 @@ def test_asked_for_bfloat16_it_is_used():
     assert site["reason"] == "pinned"
 
 
+def test_the_second_process_starts_warm_and_checks_the_numbers_again(tmp_path):
+    tmp_path.chmod(0o700)
+    first = outcome(21, IPEXRUN_CACHE=str(tmp_path))["sites"][0]
+    second = outcome(21 if first["choice"] == "stock" else 0, IPEXRUN_CACHE=str(tmp_path))
+    site = second["sites"][0]
+    assert site["reason"] == "remembered"
+    assert site["choice"] == first["choice"]
+    assert second["explorations"] == (2 if site["choice"] != "stock" else 0)  # two weights, each checked once
+    assert second["error"] < 1e-2
+
+
+def test_a_damaged_cache_is_measured_afresh(tmp_path):
+    tmp_path.chmod(0o700)
+    outcome(21, IPEXRUN_CACHE=str(tmp_path))
+    (cache,) = tmp_path.iterdir()
+    cache.write_bytes(cache.read_bytes()[: len(cache.read_bytes()) // 2])
+    assert outcome(21, IPEXRUN_CACHE=str(tmp_path))["sites"][0]["reason"] in {"faster", "slower"}
+
+
+def test_a_pinned_decision_is_used_and_nothing_is_measured(tmp_path):
+    first = outcome(21)["sites"][0]
+    pins = tmp_path / "pins"
+    pins.write_text("\t".join([first["site"], "onednn_f32_packed", "0", "0", "0", "", "auto", "0"]) + "\n", encoding="utf-8")
+    report = outcome(21, IPEXRUN_DECISIONS=str(pins))
+    site = report["sites"][0]
+    assert (site["choice"], site["reason"]) == ("onednn_f32_packed", "pinned")
+    assert report["error"] < 1e-5
+
+
 def test_selection_off_measures_nothing():
     done = run_python(
         """

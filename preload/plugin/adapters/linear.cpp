@@ -115,6 +115,7 @@ Site* site_of(TierState& state, const LinearCall& call) noexcept {
     site->candidates = candidates_for(call, state.options);
     // bf16 moves half the bytes and multiplies at least twice as fast: where it wins clearly, fp32 products cannot win.
     site->needless_after_clear_win = 1u << kOnednnF32Packed;
+    recall(state, *site);
     return state.sites.insert(std::move(site));
   } catch (const std::bad_alloc&) {
     return nullptr;

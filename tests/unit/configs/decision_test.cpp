@@ -24,5 +24,37 @@ TEST(SiteKey, RejectsTextOfAnotherShape) {
   }
 }
 
+Decision outcome() { return Decision{example(), "own_bf16", 1200, 300, 9, "faster", "auto", 1763700000}; }
+
+TEST(DecisionLine, SurvivesARoundTrip) {
+  Decision parsed;
+  ASSERT_TRUE(parse_decision_line(decision_line(outcome()), &parsed));
+  EXPECT_EQ(parsed.site, outcome().site);
+  EXPECT_EQ(parsed.choice, "own_bf16");
+  EXPECT_EQ(parsed.stock_ns, 1200);
+  EXPECT_EQ(parsed.choice_ns, 300);
+  EXPECT_EQ(parsed.samples, 9);
+  EXPECT_EQ(parsed.reason, "faster");
+  EXPECT_EQ(parsed.dtype, "auto");
+  EXPECT_EQ(parsed.decided_at, 1763700000);
+}
+
+TEST(DecisionLine, IgnoresFieldsOfLaterVersions) {
+  Decision parsed;
+  EXPECT_TRUE(parse_decision_line(decision_line(outcome()) + "\tnew\tfields", &parsed));
+  EXPECT_EQ(parsed.decided_at, 1763700000);
+}
+
+TEST(DecisionLine, RejectsDamage) {
+  const std::string whole = decision_line(outcome());
+  Decision parsed;
+  for (std::size_t cut = 0; cut < whole.find_last_of('\t') + 1; ++cut)
+    EXPECT_FALSE(parse_decision_line(whole.substr(0, cut), &parsed)) << cut;
+  for (const char* text : {"\t\t\t\t\t\t\t", "a\tb\tc\td\te\tf\tg\th"}) EXPECT_FALSE(parse_decision_line(text, &parsed)) << text;
+  Decision negative = outcome();
+  negative.stock_ns = -5;
+  EXPECT_FALSE(parse_decision_line(decision_line(negative), &parsed));
+}
+
 }  // namespace
 }  // namespace ipexrun

@@ -55,6 +55,7 @@ TEST(Cli, a_command_counts_only_as_the_first_word) {
   EXPECT_EQ(parsed({"cpu", "doctor"}).program, "doctor");
   EXPECT_EQ(parsed({"--dry-run", "env"}).program, "env");
   EXPECT_EQ(parsed({"xpu", "anything", "--at-all"}).command, Command::kXpu);
+  EXPECT_EQ(parsed({"xpu", "--devices", "0-1", "anything", "--at-all"}).args.size(), 1u);
   EXPECT_EQ(parsed({"tune"}).command, Command::kTune);
 }
 

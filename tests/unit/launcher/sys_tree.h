@@ -1,99 +1,62 @@
-// A folder that stands in for "/": the files below /sys and /proc that describe a machine, made up.
+// Makes a tree of /sys and /dev from a description in tests/machines/xpu (its README.md says what the words become).
 #pragma once
-
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
-#include <vector>
 
-#include "launcher/plan/show.h"
+namespace ipexrun::launcher::sys_tree {
 
-namespace ipexrun::launcher {
+namespace fs = std::filesystem;
 
-class SysTree {
- public:
-  SysTree() : root_(testing::TempDir() + "ipexrun_root_XXXXXX") {
-    if (mkdtemp(root_.data()) == nullptr) std::abort();
+inline void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text << "\n";
+}
+
+inline void add_device(const fs::path& root, const std::string& address, std::map<std::string, std::string> words) {
+  const fs::path device = root / "sys/bus/pci/devices" / address;
+  for (const char* name : {"vendor", "device", "class", "numa_node"}) write(device / name, words[name]);
+  if (words.count("driver") != 0) fs::create_symlink("../../../bus/pci/drivers/" + words["driver"], device / "driver");
+  const bool has_card = words.count("card") != 0;
+  const fs::path card = device / "drm" / ("card" + words["card"]);
+  if (has_card) {
+    fs::create_directories(card);
+    fs::create_directories(root / "sys/class/drm");
+    fs::create_symlink("../../bus/pci/devices/" + address + "/drm/card" + words["card"], root / "sys/class/drm" / ("card" + words["card"]));
   }
-  SysTree(const SysTree&) = delete;
-  SysTree& operator=(const SysTree&) = delete;
-  ~SysTree() {
-    std::error_code ignored;
-    std::filesystem::remove_all(root_, ignored);
+  if (words.count("render") != 0) {
+    fs::create_directories(device / "drm" / ("renderD" + words["render"]));
+    fs::create_directories(root / "dev/dri");
+    if (words.count("no_node") == 0) write(root / "dev/dri" / ("renderD" + words["render"]), "");
   }
-
-  [[nodiscard]] const std::string& root() const { return root_; }
-
-  void file(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories((root_ + path).substr(0, (root_ + path).find_last_of('/')));
-    std::ofstream(root_ + path) << text;
+  for (int gt = 0; gt < std::atoi(words["gt"].c_str()); ++gt) fs::create_directories(card / "gt" / ("gt" + std::to_string(gt)));
+  for (int tile = 0; tile < std::atoi(words["tile"].c_str()); ++tile) {
+    const fs::path folder = device / ("tile" + std::to_string(tile));
+    for (int gt = 0; gt < std::atoi(words["gts_of_tile"].c_str()); ++gt) fs::create_directories(folder / ("gt" + std::to_string(gt)));
+    if (words.count("vram") != 0) write(folder / "physical_vram_size_bytes", words["vram"]);
   }
-  void append(const std::string& path, const std::string& text) const { std::ofstream(root_ + path, std::ios::app) << text; }
+  if (words.count("lmem") != 0) write(card / "lmem_total_bytes", words["lmem"]);
+}
 
-  /// One core of `package` with these CPUs (numbers below 32).
-  void core(int package, const std::vector<int>& cpus) {
-    for (const int cpu : cpus) {
-      packages_[package].push_back(cpu);
-      all_.push_back(cpu);
-      const std::string folder = cpu_folder(cpu) + "/topology/";
-      file(folder + "core_cpus", mask(cpus));
-      file(folder + "thread_siblings", mask(cpus));
-      file(folder + "core_id", std::to_string(cpus.front()));
-      file(folder + "physical_package_id", std::to_string(package));
-    }
+/// Makes the tree below `root`.
+inline void expand(const fs::path& description, const fs::path& root) {
+  fs::create_directories(root / "sys/bus/pci/devices");
+  std::ifstream in(description);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream text(line);
+    std::string word;
+    text >> word;
+    if (word != "pci") continue;
+    std::string address;
+    text >> address;
+    std::map<std::string, std::string> words;
+    while (text >> word) words[word.substr(0, word.find('='))] = word.find('=') == std::string::npos ? "" : word.substr(word.find('=') + 1);
+    add_device(root, address, words);
   }
-  void l3(int id, const std::vector<int>& cpus) const {
-    for (const int cpu : cpus) {
-      const std::string folder = cpu_folder(cpu) + "/cache/index3/";
-      file(folder + "type", "Unified\n");
-      file(folder + "level", "3\n");
-      file(folder + "id", std::to_string(id) + "\n");
-      file(folder + "size", "32768K\n");
-      file(folder + "coherency_line_size", "64\n");
-      file(folder + "number_of_sets", "32768\n");
-      file(folder + "physical_line_partition", "1\n");
-      file(folder + "shared_cpu_map", mask(cpus));
-    }
-  }
-  void node(int number, const std::vector<int>& cpus, long kibibytes) {
-    const std::string folder = "/sys/devices/system/node/node" + std::to_string(number) + "/";
-    file(folder + "cpumap", mask(cpus));
-    file(folder + "meminfo", "Node " + std::to_string(number) + " MemTotal:       " + std::to_string(kibibytes) + " kB\n");
-    nodes_.push_back(number);
-  }
-  /// After all cores and nodes.
-  void finish() const {
-    for (const auto& [package, cpus] : packages_)
-      for (const int cpu : cpus) {
-        file(cpu_folder(cpu) + "/topology/package_cpus", mask(cpus));
-        file(cpu_folder(cpu) + "/topology/core_siblings", mask(cpus));
-      }
-    const std::string folder = "/sys/devices/system/cpu/";
-    for (const char* name : {"online", "present", "possible"})
-      if (!std::filesystem::exists(root_ + folder + name)) file(folder + name, cpu_list_text(all_) + "\n");
-    if (!nodes_.empty()) file("/sys/devices/system/node/online", cpu_list_text(nodes_) + "\n");
-  }
+}
 
-  static std::string cpu_folder(int cpu) { return "/sys/devices/system/cpu/cpu" + std::to_string(cpu); }
-
-  static std::string mask(const std::vector<int>& cpus) {
-    unsigned bits = 0;
-    for (const int cpu : cpus) bits |= 1u << static_cast<unsigned>(cpu);
-    char text[16];
-    std::snprintf(text, sizeof text, "%08x\n", bits);
-    return text;
-  }
-
- private:
-  std::string root_;
-  std::map<int, std::vector<int>> packages_;
-  std::vector<int> all_;
-  std::vector<int> nodes_;
-};
-
-}  // namespace ipexrun::launcher
+}  // namespace ipexrun::launcher::sys_tree

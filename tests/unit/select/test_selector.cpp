@@ -203,5 +203,49 @@ TEST_F(SelectorTest, threads_share_a_site) {
   EXPECT_EQ(site.state.load(), SiteState::kDecided);
 }
 
+Decision earlier(const char* choice) { return Decision{{}, choice, 1000, 400, 6, "faster", "auto", 0}; }
+
+TEST_F(SelectorTest, a_remembered_choice_is_used_once_its_numbers_were_checked_here) {
+  settle(site, 2, earlier("second"), false);
+  trial.cost = [](int c) { return c == kStock ? 1000 : 400; };
+  EXPECT_EQ(selector.call(site, trial), kStock);  // the first call checks
+  EXPECT_EQ(selector.call(site, trial), 2);
+  EXPECT_EQ(trial.stock_runs, 1);
+  EXPECT_EQ(trial.runs[1], 0);
+}
+
+TEST_F(SelectorTest, a_remembered_choice_that_is_inaccurate_here_is_never_returned) {
+  settle(site, 2, earlier("second"), false);
+  trial.accurate = [](int) { return false; };
+  for (int i = 0; i < 50; ++i) {
+    selector.call(site, trial);
+    ASSERT_EQ(trial.taken, kStock);
+  }
+}
+
+TEST_F(SelectorTest, a_remembered_choice_that_lost_its_speed_is_rolled_back) {
+  settle(site, 2, earlier("second"), false);
+  trial.cost = [](int c) { return c == kStock ? 1000 : 2000; };
+  calls(1000);
+  EXPECT_EQ(site.choice.load(), kStock);
+  EXPECT_STREQ(site.reason.load(), "rolled back");
+}
+
+TEST_F(SelectorTest, no_timing_changes_a_pinned_choice) {
+  settle(site, 2, earlier("second"), true);
+  trial.cost = [](int c) { return c == kStock ? 1000 : 2000; };
+  calls(1000);
+  EXPECT_EQ(site.choice.load(), 2);
+  EXPECT_STREQ(site.reason.load(), "pinned");
+  EXPECT_EQ(trial.taken, 2);
+}
+
+TEST_F(SelectorTest, a_remembered_stock_is_not_measured) {
+  settle(site, kStock, earlier("stock"), false);
+  calls(100);
+  EXPECT_EQ(selector.explorations(), 0u);
+  EXPECT_EQ(trial.runs[1] + trial.runs[2], 0);
+}
+
 }  // namespace
 }  // namespace ipexrun::preload

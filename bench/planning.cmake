@@ -1,0 +1,13 @@
+# Planning time of a large machine, and what a quota below 2 pays for.
+if(TARGET ipexrun)
+  add_executable(ipexrun_planning ${CMAKE_CURRENT_LIST_DIR}/planning.cpp)
+  ipexrun_target(ipexrun_planning)
+  target_link_libraries(ipexrun_planning PRIVATE ipexrun_launcher_machine)
+  set_target_properties(ipexrun_planning PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  add_test(NAME bench_planning COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/planning.py --smoke --build ${PROJECT_BINARY_DIR})
+  set_tests_properties(bench_planning PROPERTIES LABELS bench TIMEOUT 120)
+endif()
+if(IPEXRUN_TORCH_VERSION AND NOT IPEXRUN_SANITIZE)
+  add_test(NAME bench_quota_rounding COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/quota_rounding.py --smoke)
+  set_tests_properties(bench_quota_rounding PROPERTIES LABELS "bench;torch" TIMEOUT 300)
+endif()
