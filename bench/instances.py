@@ -1,6 +1,6 @@
 """How much does the launch configuration alone give on this machine? Instances of BERT-base against one stock process.
 
-Each round runs one stock process, then 1, 2, 4, ... instances, `--throughput-mode`, `--latency-mode` and `--ninstances auto`, in order
+Each round runs one stock process (nothing of ours but the observer that times its calls), then 1, 2, 4, ... instances, `--throughput-mode`, `--latency-mode` and `--ninstances auto`, in order
 and in reverse order by turns; every configuration is measured for the same time, and the samples/s of its instances are summed.
 
     python bench/instances.py [--rounds 3] [--seconds 4] [--batch-size 1] [--kernels] [--only NAME ...] [--output FILE.json]
@@ -11,7 +11,6 @@ and in reverse order by turns; every configuration is measured for the same time
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -63,30 +62,23 @@ def main():
             configurations[name + ", kernels"] = options
     latency = {}
 
-    def stock():
-        done = subprocess.run([*program, "--calls", str(stock_calls)], capture_output=True, text=True)
-        found = re.search(r"throughput: ([\d.]+)", done.stdout)
-        return float(found.group(1)) if done.returncode == 0 and found else None
-
     def measure(name):
-        if configurations[name] is None:
-            return stock()
+        options = configurations[name] or ["--no-optimize", "--bench-compare", "stock", "--bench-pairs", "1"]
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder, "report.json")
-            command = [ipexrun, *configurations[name], "--bench", "--bench-warmup", "10", "--bench-seconds", str(args.seconds), "--bench-stop",
+            command = [ipexrun, *options, "--bench", "--bench-warmup", "10", "--bench-seconds", str(args.seconds), "--bench-stop",
                        "--bench-output", str(report), *program, "--calls", "1000000"]
             done = subprocess.run(command, capture_output=True, text=True)
             if not report.exists():
                 print(done.stderr[-2000:], file=sys.stderr)
                 return None
             rows = json.loads(report.read_text())["rows"]
+            wanted = "stock" if configurations[name] is None else rows[-1]["variant"]
+            rows = [one for one in rows if one["variant"] == wanted]
             row = next((one for one in rows if one["instance"] == "all"), rows[0])
             latency.setdefault(name, []).append(row["p50_ms"])
             return row["samples_per_s"]
 
-    stock_calls = 20
-    rate = stock() or sys.exit("instances: the stock program failed")
-    stock_calls = max(20, int(rate * args.seconds / args.batch_size) + 10)
     figures = r.run_rounds(list(configurations), args.rounds, measure)
     print(f"\nBERT, {args.layers} layers, batch {args.batch_size}, {cores} cores: samples/s of all instances together\n")
     print(r.table(figures, "stock", 24))
