@@ -1,8 +1,10 @@
 // The launcher's table of contents: command line -> machine -> context -> plan -> print, run or measure. The only place of the
 // launcher that prints errors and returns exit codes.
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -20,28 +22,55 @@
 #include "launcher/run/doctor.h"
 #include "launcher/run/runner.h"
 #include "launcher/run/summary.h"
+#include "launcher/run/warden.h"
 
 namespace ipexrun::launcher {
 namespace {
 
 using SignalHandler = void (*)(int);
 
-/// A closed pipe on stdout or stderr must end our output, not the supervisor of running instances. But programs inherit what is
-/// ignored, so while they are started and supervised the caller's own disposition is back (the runner does its own ignoring).
-class PipeSafeRunner final : public Runner {
+/// Adds to each run what holds for all of them (several in a comparison): the warden, the time limit, restarts. And SIGPIPE: a closed pipe
+/// on stdout or stderr must end our output, not the supervisor of running instances, but programs inherit what is ignored, so while they
+/// are started and supervised the caller's own disposition is back (the runner does its own ignoring).
+class SupervisedRunner final : public Runner {
  public:
-  PipeSafeRunner(Runner& inner, SignalHandler callers) : inner_(inner), callers_(callers) {}
+  SupervisedRunner(Runner& inner, SignalHandler callers) : inner_(inner), callers_(callers) {}
+
+  /// From now on there are two processes (warden.h), and the clock of --timeout runs.
+  void begin(const Options& options) {
+    warden_ = split_off_warden();
+    max_restarts_ = options.max_restarts;
+    log_keep_ = options.log_keep;
+    if (options.timeout_seconds > 0) {
+      const std::chrono::duration<double> limit(options.timeout_seconds);
+      time_limit_ = TimeLimit{std::chrono::steady_clock::now() + std::chrono::ceil<std::chrono::milliseconds>(limit), limit.count()};
+    }
+  }
 
   Result<RunOutcome> run(const LaunchPlan& plan, const RunSettings& settings) override {
+    RunSettings all = settings;
+    all.warden = &warden_;
+    all.time_limit = time_limit_;
+    all.max_restarts = max_restarts_;
+    all.log_keep = log_keep_;
     std::signal(SIGPIPE, callers_);
-    Result<RunOutcome> outcome = inner_.run(plan, settings);
+    Result<RunOutcome> outcome = inner_.run(plan, all);
     std::signal(SIGPIPE, SIG_IGN);
+    timed_out_ = timed_out_ || (outcome.ok() && outcome->timed_out);
     return outcome;
   }
+
+  /// A run was ended at the time limit, whatever came of it.
+  [[nodiscard]] bool timed_out() const { return timed_out_; }
 
  private:
   Runner& inner_;
   SignalHandler callers_;
+  Warden warden_;
+  int max_restarts_ = 0;
+  int log_keep_ = 0;
+  std::optional<TimeLimit> time_limit_;
+  bool timed_out_ = false;
 };
 
 int fail(const Error& error) {
@@ -127,9 +156,11 @@ int run_plainly(const Options& options, Runner& runner) {
   return outcome.ok() ? outcome->exit_code : fail(outcome.error());
 }
 
-int run_program(const Options& options, Runner& runner) {
+int run_program(const Options& options, SupervisedRunner& runner) {
   const bool plans_only = options.dry_run || !options.topology.empty() || !options.sysroot.empty();
-  if (env::get_flag(env::Id::kDisable) && !plans_only) return run_plainly(options, runner);
+  const bool disabled = env::get_flag(env::Id::kDisable) && !plans_only;
+  if (!plans_only) runner.begin(disabled ? Options{} : options);
+  if (disabled) return run_plainly(options, runner);
 
   Result<Machine> machine = machine_for(options);
   if (!machine.ok()) return fail(machine.error());
@@ -152,7 +183,7 @@ int run_program(const Options& options, Runner& runner) {
   const int code =
       options.bench.enabled ? run_measured(options, *machine, *context, run_dir, runner) : run_plan(options, *plan, run_dir, runner);
   remove_run_dir(run_dir);
-  return code;
+  return runner.timed_out() ? static_cast<int>(kExitTimeLimit) : code;
 }
 
 int show_topology(const Options& options) {
@@ -165,7 +196,7 @@ int later(const char* what) {
   return fail({kExitUsage, std::string("ipexrun ") + what + " comes with a later version", "ipexrun --help shows what this one does"});
 }
 
-int dispatch(const Options& options, Runner& runner) {
+int dispatch(const Options& options, SupervisedRunner& runner) {
   switch (options.command) {
     case Command::kRun:
     case Command::kXpu:
@@ -195,7 +226,7 @@ int dispatch(const Options& options, Runner& runner) {
 
 int main(int argc, char** argv) {
   using namespace ipexrun::launcher;  // NOLINT(google-build-using-namespace): this is its main()
-  PipeSafeRunner runner(posix_runner(), std::signal(SIGPIPE, SIG_IGN));
+  SupervisedRunner runner(posix_runner(), std::signal(SIGPIPE, SIG_IGN));
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
   const ipexrun::Result<Options> options = parse_command_line(args);
   return options.ok() ? dispatch(*options, runner) : fail(options.error());

@@ -14,6 +14,7 @@ enum ExitCode : int {
   kExitOk = 0,
   kExitFailure = 1,  ///< the run could not be prepared (log directory not writable, ...)
   kExitUsage = 2,    ///< bad option, bad value, impossible request
+  kExitTimeLimit = 124,  ///< --timeout, as timeout(1) has it
   kExitNotExecutable = 126,
   kExitNotFound = 127,
 };

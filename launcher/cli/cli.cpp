@@ -203,6 +203,11 @@ Status validate(Options& options) {
     return Error{kExitUsage, "--sysroot names a machine that is not there: nothing can be started on it", "add --dry-run"};
   if (options.require_shim && !options.optimize)
     return Error{kExitUsage, "--require-shim and --no-optimize contradict each other", "give one of them"};
+  if (options.max_restarts > 0 && options.bench.enabled)
+    return Error{kExitUsage, "--max-restarts and --bench contradict each other: what was started again measures nothing",
+                 "give one of them"};
+  if (options.log_keep > 0 && options.log_dir.empty())
+    return Error{kExitUsage, "--log-keep " + std::to_string(options.log_keep) + " needs --log-dir", "there are no log files without it"};
   if (!options.optimize && options.dtype_given) options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
   if (!options.decisions.empty())
     options.notes.push_back("the config's decisions are kept for --save-config; this version measures afresh in every process");

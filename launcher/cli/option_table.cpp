@@ -53,7 +53,7 @@ std::string_view group_title(OptionGroup group) {
     case OptionGroup::kProcess:
       return "How the program runs";
     case OptionGroup::kLogs:
-      return "Logs";
+      return "Supervision and logs";
     case OptionGroup::kShow:
       return "Plans and settings";
     case OptionGroup::kBench:

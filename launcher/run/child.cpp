@@ -136,7 +136,7 @@ void run_child(const ChildSpec& spec) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != spec.launcher) _exit(127);
 
-  if (spec.own_group && setpgid(0, 0) != 0) give_up(spec, ChildStep::kWireFailed, errno);
+  if (spec.group >= 0 && setpgid(0, spec.group) != 0) give_up(spec, ChildStep::kWireFailed, errno);
   if (!wire(spec.stdin_fd, STDIN_FILENO) || !wire(spec.stdout_fd, STDOUT_FILENO) || !wire(spec.stderr_fd, STDERR_FILENO)) {
     give_up(spec, ChildStep::kWireFailed, errno);
   }
@@ -158,8 +158,7 @@ void run_child(const ChildSpec& spec) noexcept {
   }
   if (n != 1) _exit(127);
 
-  sigaction(SIGPIPE, &spec.sigpipe_before, nullptr);
-  sigaction(SIGCHLD, &spec.sigchld_before, nullptr);
+  for (const Disposition& one : *spec.dispositions) sigaction(one.signal, &one.before, nullptr);
   sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);
   execve(spec.executable, spec.argv, spec.envp);
   give_up(spec, ChildStep::kExecFailed, errno);

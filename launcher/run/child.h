@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "configs/contract/event.h"
+#include "launcher/run/signals.h"
 
 namespace ipexrun::launcher {
 
@@ -44,11 +45,10 @@ struct ChildSpec {
   int stderr_fd = -1;
   int status_fd = -1;  ///< ChildMessages go here; close-on-exec
   int go_fd = -1;      ///< one byte read here starts the program, end of file means that it shall not start
-  bool own_group = false;
+  pid_t group = -1;    ///< process group to enter; 0 = one of its own, -1 = stay in the launcher's
   pid_t launcher = 0;
-  sigset_t signal_mask{};              ///< the caller's, before the launcher blocked anything
-  struct sigaction sigpipe_before {};  ///< likewise the dispositions that the launcher changed
-  struct sigaction sigchld_before {};
+  sigset_t signal_mask{};                      ///< the caller's, before the launcher blocked anything
+  const Dispositions* dispositions = nullptr;  ///< likewise what the launcher changed
   ChildReport* report = nullptr;
   IpexrunEventHeader* header = nullptr;  ///< of the event file, nullptr = none
 };

@@ -3,14 +3,15 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
-
-#include "configs/base/log.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -35,8 +36,10 @@ void Sink::put(std::string_view text) {
 void Sink::pump() {
   while (!closed() && !empty() && can_write(fd_)) {
     const std::size_t n = std::min<std::size_t>(queue_.size() - sent_, PIPE_BUF);
+    if (before_write_) before_write_();
     const ssize_t done = ::write(fd_, queue_.data() + sent_, n);
     if (done > 0) {
+      at_line_start_ = queue_[sent_ + static_cast<std::size_t>(done) - 1] == '\n';
       sent_ += static_cast<std::size_t>(done);
     } else if (done < 0 && errno == EINTR) {
       continue;
@@ -92,35 +95,109 @@ void LogFollower::finish(Sink& sink) {
   partial_.clear();
 }
 
-void PipePump::keep(std::string_view text) {
-  while (copy_.open() && !text.empty()) {
-    const ssize_t n = ::write(copy_.get(), text.data(), text.size());
+void LogFile::lose(std::size_t bytes, int error) {
+  if (lost_bytes_ == 0) error_to_tell_ = error;
+  last_error_ = error;
+  lost_bytes_ += bytes;
+  unmarked_bytes_ += bytes;
+}
+
+/// False when there is still no room. A part of the mark is taken back: the file is not to end in half a sentence.
+bool LogFile::mark_gap() {
+  const std::string mark = (at_line_start_ ? "" : "\n") + std::string("[ipexrun: ") + std::to_string(unmarked_bytes_) +
+                           " bytes are missing here: " + errno_text(last_error_) + "]\n";
+  struct stat info {};
+  const bool known = ::fstat(fd_.get(), &info) == 0;
+  const ssize_t n = ::write(fd_.get(), mark.data(), mark.size());
+  if (n == static_cast<ssize_t>(mark.size())) {
+    unmarked_bytes_ = 0;
+    at_line_start_ = true;
+    return true;
+  }
+  if (n > 0 && known) (void)!::ftruncate(fd_.get(), info.st_size);
+  return false;
+}
+
+std::size_t LogFile::write(std::string_view text) {
+  std::size_t done = 0;
+  if (unmarked_bytes_ != 0 && !mark_gap()) {
+    lose(text.size(), last_error_);
+    return 0;
+  }
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd_.get(), text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      log::warn("the copy of the program's output ends here: " + errno_text(errno));
-      copy_.reset();
-      return;
+    if (n <= 0) {
+      lose(text.size() - done, n < 0 ? errno : ENOSPC);
+      break;
     }
-    text.remove_prefix(static_cast<std::size_t>(n));
+    done += static_cast<std::size_t>(n);
+    at_line_start_ = text[done - 1] == '\n';
+  }
+  return done;
+}
+
+void LogFile::end_line() {
+  if (!at_line_start_) write("\n");
+}
+
+void PipePump::take(std::string_view text, Sink& sink) {
+  const std::size_t kept = copy_ ? copy_->write(text) : 0;
+  if (!follower_) {
+    sink.put(text);
+  } else {
+    held_ = text.substr(kept);
   }
 }
 
-bool PipePump::step(Sink& sink) {
+/// What the file did not take is shown behind what it did. False while that must wait for the sink.
+bool PipePump::show_held(Sink& sink) {
+  if (held_.empty()) return true;
+  if (!follower_->step(sink) || !sink.has_room()) return false;
+  follower_->pass(held_, sink);
+  held_.clear();
+  return true;
+}
+
+/// True when there is no more to read now.
+bool PipePump::read_pipe(Sink& sink) {
   std::array<char, kReadBytes> buffer;
-  for (int reads = 0; reads < kReadsAStep && !at_end() && sink.has_room(); ++reads) {
-    const ssize_t n = ::read(pipe_.get(), buffer.data(), buffer.size());
+  for (int reads = 0; reads < kReadsAStep && !at_end(); ++reads) {
+    if (follower_ ? !show_held(sink) : !sink.has_room()) return false;
+    const std::size_t wanted = std::min(buffer.size(), left_.value_or(buffer.size()));
+    const ssize_t n = wanted == 0 ? 0 : ::read(pipe_.get(), buffer.data(), wanted);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return true;
+    if (n < 0 && errno == EAGAIN && !left_) return true;
     if (n <= 0) {
       pipe_.reset();
       return true;
     }
-    const std::string_view text(buffer.data(), static_cast<std::size_t>(n));
-    keep(text);
-    sink.put(text);
+    if (left_) *left_ -= static_cast<std::size_t>(n);
+    take({buffer.data(), static_cast<std::size_t>(n)}, sink);
     sink.pump();
   }
   return at_end();
+}
+
+bool PipePump::step(Sink& sink) {
+  const bool all_read = read_pipe(sink);
+  const bool all_shown = !follower_ || (show_held(sink) && follower_->step(sink));
+  return all_read && all_shown;
+}
+
+void PipePump::expect_end() {
+  int bytes = 0;
+  if (!at_end() && !left_ && ::ioctl(pipe_.get(), FIONREAD, &bytes) == 0) left_ = static_cast<std::size_t>(std::max(bytes, 0));
+}
+
+void PipePump::finish(Sink& sink) {
+  if (follower_) follower_->finish(sink);
+}
+
+void PipePump::attach(Fd pipe) {
+  pipe_ = std::move(pipe);
+  left_.reset();
+  if (copy_) copy_->end_line();
 }
 
 Result<Fd> open_log(const std::string& path) {
@@ -132,6 +209,7 @@ Result<Fd> open_log(const std::string& path) {
   }
   Fd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644));
   if (!fd.open()) return Error{kExitFailure, "cannot write log file '" + path + "': " + errno_text(errno), "see --log-dir"};
+  ::flock(fd.get(), LOCK_SH | LOCK_NB);  // in use: --log-keep of another run leaves it alone
   return fd;
 }
 

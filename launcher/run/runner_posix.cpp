@@ -1,11 +1,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "launcher/run/log_rotation.h"
 #include "launcher/run/logs.h"
+#include "launcher/run/processes.h"
 #include "launcher/run/runner.h"
 #include "launcher/run/signals.h"
 #include "launcher/run/start.h"
 #include "launcher/run/supervisor.h"
+#include "launcher/run/warden.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -25,11 +28,14 @@ class PosixRunner final : public Runner {
     occupy_standard_descriptors();
     SignalScope signals;
     if (signals.fd() < 0) return Error{kExitFailure, "cannot read signals: " + errno_text(errno), ""};
-    Starter starter(plan, settings, signals);
+    const Adoption adoption;
+    const OwnGroup group(settings.warden);
+    Starter starter(plan, settings, signals, group.callers());
     if (Status ready = starter.prepare(); !ready) return ready.error();
     if (Status started = starter.go(); !started) return started.error();
+    remove_old_logs(plan.instances.front().log_path, settings.log_keep);
     Sink out(settings.quiet ? -1 : STDOUT_FILENO);
-    return Supervisor(starter.running(), settings, signals, out).watch();
+    return Supervisor(starter.running(), settings, signals, out, [&starter](std::size_t i) { return starter.restart(i); }).watch();
   }
 };
 

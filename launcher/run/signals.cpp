@@ -1,7 +1,5 @@
 #include "launcher/run/signals.h"
 
-#include <array>
-
 namespace ipexrun::launcher {
 namespace {
 
@@ -15,12 +13,14 @@ bool ignored(int signal) {
 }  // namespace
 
 SignalScope::SignalScope() {
+  constexpr std::array kChanged{SIGPIPE, SIGXFSZ, SIGTTOU, SIGCHLD};
   struct sigaction action {};
   sigemptyset(&action.sa_mask);
-  action.sa_handler = SIG_IGN;  // a closed stdout is an error of write(2) here, not the end of the run
-  ::sigaction(SIGPIPE, &action, &sigpipe_before_);
-  action.sa_handler = SIG_DFL;  // an ignored SIGCHLD would reap the instances before their exit code is read
-  ::sigaction(SIGCHLD, &action, &sigchld_before_);
+  for (std::size_t i = 0; i < changed_.size(); ++i) {
+    changed_[i].signal = kChanged[i];
+    action.sa_handler = kChanged[i] == SIGCHLD ? SIG_DFL : SIG_IGN;
+    ::sigaction(kChanged[i], &action, &changed_[i].before);
+  }
 
   sigset_t taken;
   sigemptyset(&taken);
@@ -36,8 +36,7 @@ SignalScope::~SignalScope() {
   while (next()) {  // what is still pending was meant for the instances; unblocked it would end the launcher
   }
   ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
-  ::sigaction(SIGPIPE, &sigpipe_before_, nullptr);
-  ::sigaction(SIGCHLD, &sigchld_before_, nullptr);
+  for (const Disposition& one : changed_) ::sigaction(one.signal, &one.before, nullptr);
 }
 
 std::optional<signalfd_siginfo> SignalScope::next() {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
+#include <array>
 #include <optional>
 
 #include "launcher/run/posix.h"
@@ -13,8 +14,18 @@ namespace ipexrun::launcher {
 /// Asks a program to end: the first one starts the grace period of several instances, the second one ends it.
 constexpr bool asks_for_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT; }
 
-/// Blocks the signals that are forwarded to the program, and SIGCHLD; ignores SIGPIPE. A signal that the caller ignores (nohup) is
-/// left alone. For the thread that starts and awaits the instances; not nestable.
+/// What a signal did before the launcher changed it.
+struct Disposition {
+  int signal = 0;
+  struct sigaction before {};
+};
+
+/// Those that the launcher changes: SIGPIPE, SIGXFSZ and SIGTTOU (a closed stdout, a full quota and a terminal of another job are errors of
+/// write(2) here, not the end of the run), and SIGCHLD (ignored, it would reap the instances before their exit code is read).
+using Dispositions = std::array<Disposition, 4>;
+
+/// Blocks the signals that are forwarded to the program, and SIGCHLD. A signal that the caller ignores (nohup) is left alone. For the
+/// thread that starts and awaits the instances; not nestable.
 class SignalScope {
  public:
   SignalScope();
@@ -28,13 +39,11 @@ class SignalScope {
 
   /// State of the caller, for the child to restore.
   [[nodiscard]] const sigset_t& mask_before() const { return mask_before_; }
-  [[nodiscard]] const struct sigaction& sigpipe_before() const { return sigpipe_before_; }
-  [[nodiscard]] const struct sigaction& sigchld_before() const { return sigchld_before_; }
+  [[nodiscard]] const Dispositions& dispositions_before() const { return changed_; }
 
  private:
   sigset_t mask_before_{};
-  struct sigaction sigpipe_before_ {};
-  struct sigaction sigchld_before_ {};
+  Dispositions changed_;
   Fd fd_;
 };
 

@@ -19,6 +19,7 @@ namespace ipexrun::launcher {
 namespace {
 
 constexpr std::size_t kBitsAWord = 8 * sizeof(unsigned long);
+constexpr int kPipeBytes = 1 << 20;  // what an unprivileged user may ask for by default
 
 std::vector<unsigned long> bit_mask(const std::vector<int>& numbers) {
   std::vector<unsigned long> mask;
@@ -73,14 +74,17 @@ Error system_error(const char* what) { return Error{kExitFailure, std::string(wh
 
 }  // namespace
 
-std::vector<std::string> environment_of(const InstancePlan& plan, const std::vector<std::string>& caller, const std::string& events_path) {
+std::vector<std::string> environment_of(const InstancePlan& plan, const std::vector<std::string>& caller, const std::string& events_path,
+                                        int restarts) {
   std::map<std::string, std::string> changed = plan.env;
+  const std::string count = env::name(env::Id::kRestart);
+  if (restarts > 0) changed[count] = std::to_string(restarts);
   if (!events_path.empty()) changed[env::name(env::Id::kEvents)] = events_path;
   std::vector<std::string> out;
   for (const std::string& entry : caller) {
     const std::string name = entry.substr(0, entry.find('='));
     const bool dropped = std::find(plan.unset_env.begin(), plan.unset_env.end(), name) != plan.unset_env.end();
-    if (!dropped && !changed.contains(name)) out.push_back(entry);
+    if (!dropped && name != count && !changed.contains(name)) out.push_back(entry);
   }
   for (const auto& [name, value] : changed) out.push_back(name + "=" + value);
   return out;
@@ -103,6 +107,13 @@ struct Starter::Memory {
   Fd errors;
   ChildSpec spec;
 
+  /// The child has its copies: ours would keep a pipe from ending.
+  void close_childs_ends() {
+    output.reset();
+    input.reset();
+    errors.reset();
+  }
+
   Memory() = default;
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -112,8 +123,8 @@ struct Starter::Memory {
   }
 };
 
-Starter::Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals)
-    : plan_(plan), settings_(settings), signals_(signals), caller_env_(env::all()) {}
+Starter::Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals, pid_t callers_group)
+    : plan_(plan), settings_(settings), signals_(signals), callers_group_(callers_group), caller_env_(env::all()) {}
 
 Starter::~Starter() {
   if (!handed_over_) end_started();
@@ -140,32 +151,29 @@ Status Starter::prepare_files(const InstancePlan& plan, Memory& memory, Running&
     const bool keeps_input = &plan == &plan_.instances.front() && ::isatty(STDIN_FILENO) == 0;
     if (!keeps_input) memory.input = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
-  if (!plan.log_path.empty()) {
-    auto log = open_log(plan.log_path);
-    if (!log) return log.error();
-    memory.output = std::move(log.value());
-    outcome.output_path = plan.log_path;
-    memory.spec.stdout_fd = memory.spec.stderr_fd = memory.output.get();
-    Fd reader(::open(plan.log_path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!settings_.quiet && reader.open()) {
-      const off_t end = ::lseek(memory.output.get(), 0, SEEK_END);
-      running.follower = std::make_unique<LogFollower>(std::move(reader), end, many ? "[" + std::to_string(plan.index) + "] " : "");
-    }
-    return ok_status();
-  }
-  if (settings_.capture_output) {
+  if (!plan.log_path.empty() || settings_.capture_output) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe");
     Fd reader(ends[0]);
     memory.output = Fd(ends[1]);
     ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+    ::fcntl(reader.get(), F_SETPIPE_SZ, kPipeBytes);  // refused where the user has many pipes already: then it stays small
     memory.spec.stdout_fd = memory.output.get();
-    Fd copy;
-    if (!stem.empty()) {
-      outcome.output_path = stem + ".out";
-      copy = Fd(::open(outcome.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!plan.log_path.empty()) memory.spec.stderr_fd = memory.output.get();
+    if (running.pump) {
+      running.pump->attach(std::move(reader));
+    } else if (!plan.log_path.empty()) {
+      if (Status log = prepare_log(plan, running, std::move(reader)); !log) return log;
+    } else {
+      std::unique_ptr<LogFile> copy;
+      if (!stem.empty()) {
+        outcome.output_path = stem + ".out";
+        Fd file(::open(outcome.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+        if (file.open()) copy = std::make_unique<LogFile>(std::move(file), outcome.output_path);
+      }
+      running.pump = std::make_unique<PipePump>(std::move(reader), std::move(copy));
     }
-    running.pump = std::make_unique<PipePump>(std::move(reader), std::move(copy));
+    if (!plan.log_path.empty()) return ok_status();
   } else if (settings_.quiet) {
     memory.output = Fd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     memory.spec.stdout_fd = memory.output.get();
@@ -175,6 +183,21 @@ Status Starter::prepare_files(const InstancePlan& plan, Memory& memory, Running&
     memory.errors = Fd(::open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     memory.spec.stderr_fd = memory.errors.get();
   }
+  return ok_status();
+}
+
+Status Starter::prepare_log(const InstancePlan& plan, Running& running, Fd pipe) {
+  auto log = open_log(plan.log_path);
+  if (!log) return log.error();
+  running.outcome.output_path = plan.log_path;
+  std::unique_ptr<LogFollower> follower;
+  Fd reader(::open(plan.log_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!settings_.quiet && reader.open()) {
+    const std::string prefix = plan_.instances.size() > 1 ? "[" + std::to_string(plan.index) + "] " : "";
+    follower = std::make_unique<LogFollower>(std::move(reader), ::lseek(log->get(), 0, SEEK_END), prefix);
+  }
+  auto file = std::make_unique<LogFile>(std::move(log.value()), plan.log_path);
+  running.pump = std::make_unique<PipePump>(std::move(pipe), std::move(file), std::move(follower));
   return ok_status();
 }
 
@@ -208,7 +231,7 @@ Status Starter::fork_one(const InstancePlan& plan, Memory& memory, Running& runn
   if (spec.report == nullptr) return system_error("cannot map a page");
 
   memory.argv = plan.argv;
-  memory.environment = environment_of(plan, caller_env_, outcome.events_path);
+  memory.environment = environment_of(plan, caller_env_, outcome.events_path, outcome.restarts);
   memory.argv_pointers = pointers(memory.argv);
   memory.environment_pointers = pointers(memory.environment);
   spec.executable = plan.executable.c_str();
@@ -232,10 +255,10 @@ Status Starter::fork_one(const InstancePlan& plan, Memory& memory, Running& runn
   spec.status_fd = status_write.get();
   spec.go_fd = go_read_.get();
   spec.launcher = ::getpid();
-  spec.own_group = running.own_group = plan_.instances.size() > 1;
+  running.own_group = plan_.instances.size() > 1;
+  spec.group = running.own_group ? 0 : callers_group_;
   spec.signal_mask = signals_.mask_before();
-  spec.sigpipe_before = signals_.sigpipe_before();
-  spec.sigchld_before = signals_.sigchld_before();
+  spec.dispositions = &signals_.dispositions_before();
 
   running.started = std::chrono::steady_clock::now();
   const pid_t pid = ::fork();
@@ -245,7 +268,8 @@ Status Starter::fork_one(const InstancePlan& plan, Memory& memory, Running& runn
     run_child(spec);
   }
   running.pid = outcome.pid = pid;
-  if (spec.own_group) ::setpgid(pid, pid);  // in both processes: whichever comes first, the group exists before it is signalled
+  running.alive = true;
+  if (spec.group >= 0) ::setpgid(pid, spec.group);  // in both processes: whichever comes first, the group is right before it is signalled
   return ok_status();
 }
 
@@ -262,7 +286,13 @@ Status Starter::await_message(std::size_t i, bool after_go) {
   }
   // End of file: execve closed the pipe, or the child was killed before it could say anything; the supervisor sees which.
   if (after_go) return ok_status();
-  return Error{kExitFailure, "instance " + std::to_string(plan_.instances[i].index) + " was killed before it started", ""};
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(running_[i].pid), &info, WEXITED | WNOWAIT);
+  const bool filtered = info.si_code != CLD_EXITED && info.si_status == SIGSYS;
+  return Error{kExitFailure,
+               "instance " + std::to_string(plan_.instances[i].index) + " was killed before it started" +
+                   (filtered ? ", by a system call filter (SIGSYS)" : ""),
+               filtered ? "a filter that ends programs for set_mempolicy or sched_setaffinity needs --no-memory-bind or --no-pin" : ""};
 }
 
 void Starter::report_binding() const {
@@ -284,19 +314,22 @@ void Starter::report_binding() const {
   }
 }
 
-Status Starter::prepare() {
+Status Starter::make_go_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe");
   go_read_ = Fd(ends[0]);
   go_write_ = Fd(ends[1]);
+  return ok_status();
+}
+
+Status Starter::prepare() {
+  if (Status made = make_go_pipe(); !made) return made;
   running_.reserve(plan_.instances.size());
   for (const InstancePlan& plan : plan_.instances) {
     memory_.push_back(std::make_unique<Memory>());
     running_.emplace_back();
     if (Status started = fork_one(plan, *memory_.back(), running_.back()); !started) return started;
-    memory_.back()->output.reset();  // the child has its copy: ours would keep a pipe from ending
-    memory_.back()->input.reset();
-    memory_.back()->errors.reset();
+    memory_.back()->close_childs_ends();
   }
   for (std::size_t i = 0; i < memory_.size(); ++i) {
     if (Status ready = await_message(i, false); !ready) return ready;
@@ -304,18 +337,46 @@ Status Starter::prepare() {
   return ok_status();
 }
 
-Status Starter::go() {
+/// One byte each: an instance reads no more than its own.
+Status Starter::release(std::size_t instances) {
   go_read_.reset();
-  const std::string bytes(running_.size(), 'g');
-  if (::write(go_write_.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
-    return system_error("cannot start the instances");
+  const std::string bytes(instances, 'g');
+  const bool all = ::write(go_write_.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
   go_write_.reset();
+  return all ? ok_status() : Status(system_error("cannot start the instances"));
+}
+
+Status Starter::go() {
+  if (Status released = release(running_.size()); !released) return released;
   for (std::size_t i = 0; i < memory_.size(); ++i) {
     if (Status started = await_message(i, true); !started) return started;
   }
   report_binding();
   handed_over_ = true;
   return ok_status();
+}
+
+Status Starter::restart(std::size_t i) {
+  memory_[i] = std::make_unique<Memory>();
+  Running& running = running_[i];
+  InstanceOutcome fresh;
+  fresh.restarts = running.outcome.restarts + 1;
+  fresh.output_path = running.outcome.output_path;
+  running.outcome = fresh;
+  running.stopped = false;
+  Status done = make_go_pipe();
+  if (done) done = fork_one(plan_.instances[i], *memory_[i], running);
+  memory_[i]->close_childs_ends();
+  if (done) done = await_message(i, false);
+  if (done) done = release(1);
+  if (done) done = await_message(i, true);
+  if (!done && running.alive) {
+    ::kill(running.pid, SIGKILL);
+    while (::waitpid(running.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    running.alive = false;
+  }
+  return done;
 }
 
 }  // namespace ipexrun::launcher

@@ -12,13 +12,15 @@
 namespace ipexrun::launcher {
 
 /// The environment of an instance as NAME=value strings: the caller's, less plan.unset_env, with plan.env on top and, when
-/// `events_path` is not "", IPEXRUN_EVENTS.
-std::vector<std::string> environment_of(const InstancePlan& plan, const std::vector<std::string>& caller, const std::string& events_path);
+/// `events_path` is not "", IPEXRUN_EVENTS; IPEXRUN_RESTART where it is not the first start.
+std::vector<std::string> environment_of(const InstancePlan& plan, const std::vector<std::string>& caller, const std::string& events_path,
+                                        int restarts = 0);
 
 /// Forks the instances of a plan. They wait, bound and wired up, until go(); an instance that is not released never becomes the program.
 class Starter {
  public:
-  Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals);
+  /// `callers_group`: the process group that a single instance belongs to, -1 = the one that this process is in.
+  Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals, pid_t callers_group);
   ~Starter();
   Starter(const Starter&) = delete;
   Starter& operator=(const Starter&) = delete;
@@ -27,6 +29,8 @@ class Starter {
   Status prepare();
   /// Releases all. Error: execve failed in one of them, and all were ended.
   Status go();
+  /// Starts instance i once more, as it was started before: same plan, same log file, a new event file.
+  Status restart(std::size_t i);
 
   /// The started instances, for the supervisor.
   std::vector<Running>& running() { return running_; }
@@ -35,9 +39,12 @@ class Starter {
   struct Memory;  // of one instance: strings, masks and shared pages that the child uses
 
   Status prepare_files(const InstancePlan& plan, Memory& memory, Running& running);
+  Status prepare_log(const InstancePlan& plan, Running& running, Fd pipe);
   /// An event file that cannot be made costs the summary, not the run.
   Status make_event_file(const InstancePlan& plan, Memory& memory, Running& running);
   Status fork_one(const InstancePlan& plan, Memory& memory, Running& running);
+  Status make_go_pipe();
+  Status release(std::size_t instances);
   Status await_message(std::size_t i, bool after_go);
   void end_started();
   void report_binding() const;
@@ -45,6 +52,7 @@ class Starter {
   const LaunchPlan& plan_;
   const RunSettings& settings_;
   const SignalScope& signals_;
+  pid_t callers_group_;
   std::vector<std::string> caller_env_;
   Fd go_read_;
   Fd go_write_;

@@ -13,12 +13,14 @@
 #include "configs/base/log.h"
 #include "configs/contract/decision.h"
 #include "configs/contract/event_ring.h"
+#include "launcher/run/crash_note.h"
 
 namespace ipexrun::launcher {
 namespace {
 
 constexpr std::size_t kMaxNotes = 4;    // lines of its own that the plugin left for a person
 constexpr std::size_t kMaxChoices = 3;  // candidates named in the line
+constexpr std::size_t kMaxLastLines = 8;
 
 /// What an event file says, reduced to what the line needs.
 struct Facts {
@@ -129,9 +131,23 @@ std::string without_threads(const std::string& process) {
   return comma != std::string::npos && process.find("thread", comma) != std::string::npos ? process.substr(0, comma) : process;
 }
 
-std::string signal_text(const InstanceOutcome& instance) {
-  const char* name = ::sigdescr_np(instance.signal);
-  return fmt::format("ended by signal {} ({})", instance.signal, name != nullptr ? name : "unknown");
+/// What befell it: ends by signals, restarts, lost output.
+std::string events_text(const RunOutcome& outcome, const InstanceOutcome& instance) {
+  std::vector<std::string> lines;
+  if (instance.restarts > 0)
+    lines.push_back(
+        fmt::format("instance {} was started again {} time{}", instance.index, instance.restarts, instance.restarts == 1 ? "" : "s"));
+  if (instance.output_lost_bytes > 0)
+    lines.push_back(fmt::format("instance {}: {} bytes of its output are missing in '{}'", instance.index, instance.output_lost_bytes,
+                                instance.output_path));
+  // An end that was asked for (ctrl-C, the failure of another instance) is no news.
+  if (instance.signal != 0 && !instance.stopped_by_us && outcome.stop_signal == 0) {
+    const auto crash = crash_lines(instance, last_lines(instance.output_path, kMaxLastLines), outcome.surroundings);
+    lines.insert(lines.end(), crash.begin(), crash.end());
+  }
+  std::string out;
+  for (const std::string& line : lines) out += "ipexrun: " + line + "\n";
+  return out;
 }
 
 const InstancePlan* plan_of(const LaunchPlan& plan, int index) {
@@ -173,8 +189,7 @@ std::string summary_text(const Options& options, const LaunchPlan& plan, const R
       out += head + line_of(options, plan, instance, *facts) + "\n";
       for (std::size_t i = 0; i < facts->notes.size() && i < kMaxNotes; ++i) out += head + facts->notes[i] + "\n";
     }
-    // An end that was asked for (ctrl-C, the failure of another instance) is no news.
-    if (instance.signal != 0 && !instance.stopped_by_us && outcome.stop_signal == 0) out += head + signal_text(instance) + "\n";
+    out += events_text(outcome, instance);
   }
   return out;
 }

@@ -105,7 +105,7 @@ TEST(PipePump, KeepsACopyAndPassesItOn) {
   Pipe input;
   const Pipe shown;
   const std::string copy = folder.path("copy");
-  PipePump pump(std::move(input.read), Fd(::open(copy.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)));
+  PipePump pump(std::move(input.read), std::make_unique<LogFile>(Fd(::open(copy.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), copy));
   Sink sink(shown.write.get());
   ASSERT_EQ(::write(input.write.get(), "ab\n", 3), 3);
   EXPECT_TRUE(pump.step(sink));
@@ -123,11 +123,64 @@ TEST(PipePump, LosesTheCopyAndNotTheProgramWhenTheDiskIsFull) {
   if (!full.open()) GTEST_SKIP() << "no /dev/full";
   Pipe input;
   const Pipe shown;
-  PipePump pump(std::move(input.read), Fd(::dup(full.get())));
+  PipePump pump(std::move(input.read), std::make_unique<LogFile>(Fd(::dup(full.get())), "/dev/full"));
   Sink sink(shown.write.get());
   ASSERT_EQ(::write(input.write.get(), "ab\n", 3), 3);
   pump.step(sink);
   EXPECT_EQ(shown.all(), "ab\n");
+}
+
+TEST(PipePump, ShowsWhatTheFullFileDoesNotTakeInOrder) {
+  const TempFolder folder;
+  const std::string path = folder.write("log", "old\n");
+  const Fd full(::open("/dev/full", O_WRONLY));
+  if (!full.open()) GTEST_SKIP() << "no /dev/full";
+  Pipe input;
+  const Pipe shown;
+  PipePump pump(std::move(input.read), std::make_unique<LogFile>(Fd(::dup(full.get())), path),
+                std::make_unique<LogFollower>(reader_of(path), 4, "[2] "));
+  Sink sink(shown.write.get());
+  append(path, "kept\n");  // in the file, but not shown yet
+  ASSERT_EQ(::write(input.write.get(), "lost\nhalf", 9), 9);
+  EXPECT_TRUE(pump.step(sink));
+  sink.pump();
+  EXPECT_EQ(shown.all(), "[2] kept\n[2] lost\n");
+  EXPECT_EQ(pump.copy()->take_error(), ENOSPC);
+  EXPECT_EQ(pump.copy()->take_error(), 0);
+  EXPECT_EQ(pump.copy()->lost_bytes(), 9u);
+  pump.finish(sink);
+  sink.pump();
+  EXPECT_EQ(shown.all(), "[2] half\n");
+}
+
+TEST(PipePump, TakesOnlyWhatTheEndedProgramLeftThere) {
+  Pipe input;
+  const Pipe shown;
+  PipePump pump(std::move(input.read), nullptr);
+  Sink sink(shown.write.get());
+  ASSERT_EQ(::write(input.write.get(), "its last", 8), 8);
+  pump.expect_end();
+  ASSERT_EQ(::write(input.write.get(), " and a daemon's", 15), 15);
+  EXPECT_TRUE(pump.step(sink));
+  EXPECT_TRUE(pump.at_end());
+  EXPECT_EQ(shown.all(), "its last");
+}
+
+TEST(Sink, CallsBeforeItWritesAndKnowsWhereALineEnds) {
+  const Pipe shown;
+  Sink sink(shown.write.get());
+  int calls = 0;
+  sink.before_write([&] { ++calls; });
+  sink.pump();
+  EXPECT_EQ(calls, 0);
+  EXPECT_TRUE(sink.at_line_start());
+  sink.put("half");
+  sink.pump();
+  EXPECT_EQ(calls, 1);
+  EXPECT_FALSE(sink.at_line_start());
+  sink.put("\n");
+  sink.pump();
+  EXPECT_TRUE(sink.at_line_start());
 }
 
 TEST(OpenLog, MakesFoldersAndAppends) {
@@ -165,6 +218,11 @@ TEST(EnvironmentOf, PutsThePlanOnTopOfTheCaller) {
   plan.env = {{"B", "new"}, {"D", ""}};
   plan.unset_env = {"C"};
   EXPECT_THAT(environment_of(plan, {"A=1", "B=old", "C=gone", "BB=stays"}, ""), ElementsAre("A=1", "BB=stays", "B=new", "D="));
+}
+
+TEST(EnvironmentOf, CountsRestarts) {
+  EXPECT_THAT(environment_of({}, {"IPEXRUN_RESTART=7"}, ""), ElementsAre());  // of an outer ipexrun
+  EXPECT_THAT(environment_of({}, {}, "", 2), ElementsAre("IPEXRUN_RESTART=2"));
 }
 
 TEST(EnvironmentOf, NamesTheEventFile) {

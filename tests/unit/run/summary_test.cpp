@@ -127,12 +127,23 @@ TEST_F(SummaryTest, PassesNotesOnOnce) {
 TEST_F(SummaryTest, NamesASignalThatNobodyAskedFor) {
   file_.header().shim_state = IPEXRUN_SHIM_LOADED;
   outcome_.instances[0].signal = SIGSEGV;
-  EXPECT_EQ(text(), "ipexrun: instance 0: ended by signal 11 (Segmentation fault)\n");
+  outcome_.instances[0].wall_seconds = 1.25;
+  outcome_.surroundings.core_files_allowed = true;
+  EXPECT_EQ(text(), "ipexrun: instance 0 was ended by SIGSEGV (Segmentation fault) after 1.2 s\n");
+  outcome_.instances[0].output_path = folder_.write("log", "loading\none\ntwo\n");
+  EXPECT_THAT(text(), HasSubstr("after 1.2 s; its last lines:\nipexrun:   | loading\nipexrun:   | one\nipexrun:   | two\n"));
   outcome_.instances[0].stopped_by_us = true;
   EXPECT_EQ(text(), "");
   outcome_.instances[0].stopped_by_us = false;
   outcome_.stop_signal = SIGINT;
   EXPECT_EQ(text(), "");
+}
+
+TEST_F(SummaryTest, CountsRestartsAndLostOutput) {
+  outcome_.instances[0].restarts = 2;
+  outcome_.instances[0].output_lost_bytes = 77;
+  outcome_.instances[0].output_path = "logs/a";
+  EXPECT_EQ(text(), "ipexrun: instance 0 was started again 2 times\nipexrun: instance 0: 77 bytes of its output are missing in 'logs/a'\n");
 }
 
 TEST_F(SummaryTest, TextOfAForeignHandIsBounded) {

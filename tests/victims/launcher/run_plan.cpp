@@ -1,7 +1,7 @@
 // Carries out a plan given on the command line, so that the runner can be tested without the planner's decisions.
 //
-//   run_plan [--cpus 0]... [--node N] [--log-dir DIR] [--run-dir DIR] [--capture] [--quiet] [--grace-ms N] [--stop-after-ms N] -- PROGRAM
-//   args
+//   run_plan [--cpus 0]... [--node N] [--log-dir DIR] [--run-dir DIR] [--capture] [--quiet] [--grace-ms N] [--stop-after-ms N]
+//            [--max-restarts N] [--restart-pause-ms N] [--timeout-ms N] [--progress-after-ms N] -- PROGRAM args
 // One instance for each --cpus (a list of OS CPU numbers, or "-" for unpinned); PROGRAM is an absolute path.
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +11,7 @@
 
 #include "configs/base/log.h"
 #include "launcher/run/runner.h"
+#include "launcher/run/warden.h"
 
 namespace {
 
@@ -25,8 +26,10 @@ std::vector<int> numbers(const std::string& text) {
 
 int main(int argc, char** argv) {
   using namespace ipexrun;
+  const launcher::Warden warden = launcher::split_off_warden();
   LaunchPlan plan;
   launcher::RunSettings settings;
+  settings.warden = &warden;
   std::vector<std::string> cpus;
   std::vector<int> nodes;
   std::string log_dir;
@@ -49,6 +52,15 @@ int main(int argc, char** argv) {
       settings.quiet = true;
     } else if (word == "--grace-ms") {
       settings.grace_ms = std::atoi(value().c_str());
+    } else if (word == "--max-restarts") {
+      settings.max_restarts = std::atoi(value().c_str());
+    } else if (word == "--restart-pause-ms") {
+      settings.restart_pause_ms = std::atoi(value().c_str());
+    } else if (word == "--progress-after-ms") {
+      settings.progress_after_ms = std::atoi(value().c_str());
+    } else if (word == "--timeout-ms") {
+      const int limit_ms = std::atoi(value().c_str());
+      settings.time_limit = launcher::TimeLimit{std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms), limit_ms / 1000.0};
     } else if (word == "--stop-after-ms") {
       stop_after_ms = std::atoi(value().c_str());
     } else {
@@ -83,8 +95,8 @@ int main(int argc, char** argv) {
   }
   for (const launcher::InstanceOutcome& instance : outcome.value().instances) {
     log::info("outcome " + std::to_string(instance.index) + " code " + std::to_string(instance.exit_code) + " stopped " +
-              std::to_string(static_cast<int>(instance.stopped_by_us)) + " rss " + std::to_string(instance.max_rss_bytes) + " output " +
-              instance.output_path);
+              std::to_string(static_cast<int>(instance.stopped_by_us)) + " restarts " + std::to_string(instance.restarts) + " rss " +
+              std::to_string(instance.max_rss_bytes) + " output " + instance.output_path);
   }
   return outcome.value().exit_code;
 }

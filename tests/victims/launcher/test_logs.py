@@ -1,5 +1,8 @@
 """Logs lose nothing, whatever happens to the launcher, its stdout or the file system."""
+import contextlib
 import os
+import re
+import resource
 import subprocess
 
 import pytest
@@ -104,29 +107,71 @@ def test_a_log_folder_that_cannot_be_made_stops_everything_with_one_line(run_pla
     assert "cannot create log folder" in done.stderr
 
 
-def test_a_full_log_folder_is_the_programs_error_as_it_would_be_by_itself(run_plan, tmp_path, python):
-    room = tmp_path / "small"
-    room.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", room], capture_output=True).returncode != 0:
+@contextlib.contextmanager
+def small_file_system(folder, size="64k"):
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True).returncode != 0:
         pytest.skip("needs the right to mount a tmpfs")
     try:
-        done = subprocess.run([run_plan, "--log-dir", room, "--", python, "-c", WRITER], capture_output=True, text=True, timeout=60)
-        assert done.returncode not in (0, 127)
-        written = (room / "run_0.log").read_text()
-        assert len(written) > 32768 and expected("0").startswith(written)
-        assert done.stdout == written
+        yield folder
     finally:
-        subprocess.run(["umount", room], check=True)
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_a_full_log_folder_costs_the_log_and_nothing_else(run_plan, tmp_path, python, instances):
+    code = 7 if instances == 1 else 0  # of several, a failure would end the others
+    with small_file_system(tmp_path / "small") as room:
+        done = subprocess.run([run_plan, "--log-dir", room, *["--cpus", "-"] * instances, "--", python, "-c", WRITER + f"sys.stdout.flush(); sys.exit({code})"],
+                              capture_output=True, text=True, timeout=120)
+        assert done.returncode == code
+        lines = [line for line in done.stderr.splitlines() if "cannot be written" in line]
+        assert len(lines) == instances and all("goes on" in line and "No space left" in line for line in lines), done.stderr
+        for i in range(instances):
+            written = (room / f"run_{i}.log").read_text()
+            assert expected(str(i)).startswith(written)
+        assert sum((room / f"run_{i}.log").stat().st_size for i in range(instances)) > 32768
+        shown = done.stdout if instances == 1 else "".join(line[4:] for line in done.stdout.splitlines(keepends=True) if line.startswith("[1] "))
+        assert shown == expected(str(instances - 1))  # whole, though most of it is in no file
+
+
+def test_when_there_is_room_again_the_log_goes_on_and_marks_the_gap(run_plan, tmp_path, witness, start, sh):
+    with small_file_system(tmp_path / "small") as room:
+        filler = room / "filler"
+        gate = tmp_path / "gate"
+        os.mkfifo(gate)
+        text = "echo before; echo up >/dev/fd/$WITNESS; read go < $GATE; echo lost; echo up >/dev/fd/$WITNESS; read go < $GATE; echo after"
+        launcher = start([run_plan, "--log-dir", room, "--", sh, "-c", text], env={"GATE": str(gate)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        witness.wait_for(b"up", 1)
+        assert launcher.stdout.readline() == "before\n"  # the log has it
+        log = room / "run_0.log"
+        with log.open("ab") as end:  # up to the end of its page, so that the next byte needs a new one
+            end.write(b"x" * (4096 - log.stat().st_size % 4096 - 1) + b"\n")
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as out:
+            while out.write(b"x" * 4096):
+                pass
+        gate.write_text("go\n")
+        assert "goes on" in launcher.stderr.readline()
+        filler.unlink()
+        witness.wait_for(b"up", 2)
+        gate.write_text("go\n")
+        rest, _ = launcher.communicate(timeout=60)
+        assert launcher.returncode == 0
+        assert rest.endswith("lost\n[ipexrun: 5 bytes are missing here: No space left on device]\nafter\n"), rest
+        assert log.read_text().endswith("x\n[ipexrun: 5 bytes are missing here: No space left on device]\nafter\n")
+
+
+def test_a_limit_of_file_size_does_not_end_the_program_or_the_launcher(run_plan, tmp_path, python):
+    done = subprocess.run([run_plan, "--log-dir", tmp_path, "--", python, "-c", WRITER], capture_output=True, text=True, timeout=120,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == expected("0")
+    assert (tmp_path / "run_0.log").stat().st_size == 100_000
+    assert re.fullmatch(r"ipexrun: instance 0 goes on, but its output cannot be written to '.*': File too large\n", done.stderr)
 
 
 def test_no_room_for_event_files_costs_the_summary_only(run_plan, tmp_path):
-    room = tmp_path / "small"
-    room.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", room], capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount a tmpfs")
-    try:
+    with small_file_system(tmp_path / "small") as room:
         done = subprocess.run([run_plan, "--run-dir", room, "--", "/bin/echo", "x"], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (0, "x\n")
         assert "there will be no summary" in done.stderr and done.stderr.count("\n") == 1
-    finally:
-        subprocess.run(["umount", room], check=True)

@@ -1,0 +1,20 @@
+// What is said of an instance that a signal ended: which one, what it said last, and where to look next.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/run/runner.h"
+
+namespace ipexrun::launcher {
+
+/// At most `most` last lines of a file, each of a bounded length and free of control characters; of a line that a progress bar wrote again
+/// and again, what stood there last.
+std::vector<std::string> last_lines(const std::string& path, std::size_t most);
+
+/// Lines without prefix, the first one naming the instance. `last` is what it said last.
+std::vector<std::string> crash_lines(const InstanceOutcome& outcome, const std::vector<std::string>& last, const CrashSurroundings& around);
+
+CrashSurroundings read_crash_surroundings();
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,89 @@
+#include "launcher/run/warden.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+
+#include "configs/base/log.h"
+#include "launcher/run/processes.h"
+#include "launcher/run/signals.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+void pass_on(pid_t launcher, const signalfd_siginfo& info) {
+  sigval value{};
+  value.sival_int = info.ssi_code == SI_KERNEL ? kFromTerminal : 0;
+  ::sigqueue(launcher, static_cast<int>(info.ssi_signo), value);
+}
+
+/// Stops with the launcher, so that the shell gets the terminal back.
+void mirror_stop(pid_t launcher) {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(launcher), &info, WSTOPPED | WNOHANG) == 0 && info.si_pid != 0) ::raise(SIGSTOP);
+}
+
+/// Waits for the launcher. Returns its exit code.
+int wait_for(pid_t launcher, SignalScope& signals) {
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(launcher, &status, WNOHANG);
+    if (ended == launcher && WIFEXITED(status)) return WEXITSTATUS(status);
+    if (ended == launcher) {
+      const std::size_t left = end_descendants(Reach::kAll);
+      if (asks_for_end(WTERMSIG(status)) && left == 0) return 128 + WTERMSIG(status);  // before the program was started: no news
+      log::error(fmt::format("the launcher itself was ended by signal {}; {}", WTERMSIG(status),
+                             left == 0 ? "what it had started was ended" : fmt::format("{} processes could not be ended", left)));
+      return 128 + WTERMSIG(status);
+    }
+    if (ended < 0 && errno != EINTR) return 1;
+    mirror_stop(launcher);
+    pollfd entry{signals.fd(), POLLIN, 0};
+    ::poll(&entry, 1, -1);
+    while (const auto info = signals.next()) {
+      if (info->ssi_signo != SIGCHLD) pass_on(launcher, *info);
+    }
+  }
+}
+
+}  // namespace
+
+Warden split_off_warden() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  Warden warden;
+  warden.life = Fd(ends[0]);
+  Fd held(ends[1]);
+  const pid_t self = ::getpid();
+  int code = 0;
+  {
+    SignalScope signals;  // before the fork: what arrives from now on is passed on or, in the launcher, taken as it was before
+    const Adoption adoption;
+    const pid_t launcher = signals.fd() < 0 ? -1 : ::fork();
+    if (launcher < 0) return {};
+    if (launcher > 0) {
+      warden.life.reset();
+      code = wait_for(launcher, signals);
+      ::_exit(code);
+    }
+  }
+  held.reset();
+  warden.pid = self;
+  return warden;
+}
+
+OwnGroup::OwnGroup(const Warden* warden) {
+  if (warden == nullptr || warden->pid == 0) return;
+  const pid_t group = ::getpgrp();
+  if (::setpgid(0, 0) == 0) before_ = group;
+}
+
+OwnGroup::~OwnGroup() {
+  if (before_ >= 0) ::setpgid(0, before_);
+}
+
+}  // namespace ipexrun::launcher
