@@ -15,11 +15,13 @@
 #include "launcher/bench/bench.h"
 #include "launcher/cli/cli.h"
 #include "launcher/machine/machine_devices.h"
+#include "launcher/machine/tree.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/planner.h"
 #include "launcher/plan/show.h"
 #include "launcher/run/context.h"
 #include "launcher/run/doctor.h"
+#include "launcher/run/gather_run.h"
 #include "launcher/run/runner.h"
 #include "launcher/run/summary.h"
 #include "launcher/run/warden.h"
@@ -207,6 +209,10 @@ int dispatch(const Options& options, SupervisedRunner& runner) {
       return options.docs ? print(env_docs()) : run_env(options);
     case Command::kDoctor:
       return run_doctor(options);
+    case Command::kGather: {
+      const Result<int> code = run_gather(options);
+      return code.ok() ? *code : fail(code.error());
+    }
     case Command::kVersion:
       return print(version_text());
     case Command::kHelp:
@@ -229,5 +235,10 @@ int main(int argc, char** argv) {
   SupervisedRunner runner(posix_runner(), std::signal(SIGPIPE, SIG_IGN));
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
   const ipexrun::Result<Options> options = parse_command_line(args);
-  return options.ok() ? dispatch(*options, runner) : fail(options.error());
+  if (!options.ok()) return fail(options.error());
+  const ipexrun::Result<Sysroot> sysroot = Sysroot::open(options->sysroot);
+  if (!sysroot.ok()) return fail(sysroot.error());
+  Options opened = *options;
+  opened.sysroot = sysroot->folder();
+  return dispatch(opened, runner);
 }

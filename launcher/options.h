@@ -9,7 +9,7 @@
 
 namespace ipexrun::launcher {
 
-enum class Command { kRun, kTopology, kEnv, kDoctor, kVersion, kHelp, kTune, kXpu, kCompletion, kManPage };
+enum class Command { kRun, kTopology, kEnv, kDoctor, kGather, kVersion, kHelp, kTune, kXpu, kCompletion, kManPage };
 
 /// How PROGRAM is to be started.
 enum class ProgramKind {

@@ -17,12 +17,13 @@ struct CommandWord {
   Command command;
 };
 
-constexpr std::array<CommandWord, 6> kCommandWords{{{"cpu", Command::kRun},
+constexpr std::array<CommandWord, 7> kCommandWords{{{"cpu", Command::kRun},
                                                     {"xpu", Command::kXpu},
                                                     {"tune", Command::kTune},
                                                     {"topology", Command::kTopology},
                                                     {"env", Command::kEnv},
-                                                    {"doctor", Command::kDoctor}}};
+                                                    {"doctor", Command::kDoctor},
+                                                    {"gather", Command::kGather}}};
 
 /// The command line cut in two: our options, and PROGRAM with everything after it.
 struct Parts {
@@ -284,9 +285,12 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
     for (const Setting& setting : *line)
       if (!command_takes(options.command, setting.row->name))
         return Error{kExitUsage, "ipexrun " + args[0] + " does not take --" + setting.row->name, "see ipexrun " + args[0] + " --help"};
-    if (!parts->program.empty())
+    if (options.command == Command::kGather && parts->program.size() == 1) {
+      options.output = parts->program.front();
+    } else if (!parts->program.empty()) {
       return Error{kExitUsage, "ipexrun " + args[0] + " takes no program, but '" + parts->program.front() + "' was given",
                    "ipexrun -- " + args[0] + " runs a program of that name"};
+    }
   }
 
   std::vector<Setting> file;

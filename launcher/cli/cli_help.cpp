@@ -22,6 +22,7 @@ const Pairs& commands() {
       {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
       {"ipexrun env [--json | --docs]", "facts for a bug report; --docs: ipexrun's variables"},
       {"ipexrun doctor [--json]", "check this installation and say what would help"},
+      {"ipexrun gather [FILE.tar.gz]", "write this machine's topology and limits into an archive"},
       {"ipexrun xpu [options] PROGRAM args", "the same for programs on Intel GPUs: devices, tiles, cores near them; launch only"},
       {"ipexrun tune", "comes with a later version"}};
   return rows;
@@ -175,7 +176,7 @@ std::string roff_list(const Pairs& rows) {
 std::string help_text(Command command) {
   switch (command) {
     case Command::kTopology:
-      return "Usage: ipexrun topology [--json] [--topology TEXT|FILE] [--sysroot DIR]\n\n"
+      return "Usage: ipexrun topology [--json] [--topology TEXT|FILE] [--sysroot DIR|FILE]\n\n"
              "Prints packages, cores, CPUs and NUMA nodes that this process may use, and what restricts them.\n"
              "--topology shows a machine that is not there, e.g. \"node:2 core:28 pu:2\" or an hwloc XML file.\n";
     case Command::kEnv:
@@ -184,6 +185,11 @@ std::string help_text(Command command) {
     case Command::kDoctor:
       return "Usage: ipexrun doctor [--json]\n\n"
              "Checks whether programs can be run and optimized here, and what would help. Exit code 1 when something fails.\n";
+    case Command::kGather:
+      return "Usage: ipexrun gather [FILE.tar.gz | FOLDER/]\n\n"
+             "Writes what ipexrun reads of this machine (topology, cgroups, limits, GPUs) into one archive, without host or user names,\n"
+             "command lines or serial numbers. ipexrun --sysroot FILE.tar.gz --dry-run PROGRAM plans for that machine elsewhere.\n"
+             "Default name: ipexrun-machine-<time>.tar.gz in the current folder.\n";
     default:
       return run_help();
   }
@@ -217,7 +223,7 @@ std::string completion_text() {
     words += " --" + row.name;
     if (!row.choices.empty())
       cases += "    --" + row.name + ") COMPREPLY=($(compgen -W \"" + joined(row.choices, " ") + "\" -- \"$word\")); return ;;\n";
-    if (row.metavar == "FILE" || row.metavar == "TEXT|FILE")
+    if (row.metavar == "FILE" || row.metavar == "TEXT|FILE" || row.metavar == "DIR|FILE")
       cases += "    --" + row.name + ") COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n";
     if (row.metavar == "DIR") cases += "    --" + row.name + ") COMPREPLY=($(compgen -d -- \"$word\")); return ;;\n";
   }
@@ -233,7 +239,7 @@ std::string completion_text() {
          words +
          "\" -- \"$word\"))\n"
          "  elif [[ $COMP_CWORD -eq 1 ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"cpu xpu topology env doctor\" -- \"$word\") $(compgen -c -- \"$word\") $(compgen -f -- "
+         "    COMPREPLY=($(compgen -W \"cpu xpu topology env doctor gather\" -- \"$word\") $(compgen -c -- \"$word\") $(compgen -f -- "
          "\"$word\"))\n"
          "  fi\n"
          "}\n"

@@ -17,8 +17,8 @@ void add_show_rows(std::vector<OptionRow>& rows) {
       "topology", group, [](auto& o) -> auto& { return o.topology; }, "TEXT|FILE",
       "plan for a machine that is not there: \"node:2 core:28 pu:2\" or an hwloc XML file")));
   rows.push_back(not_in_config(word(
-      "sysroot", group, [](auto& o) -> auto& { return o.sysroot; }, "DIR",
-      "read limits (cgroups, /proc, /sys) below DIR instead of /, to plan only")));
+      "sysroot", group, [](auto& o) -> auto& { return o.sysroot; }, "DIR|FILE",
+      "read limits (cgroups, /proc, /sys) below DIR, or from an archive of ipexrun gather, instead of /; to plan only")));
   OptionRow config = row("config", group, "FILE", "read options from a YAML file; the command line beats it");
   config.in_config = false;
   config.set = [](Options&, const std::string& value) -> Status {

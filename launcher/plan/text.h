@@ -21,12 +21,12 @@ inline std::string decimal_text(double value) {
   return out;
 }
 
-/// "9.08 GiB"; "-" for 0, which stands for "unknown".
+/// "9.08 GiB", "512 MiB", "3.5 KiB"; "-" for 0, which stands for "unknown".
 inline std::string bytes_text(std::uint64_t bytes) {
   if (bytes == 0) return "-";
-  constexpr std::uint64_t kMebi = 1ull << 20;
-  const bool small = bytes < 1024 * kMebi;
-  return decimal_text(static_cast<double>(bytes) / static_cast<double>(small ? kMebi : 1024 * kMebi)) + (small ? " MiB" : " GiB");
+  const int step = bytes >= 1ull << 30 ? 3 : bytes >= 1ull << 20 ? 2 : 1;
+  static constexpr const char* kUnits[] = {"", " KiB", " MiB", " GiB"};
+  return decimal_text(static_cast<double>(bytes) / static_cast<double>(1ull << (10 * step))) + kUnits[step];
 }
 
 }  // namespace ipexrun::launcher
