@@ -70,6 +70,7 @@ class Automatic {
  private:
   [[nodiscard]] std::size_t cores(const Cut& members) const { return domains_.groups(Level::kCore, members).size(); }
   [[nodiscard]] std::vector<Level> levels(Level last) const;
+  void split(const Cut& group, Level at, Level finest, std::vector<Cut>& out) const;
   [[nodiscard]] std::vector<Cut> grains(Level level, Level last) const;
   [[nodiscard]] std::size_t room_in_memory(const Cut& group) const;
   [[nodiscard]] std::vector<Cut> cut(const std::vector<Cut>& groups, std::size_t size, bool look_at_memory) const;
@@ -92,19 +93,31 @@ std::vector<Level> Automatic::levels(Level last) const {
   return out;
 }
 
-/// The domains of a level. Where an L3 domain has a single usable core, its whole NUMA node is one domain, unless `last` forbids it.
-std::vector<Cut> Automatic::grains(Level level, Level last) const {
-  if (level != Level::kKind) return domains_.groups(level);
-  std::vector<Cut> out;
-  for (const Cut& part : domains_.groups(last < Level::kPart ? Level::kL3 : Level::kPart)) {
-    std::vector<Cut> chosen = {part};
-    for (const Level finer : {Level::kL3, Level::kKind}) {
-      std::vector<Cut> groups = domains_.groups(finer, part);
-      if (std::all_of(groups.begin(), groups.end(), [&](const Cut& group) { return cores(group) >= kCoresOfInstance; }))
-        chosen = std::move(groups);
-    }
-    out.insert(out.end(), chosen.begin(), chosen.end());
+/// Divides a domain of level `at` into those of the next finer level, and so on down to `finest`. Domains that have a single usable
+/// core (an L3 domain that a cpuset cuts, the sockets of a virtual machine) are too small, and form one domain together.
+void Automatic::split(const Cut& group, Level at, Level finest, std::vector<Cut>& out) const {
+  constexpr std::array<Level, 5> kFiner = {Level::kMachine, Level::kPackage, Level::kPart, Level::kL3, Level::kKind};
+  const auto* next = std::find_if(kFiner.begin(), kFiner.end(), [at](Level level) { return level < at; });
+  if (next == kFiner.end() || *next < finest) {
+    out.push_back(group);
+    return;
   }
+  Cut small;
+  for (const Cut& part : domains_.groups(*next, group)) {
+    if (cores(part) < kCoresOfInstance) {
+      small.insert(small.end(), part.begin(), part.end());
+    } else {
+      split(part, *next, finest, out);
+    }
+  }
+  std::sort(small.begin(), small.end());
+  if (!small.empty()) out.push_back(std::move(small));
+}
+
+/// The domains of a level, within those of level `last`.
+std::vector<Cut> Automatic::grains(Level level, Level last) const {
+  std::vector<Cut> out;
+  for (const Cut& group : domains_.groups(last)) split(group, last, level, out);
   return out;
 }
 
@@ -141,7 +154,7 @@ std::string Automatic::place_text(const std::vector<Cut>& chosen) const {
   for (const auto& [level, noun] : {std::pair{Level::kL3, "L3 domain"}, std::pair{Level::kNode, "NUMA node"}}) {
     if ((level == Level::kL3 && !has_l3) || domains_.groups(level).size() < 2) continue;
     if (std::none_of(chosen.begin(), chosen.end(), [at = level, this](const Cut& cut) { return domains_.spans(at, cut); }))
-      return std::string(", each within one ") + noun;
+      return std::string("; each lies within one ") + noun;
   }
   return "";
 }
@@ -175,15 +188,15 @@ std::vector<Cut> Automatic::choose(Level last, std::vector<Reason>& reasons) con
   const auto [least, most] =
       std::minmax_element(chosen.begin(), chosen.end(), [](const Cut& a, const Cut& b) { return a.size() < b.size(); });
   const std::string sizes = std::to_string(least->size()) + (least->size() == most->size() ? "" : " to " + std::to_string(most->size()));
-  std::string text = "--ninstances auto: small instances do the most work in sum, so each gets " + count_text(kCoresOfInstance, "core") +
-                     (least->size() == most->size() ? "" : ", some one more") + place_text(chosen);
+  std::string text = "--ninstances auto: small instances do the most work in sum, so each gets " + count_text(kCoresOfInstance, "core");
+  if (least->size() != most->size()) text += ", some more or fewer so that all are used";
   if (wanted.size() == 1) {
     text = "--ninstances auto: " + count_text(cores(domains_.all()), "usable core") + (cores(domains_.all()) == 1 ? " is" : " are") +
            " too few for several instances (each gets at least " + std::to_string(kCoresOfInstance) + ")";
   } else if (chosen.size() < wanted.size()) {
-    text = "--ninstances auto: the cores allow " + std::to_string(wanted.size()) + " instances, but " + cap_text(wanted, caps_) +
-           place_text(chosen);
+    text = "--ninstances auto: the cores allow " + std::to_string(wanted.size()) + " instances, but " + cap_text(wanted, caps_);
   }
+  text += place_text(chosen);
   reasons.push_back({"instances", std::to_string(chosen.size()) + " x " + sizes, text});
   return chosen;
 }

@@ -200,7 +200,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
 
   const std::size_t most = most_threads(machine, *slots, plan.reasons);
   const MemoryChoice memory(options, machine, plan.pin);
-  std::vector<std::string> memory_said;
+  std::vector<std::pair<std::string, std::vector<int>>> memory_said;  // why, and of which instances
   for (const std::size_t index : *indices) {
     const Slot& slot = (*slots)[index];
     InstancePlan instance;
@@ -211,14 +211,16 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     instance.env = env.for_instance(instance.index, slots->size(), instance.threads);
     if (xpu) set_devices((*devices)[index], instance);
     const std::string why = memory.choose(slot, instance);
-    if (std::find(memory_said.begin(), memory_said.end(), why) == memory_said.end()) {
-      memory_said.push_back(why);
-      plan.reasons.push_back({"memory", instance.memory_policy == MemoryPolicy::kBind ? "bind" : "inherit", why});
-    }
+    auto said = std::find_if(memory_said.begin(), memory_said.end(), [&](const auto& entry) { return entry.first == why; });
+    if (said == memory_said.end()) said = memory_said.insert(said, {why, {}});
+    said->second.push_back(instance.index);
     set_program(options, context, instance);
     instance.log_path = log_path(options, context, instance);
     plan.instances.push_back(std::move(instance));
   }
+  for (const auto& [why, which] : memory_said)
+    plan.reasons.push_back({"memory", why.starts_with("bound") ? "bind" : "inherit",
+                            memory_said.size() == 1 ? why : "instance " + cpu_list_text(which) + ": " + why});
   const bool same = std::all_of(plan.instances.begin(), plan.instances.end(),
                                 [&](const InstancePlan& one) { return one.threads == plan.instances.front().threads; });
   plan.reasons.push_back({"threads", same ? std::to_string(plan.instances.front().threads) : "by instance",

@@ -94,14 +94,17 @@ Result<std::vector<Unit>> free_units(const Options& options, const Machine& mach
     }
   }
   const std::string where = nodes.empty() ? "of this machine" : "of NUMA node " + cpu_list_text(options.nodes_list) + " (--nodes-list)";
+  const std::string of_kind = small.empty() ? "" : "but E-cores ";
   if (options.use_logical_cores) {
-    reasons.push_back({"cores", count_text(units.size(), "CPU"), "all allowed hardware threads " + where + " (--use-logical-cores)"});
+    reasons.push_back(
+        {"cores", count_text(units.size(), "CPU"), "all allowed hardware threads " + of_kind + where + " (--use-logical-cores)"});
   } else {
-    reasons.push_back({"cores", count_text(units.size(), "core"), "all allowed physical cores " + where + ", by their first CPU"});
+    reasons.push_back(
+        {"cores", count_text(units.size(), "core"), "all allowed physical cores " + of_kind + where + ", by their first CPU"});
   }
   if (threads_left_out > 0)
     reasons.push_back({"cores", count_text(static_cast<std::size_t>(threads_left_out), "CPU"),
-                       "left out: further hardware threads of the same cores share its arithmetic units (--use-logical-cores)"});
+                       "left out: further hardware threads of the same cores share their arithmetic units (--use-logical-cores)"});
   if (!small.empty())
     reasons.push_back(
         {"cores", cpu_list_text(small), "left out: E-cores, since the slowest thread holds up every parallel region (--use-e-cores)"});
@@ -136,8 +139,10 @@ void apply_quota(const Options& options, const Machine& machine, Pool& pool, std
   const std::size_t most = threads_of_quota(machine.quota_cpus);
   const std::size_t allowed = allowed_cpus(machine).size();
   if (pool.units.size() > most) {
-    const std::string could = " (" + count_text(pool.units.size(), "CPU") + " could be used otherwise)";
-    std::string why = "the CPU quota allows " + quota + " CPUs at a time, rounded down: one thread more would have all of them throttled";
+    const std::string could = " (" + count_text(pool.units.size(), unit_noun(options)) + " could be used otherwise)";
+    const bool whole = static_cast<double>(most) + 1e-9 >= machine.quota_cpus;
+    std::string why = "the CPU quota allows " + quota + (quota == "1" ? " CPU" : " CPUs") + " at a time" + (whole ? "" : ", rounded down") +
+                      ": one thread more would have all of them throttled";
     if (machine.quota_cpus < 1)
       why = "the CPU quota allows " + quota + " CPUs at a time: one thread, which is stopped for a part of the time";
     if (machine.quota_cpus > 1 && static_cast<double>(most) > machine.quota_cpus)

@@ -42,15 +42,17 @@ std::string plan_table(const LaunchPlan& plan) {
   if (gpus) rows.front().push_back("GPU tiles");
   if (logs) rows.front().push_back("log");
   for (const InstancePlan& instance : plan.instances) {
-    rows.push_back({std::to_string(instance.index), dash_if_empty(cpu_list_text(instance.cpus)),
-                    dash_if_empty(cpu_list_text(instance.numa_nodes)),
+    // Without pinning, which CPUs they are says nothing.
+    const std::string cpus =
+        plan.pin || instance.cpus.empty() ? cpu_list_text(instance.cpus) : "any " + std::to_string(instance.cpus.size());
+    rows.push_back({std::to_string(instance.index), dash_if_empty(cpus), dash_if_empty(plan.pin ? cpu_list_text(instance.numa_nodes) : ""),
                     instance.memory_policy == MemoryPolicy::kBind ? "bound" : "inherited",
                     instance.threads > 0 ? std::to_string(instance.threads) : "-"});
     if (gpus) rows.back().push_back(tiles_text(instance.devices));
     if (logs) rows.back().push_back(instance.log_path);
   }
   std::string out = aligned(rows);
-  if (!plan.pin) out += "The CPUs are not pinned: they only size the threads.\n";
+  if (!plan.pin) out += "Not pinned: the number of CPUs only sizes the threads.\n";
   const std::map<std::string, std::string> common = common_env(plan);
   if (!common.empty()) {
     out += "\nvariables\n";

@@ -44,13 +44,18 @@ Slot slot_of(const Pool& pool, const Cut& cut) {
   return out;
 }
 
-std::string domain_noun(Level level) {
+bool knows_l3(const Task& task) {
+  return std::any_of(task.pool.units.begin(), task.pool.units.end(),
+                     [&](const Unit& unit) { return task.machine.cores[static_cast<std::size_t>(unit.core)].l3 >= 0; });
+}
+
+std::string domain_noun(const Task& task, Level level) {
   switch (level) {
     case Level::kCore:
       return "core";
     case Level::kKind:
     case Level::kL3:
-      return "L3 domain";
+      return knows_l3(task) ? "L3 domain" : "NUMA node";
     case Level::kPart:
     case Level::kNode:
       return "NUMA node";
@@ -89,7 +94,7 @@ Error too_many(const Task& task, const std::string& asked, std::size_t needed) {
 }
 
 Error does_not_fit(const Task& task, std::size_t fitting, std::size_t size) {
-  const std::string noun = domain_noun(task.last);
+  const std::string noun = domain_noun(task, task.last);
   return Error{kExitUsage,
                (fitting == 0 ? "no instance of " : "only " + count_text(fitting, "instance") + " of ") + count_text(size, task.noun()) +
                    (fitting > 1 ? " fit" : " fits") + " within single " + plural(noun) + " (the largest has " +
@@ -100,9 +105,9 @@ Error does_not_fit(const Task& task, std::size_t fitting, std::size_t size) {
 /// One instance on all that each domain of the level has.
 std::vector<Cut> one_per_domain(const Task& task, Level level, const std::string& asked) {
   std::vector<Cut> out = task.domains.groups(level);
-  task.because(std::to_string(out.size()), asked + ": one instance on each " + domain_noun(level) + " with usable cores");
+  task.because(std::to_string(out.size()), asked + ": one instance on each " + domain_noun(task, level) + " with usable cores");
   if (unequal(out))
-    task.because("unequal", "the " + plural(domain_noun(level)) + " have " + sizes_text(out) + " usable " + plural(task.noun()));
+    task.because("unequal", "the " + plural(domain_noun(task, level)) + " have " + sizes_text(out) + " usable " + plural(task.noun()));
   return out;
 }
 
@@ -152,8 +157,9 @@ Result<Shape> explicit_shape(const Task& task) {
   if (shape.size == 0) return does_not_fit(task, count_cuts(task.domains, 1, task.last), 1);
   const bool smaller = task.last != Level::kMachine && shape.size < task.total() / instances;
   task.because(std::to_string(instances) + " x " + std::to_string(shape.size),
-               n + ": " + count_text(task.total(), task.noun()) + " in equal slices" +
-                   (smaller ? ", the largest of which so many fit (" + keeper(options) + ")" : ""));
+               smaller ? n + ": the largest equal slices of which so many fit, each within one " + domain_noun(task, task.last) + " (" +
+                             keeper(options) + ")"
+                       : n + ": " + count_text(task.total(), task.noun()) + " in equal slices");
   return shape;
 }
 
@@ -163,10 +169,10 @@ Shape latency_shape(const Task& task) {
   const Level within = std::min(task.last, Level::kNode);
   const std::size_t largest = task.domains.largest(within);
   if (shape.size < kLatencyCores) {
-    task.because(std::to_string(shape.size),
-                 "--latency-mode wants 4 cores an instance, only " + std::to_string(task.total()) + " are usable" + task.pool.limit);
+    task.because(std::to_string(shape.size), "--latency-mode wants 4 cores an instance, only " + std::to_string(task.total()) +
+                                                 (task.total() == 1 ? " is" : " are") + " usable" + task.pool.limit);
   } else if (largest < shape.size) {
-    task.because(std::to_string(largest), "--latency-mode wants 4 cores an instance, the largest " + domain_noun(within) + " has " +
+    task.because(std::to_string(largest), "--latency-mode wants 4 cores an instance, the largest " + domain_noun(task, within) + " has " +
                                               std::to_string(largest) + " usable");
   }
   shape.size = std::min(shape.size, largest);
@@ -205,7 +211,7 @@ std::vector<Cut> only_one(const Task& task) {
   }
   std::vector<Cut> groups = task.domains.groups(task.last);
   const auto largest = std::max_element(groups.begin(), groups.end(), [](const Cut& a, const Cut& b) { return a.size() < b.size(); });
-  task.because("1", "one instance, kept within one " + domain_noun(task.last) + " by " + keeper(task.options));
+  task.because("1", "one instance, kept within one " + domain_noun(task, task.last) + " by " + keeper(task.options));
   return {*largest};
 }
 
@@ -250,6 +256,8 @@ void explain_spans(const Task& task, const std::vector<Cut>& cuts) {
       task.because("spans nodes", which + "--place socket allows it (--place node does not)");
     } else if (cuts.size() == 1) {
       task.because("spans nodes", which + "no node alone has so many cores (--throughput-mode starts one instance on each)");
+    } else if (cuts[static_cast<std::size_t>(spanning.front())].size() > domains.largest(Level::kNode)) {
+      task.because("spans nodes", which + "no node alone has so many cores");
     } else {
       task.because("spans nodes", which + "the cores that the others leave on each node are too few (--skip-cross-node-cores avoids it " +
                                       "at the price of cores)");
@@ -298,8 +306,7 @@ Level outermost_level(const Options& options) {
 Result<std::vector<Slot>> choose_slots(const Options& options, const Machine& machine, const Pool& pool, std::vector<Reason>& reasons) {
   const Domains domains(machine, pool.units);
   const Task task{options, machine, pool, domains, outermost_level(options), reasons};
-  if (task.last == Level::kL3 && std::all_of(pool.units.begin(), pool.units.end(),
-                                             [&](const Unit& unit) { return machine.cores[static_cast<std::size_t>(unit.core)].l3 < 0; }))
+  if (task.last == Level::kL3 && !knows_l3(task))
     task.because("no L3", "the machine shows no shared L3 cache: --place l3 acts as --place node");
   const Result<std::vector<Cut>> cuts = choose_cuts(task);
   if (!cuts.ok()) return cuts.error();

@@ -71,25 +71,32 @@ def write_cpus(root, lines):
             members["package"].setdefault(keys.get("pkg", "0"), []).extend(threads)
             if "l3" in keys:
                 members["l3"].setdefault(keys["l3"], []).extend(threads)
-    home, kinds = {}, {}
+    home, kinds, seen = {}, {}, set()
+
+    def first(kind, number):
+        """Facts of a package or a cache are read through its first CPU; a file for each CPU would be thousands for nothing."""
+        known = (kind, number) in seen
+        seen.add((kind, number))
+        return not known
+
     # hwloc wants core_id to be unique in a package only; a running number is so everywhere.
-    for core_id, (threads, keys) in enumerate(cores):
-        package = members["package"][keys.get("pkg", "0")]
+    order = sorted(((min(threads), core_id) for core_id, (threads, _) in enumerate(cores)))
+    for _, core_id in order:
+        threads, keys = cores[core_id]
+        pkg, l3 = keys.get("pkg", "0"), keys.get("l3")
         for cpu in threads:
             folder = cpu_root / f"cpu{cpu}"
-            write(folder / "topology/physical_package_id", keys.get("pkg", "0"))
-            write(folder / "topology/core_id", str(core_id))
             write(folder / "topology/core_cpus", mask(threads))
-            write(folder / "topology/thread_siblings", mask(threads))
-            write(folder / "topology/package_cpus", mask(package))
-            write(folder / "topology/core_siblings", mask(package))
-            if "l3" in keys:
-                cache = folder / "cache/index3"
-                write(cache / "level", "3")
-                write(cache / "type", "Unified")
-                write(cache / "size", "32768K")
-                write(cache / "id", keys["l3"])
-                write(cache / "shared_cpu_map", mask(members["l3"][keys["l3"]]))
+            if cpu == min(threads):
+                write(folder / "topology/core_id", str(core_id))
+                write(folder / "topology/package_cpus", mask(members["package"][pkg]))
+                if first("package", pkg):
+                    write(folder / "topology/physical_package_id", pkg)
+                if l3 is not None and first("l3", l3):
+                    cache = folder / "cache/index3"
+                    for name, text in (("level", "3"), ("type", "Unified"), ("size", "32768K"), ("id", l3)):
+                        write(cache / name, text)
+                    write(cache / "shared_cpu_map", mask(members["l3"][l3]))
             if "capacity" in keys:
                 write(folder / "cpu_capacity", keys["capacity"])
             home[cpu] = int(keys.get("node", "0"))

@@ -39,6 +39,14 @@ TEST(Show, table_aligns_its_columns_and_quotes_the_command) {
   EXPECT_THAT(table, HasSubstr("  instance 1: IPEXRUN_INSTANCE=1\n"));
 }
 
+TEST(Show, without_pinning_no_cpu_is_named) {
+  Options wanted = made_up::options();
+  wanted.pin = false;
+  const std::string table = plan_table(make_plan(wanted, made_up::machine({2, 2}), made_up::context()).value());
+  EXPECT_THAT(table, HasSubstr("0         any 4  -           inherited  4\n"));
+  EXPECT_THAT(table, HasSubstr("Not pinned"));
+}
+
 TEST(Show, every_reason_is_a_line) {
   const LaunchPlan plan = two_instances();
   const std::string text = reasons_text(plan);
