@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -22,6 +23,7 @@
 #include "launcher/run/context.h"
 #include "launcher/run/doctor.h"
 #include "launcher/run/gather_run.h"
+#include "launcher/run/malloc_exercise.h"
 #include "launcher/run/runner.h"
 #include "launcher/run/summary.h"
 #include "launcher/run/warden.h"
@@ -232,6 +234,7 @@ int dispatch(const Options& options, SupervisedRunner& runner) {
 
 int main(int argc, char** argv) {
   using namespace ipexrun::launcher;  // NOLINT(google-build-using-namespace): this is its main()
+  if (argc > 1 && std::strcmp(argv[1], kMallocExerciseWord) == 0) return exercise_malloc(argc > 2 ? argv[2] : nullptr);
   SupervisedRunner runner(posix_runner(), std::signal(SIGPIPE, SIG_IGN));
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
   const ipexrun::Result<Options> options = parse_command_line(args);

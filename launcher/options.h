@@ -55,8 +55,8 @@ struct Options {
   std::string place;                   ///< core, l3, node, socket: the domain that an instance is kept within; "" = not given
 
   // Process settings.
-  std::string memory_allocator = "auto";  ///< auto, default, jemalloc, tcmalloc, mimalloc
-  std::string omp_runtime = "auto";       ///< auto, default, intel
+  std::string memory_allocator = "auto";  ///< auto, default, jemalloc, tcmalloc, mimalloc or the path of a library
+  std::string omp_runtime = "auto";       ///< auto, default, intel, llvm or the path of a library
   std::string dtype = "auto";             ///< auto, float32, bfloat16, float16
   bool dtype_given = false;
   bool optimize = true;         ///< false: --no-optimize, launch only

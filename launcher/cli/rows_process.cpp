@@ -6,6 +6,24 @@ namespace ipexrun::launcher {
 
 using namespace setters;  // NOLINT(google-build-using-namespace): the row builders
 
+namespace {
+
+/// One of the choices, or the absolute path of a library.
+template <typename Access>
+OptionRow word_or_library(const std::string& name, OptionGroup group, Access access, const std::string& help,
+                          const std::vector<std::string>& choices) {
+  OptionRow row = word(name, group, access, "WORD|FILE", help, choices);
+  row.set = [access, name, inner = row.set](Options& options, const std::string& value) -> Status {
+    if (value.find('/') == std::string::npos) return inner(options, value);
+    if (value.front() != '/') return bad_value(name, "an absolute path or a name", value);
+    access(options) = value;
+    return ok_status();
+  };
+  return row;
+}
+
+}  // namespace
+
 void add_process_rows(std::vector<OptionRow>& rows) {
   constexpr auto group = OptionGroup::kProcess;
   OptionRow dtype =
@@ -19,11 +37,15 @@ void add_process_rows(std::vector<OptionRow>& rows) {
   rows.push_back(flag(
       "no-optimize", group, [](auto& o) -> auto& { return o.optimize; },
       "launch only: placement, variables and allocator, but no kernels of ours", false));
-  rows.push_back(word("memory-allocator", group, [](auto& o) -> auto& { return o.memory_allocator; }, "WORD",
-                      "malloc of the program; auto keeps its own, one that is named is probed first",
-                      {"auto", "default", "jemalloc", "tcmalloc", "mimalloc"}));
-  rows.push_back(word("omp-runtime", group, [](auto& o) -> auto& { return o.omp_runtime; }, "WORD",
-                      "OpenMP runtime of the program; intel preloads libiomp5", {"auto", "default", "intel"}));
+  rows.push_back(word_or_library("memory-allocator", group, [](auto& o) -> auto& { return o.memory_allocator; },
+                                 "malloc of the program; auto keeps its own, another one is probed first",
+                                 {"auto", "default", "jemalloc", "tcmalloc", "mimalloc"}));
+  rows.push_back(word("memory", group, [](auto& o) -> auto& { return o.memory; }, "WORD",
+                      "memory profile: bounded limits what caches and malloc keep, throughput spends memory on speed",
+                      {"default", "bounded", "throughput"}));
+  rows.push_back(word_or_library("omp-runtime", group, [](auto& o) -> auto& { return o.omp_runtime; },
+                                 "OpenMP runtime of the program; intel preloads libiomp5, llvm libomp",
+                                 {"auto", "default", "intel", "llvm"}));
   OptionRow pack = word(
       "pack-memory", group, [](auto& o) -> auto& { return o.pack_memory; }, "BYTES", "upper bound of prepacked weight copies, e.g. 512M");
   pack.set = [](Options& options, const std::string& value) -> Status {

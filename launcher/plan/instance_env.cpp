@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 
 #include "configs/contract/env.h"
@@ -12,6 +13,14 @@ namespace {
 
 /// MALLOC_CONF of IPEX's launcher: big blocks in an arena of their own, purging in a thread, huge pages for jemalloc's own data.
 constexpr const char* kJemallocConf = "oversize_threshold:1,background_thread:true,metadata_thp:auto";
+
+/// --memory bounded: jemalloc's own way to give pages back soon; none of its words keeps memory for ever.
+constexpr const char* kJemallocBounded = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
+constexpr const char* kBoundedPrimitives = "64";
+
+/// --memory throughput with the C library's malloc: the largest mmap threshold that it takes, and what may stay unused at the top.
+constexpr const char* kMmapBytes = "33554432";
+constexpr const char* kKeptBytes = "536870912";
 
 /// oneDNN's name of what ATEN_CPU_CAPABILITY caps. IPEX's avx512_fp16 includes AMX, as oneDNN's AVX512_CORE_AMX includes fp16.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOnednnIsa{{{"default", "SSE41"},
@@ -24,10 +33,19 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOnednnIs
                                                                                    {"avx512_fp16", "AVX512_CORE_AMX"},
                                                                                    {"amx_fp16", "AVX512_CORE_AMX_FP16"}}};
 
-/// Binding variables of the OpenMP runtimes; with our affinity they would be a second mechanism.
-constexpr std::array<const char*, 3> kBindingVariables{"OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
+/// Variables by which an OpenMP runtime binds threads, the main one included: every process that it starts later inherits the single
+/// core that is left. OMP_PLACES alone does so too (GNU, Intel and LLVM alike; seen, see docs/openmp.md).
+constexpr std::array<const char*, 4> kBindingVariables{"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
 
-bool binds(const std::string& value) { return !value.empty() && value != "false" && value != "FALSE" && value != "disabled"; }
+/// Whether `value` of variable `name` binds threads.
+bool binds(const std::string& name, const std::string& value) {
+  std::string text = value;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name != "KMP_AFFINITY") return !text.empty() && text != "false";
+  // The rest of its words (none, disabled, verbose, granularity=...) bind nothing by themselves.
+  constexpr std::array<const char*, 6> kTypes{"compact", "scatter", "balanced", "explicit", "logical", "physical"};
+  return std::any_of(kTypes.begin(), kTypes.end(), [&text](const char* type) { return text.find(type) != std::string::npos; });
+}
 
 std::string base_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
@@ -78,19 +96,70 @@ void EnvDraft::set_default(const std::string& subject, const std::string& name, 
   because(subject, name + "=" + value, why);
 }
 
-void EnvDraft::add_libraries(bool pin) {
-  if (context_.allocator_name == "jemalloc" && !context_.allocator_path.empty())
-    set_default("allocator", "MALLOC_CONF", kJemallocConf, "fewer page faults with large tensors; memory is still given back");
-  if (!context_.omp_runtime_path.empty()) {
-    set_default("omp", "KMP_AFFINITY", "disabled", "the affinity is set once, before the program starts, and by nothing else");
-    set_default("omp", "KMP_BLOCKTIME", "1", "waiting threads sleep after 1 ms instead of 200");
+void EnvDraft::set_asked(const std::string& subject, const std::string& name, const std::string& value, const std::string& why) {
+  const std::string own = user(name);
+  set(name, value);
+  const bool replaces = !own.empty() && own != value;
+  because(subject, name + "=" + value, replaces ? name + "=" + value + " replaces " + own + " of the environment: " + why : why, replaces);
+}
+
+std::string EnvDraft::malloc_name() const {
+  if (!context_.allocator_path.empty()) return context_.allocator_name;
+  for (const std::string& entry : preload_entries(user("LD_PRELOAD"))) {
+    for (const char* name : {"jemalloc", "tcmalloc", "mimalloc"})
+      if (base_name(entry).find(name) != std::string::npos) return name;
   }
-  for (const char* name : kBindingVariables)
-    if (pin && binds(user(name)))
-      because("omp", std::string(name) + "=" + user(name),
-              std::string(name) +
-                  " of the environment binds threads as well; importing torch under it can leave one core to every later child (unset it)",
-              true);
+  return "default";
+}
+
+void EnvDraft::add_memory() {
+  // docs/allocators.md has the measurements; what showed no effect is not set.
+  const std::string profile = "--memory " + options_.memory;
+  const std::string malloc = malloc_name();
+  if (options_.memory == "bounded") {
+    set_asked("allocator", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", kBoundedPrimitives,
+              profile + ": each shape of input leaves compiled kernels in oneDNN's cache, which holds 1024 by default");
+    if (malloc == "jemalloc")
+      set_asked("allocator", "MALLOC_CONF", kJemallocBounded, profile + ": unused pages go back within a second instead of ten");
+    if (malloc == "tcmalloc") set_asked("allocator", "TCMALLOC_AGGRESSIVE_DECOMMIT", "1", profile + ": free pages go back at once");
+  } else if (options_.memory == "throughput") {
+    set_asked("allocator", "THP_MEM_ALLOC_ENABLE", "1", profile + ": torch asks for huge pages for tensors of 2 MiB and more");
+    if (malloc == "default") {
+      set_asked("allocator", "MALLOC_TRIM_THRESHOLD_", kKeptBytes, profile + ": freed memory up to 512 MiB stays with the program");
+      set_asked("allocator", "MALLOC_MMAP_THRESHOLD_", kMmapBytes, profile + ": tensors below 32 MiB re-use it instead of new pages");
+    }
+  }
+}
+
+void EnvDraft::settle_binding() {
+  constexpr const char* kHarm = "importing torch under it can leave a single core to every later child, DataLoader workers included";
+  // OMP_PROC_BIND=false switches OMP_PLACES and GOMP_CPU_AFFINITY off.
+  const bool switched_off = !user("OMP_PROC_BIND").empty() && !binds("OMP_PROC_BIND", user("OMP_PROC_BIND"));
+  for (const std::string name : kBindingVariables) {
+    if (const auto asked = options_.env.find(name); asked != options_.env.end()) {
+      if (binds(name, asked->second))
+        because("omp", name + "=" + asked->second, name + " of the config binds threads as well: " + kHarm, true);
+      continue;
+    }
+    const std::string own = user(name);
+    if (!binds(name, own) || (switched_off && name != "KMP_AFFINITY")) continue;
+    if (!options_.pin) {
+      because("omp", name + "=" + own, name + " of the environment is kept, since --no-pin leaves binding to it; " + kHarm, true);
+      continue;
+    }
+    unset_.push_back(name);
+    because("omp", name + " unset",
+            name + "=" + own + " of the environment is not passed on: " + kHarm + " (--no-pin or a config's env: keeps it)", true);
+  }
+  if (context_.omp_family == "intel" && user("KMP_AFFINITY") == "disabled")
+    because("omp", "KMP_AFFINITY=disabled",
+            "KMP_AFFINITY=disabled of the environment is kept; Intel's runtime can abort in a forked child under it (unset it)", true);
+}
+
+void EnvDraft::add_libraries() {
+  if (context_.allocator_name == "jemalloc" && !context_.allocator_path.empty() && options_.memory != "bounded")
+    set_default("allocator", "MALLOC_CONF", kJemallocConf, "fewer page faults with large tensors; memory is still given back");
+  settle_binding();
   const std::string cap = user(env::name(env::Id::kAtenCpuCapability));
   const auto level = std::find_if(kOnednnIsa.begin(), kOnednnIsa.end(), [&](const auto& pair) { return pair.first == cap; });
   if (level != kOnednnIsa.end())
@@ -133,7 +202,7 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
   if (with_libraries && !context_.omp_runtime_path.empty() && can_preload(context_.omp_runtime_path))
     ours.push_back(context_.omp_runtime_path);
   if (with_libraries && !context_.omp_reason.empty())
-    because("omp", context_.omp_runtime_path.empty() ? "default" : "intel", context_.omp_reason);
+    because("omp", context_.omp_family.empty() ? "default" : context_.omp_family, context_.omp_reason);
 
   std::string problem = context_.shim.empty() ? context_.shim_problem : "";
   if (!context_.shim.empty() && !can_preload(context_.shim))

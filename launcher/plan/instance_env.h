@@ -27,9 +27,11 @@ class EnvDraft {
       : options_(options), context_(context), reasons_(reasons) {}
 
   /// OpenMP runtime settings, allocator settings, ISA caps of libraries.
-  void add_libraries(bool pin);
+  void add_libraries();
   /// LD_PRELOAD and the IPEXRUN_ words. kExitFailure when --require-shim cannot be met.
   Status add_preload(ShimUse use, bool with_libraries);
+  /// The memory profile (--memory): what oneDNN's primitive cache, torch and malloc keep. After add_libraries().
+  void add_memory();
   /// Arithmetic inside replaced operations; nothing where the shim is not preloaded. After add_preload().
   void add_dtype(const Machine& machine);
   /// The config's `env:`; beats everything before it.
@@ -37,6 +39,9 @@ class EnvDraft {
 
   /// Threads of an instance with `cpus` CPUs: the user's OMP_NUM_THREADS where no option asks for something else.
   int threads_for(std::size_t cpus);
+
+  /// Variables of the environment that the instances do not get.
+  [[nodiscard]] const std::vector<std::string>& unset() const { return unset_; }
 
   /// The shared variables together with those of one instance.
   [[nodiscard]] std::map<std::string, std::string> for_instance(int index, std::size_t instances, int threads) const;
@@ -49,12 +54,19 @@ class EnvDraft {
   void because(const std::string& subject, const std::string& value, const std::string& text, bool warn = false) {
     reasons_.push_back({subject, value, text, warn});
   }
+  /// A variable that the user's option asks for: beats a value of the environment, with one line.
+  void set_asked(const std::string& subject, const std::string& name, const std::string& value, const std::string& why);
+  /// Which malloc the program will run on: jemalloc, tcmalloc, mimalloc or default.
+  [[nodiscard]] std::string malloc_name() const;
+  /// One pinning mechanism: takes the runtimes' own away, or says why it stays.
+  void settle_binding();
   [[nodiscard]] std::vector<std::string> own_preload(bool allocator_wanted, std::vector<std::string>* dropped) const;
 
   const Options& options_;
   const PlanContext& context_;
   std::vector<Reason>& reasons_;
   std::map<std::string, std::string> env_;
+  std::vector<std::string> unset_;
   bool threads_said_ = false;
   bool shim_active_ = false;
 };

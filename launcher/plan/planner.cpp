@@ -192,7 +192,8 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     plan.reasons.push_back({"instances", std::to_string(indices->size()) + " of " + std::to_string(slots->size()), "--instance-idx"});
 
   EnvDraft env(options, context, plan.reasons);
-  env.add_libraries(plan.pin);
+  env.add_libraries();
+  env.add_memory();
   Status preload = env.add_preload(shim_use(options), true);
   if (!preload.ok()) return preload.error();
   if (shim_use(options) == ShimUse::kOptimize) env.add_dtype(machine);
@@ -209,6 +210,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     instance.numa_nodes = slot.nodes;
     instance.threads = env.threads_for(std::min(slot.cpus.size(), most));
     instance.env = env.for_instance(instance.index, slots->size(), instance.threads);
+    instance.unset_env = env.unset();
     if (xpu) set_devices((*devices)[index], instance);
     const std::string why = memory.choose(slot, instance);
     auto said = std::find_if(memory_said.begin(), memory_said.end(), [&](const auto& entry) { return entry.first == why; });

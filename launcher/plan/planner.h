@@ -23,7 +23,8 @@ struct PlanContext {
   std::string allocator_name;              ///< jemalloc, tcmalloc, mimalloc, or "default"
   std::string allocator_path;              ///< absolute path of its library, "" for default
   std::string allocator_reason;            ///< why that one
-  std::string omp_runtime_path;            ///< libiomp5.so when Intel's runtime was chosen, else ""
+  std::string omp_runtime_path;            ///< library of the OpenMP runtime that is to be preloaded, "" = the program's own is kept
+  std::string omp_family;                  ///< gnu, intel, llvm: what the program will run on; "" = not known beforehand
   std::string omp_reason;
   std::string log_stamp;  ///< time stamp for log file names, e.g. "20261121T101500"
 };

@@ -85,6 +85,7 @@ std::string plan_json(const LaunchPlan& plan) {
     for (const DevicePlan& device : instance.devices)
       one["devices"].push_back({{"device", device.device}, {"tile", device.tile}, {"address", device.address}});
     one["env"] = instance.env;
+    if (!instance.unset_env.empty()) one["unset_env"] = instance.unset_env;
     one["argv"] = instance.argv;
     out["instances"].push_back(std::move(one));
   }

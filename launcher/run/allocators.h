@@ -10,7 +10,7 @@ namespace ipexrun::launcher {
 
 /// A library that may be preloaded. An empty path means that nothing is.
 struct LibraryChoice {
-  std::string name;    ///< "jemalloc", ..., "default"
+  std::string name;    ///< "jemalloc", "intel", ..., "default"
   std::string path;    ///< absolute, "" = nothing is preloaded
   std::string reason;  ///< for --explain, one sentence
 };
@@ -22,13 +22,16 @@ const std::vector<std::string>& allocator_names();
 std::string allocator_package(const std::string& name);
 
 /// The first library of allocator `name` in `folders` that may be preloaded and survives its probe; path "" and the reason when there
-/// is none. Starts short-lived children.
-LibraryChoice find_allocator(const std::string& name, const std::vector<std::string>& folders);
+/// is none. Starts short-lived children. `omp_runtime`: library that must still load after the allocator took its thread-local storage.
+LibraryChoice find_allocator(const std::string& name, const std::vector<std::string>& folders, const std::string& omp_runtime = "");
 
-/// --memory-allocator: auto, default or a name. Error (kExitUsage): one asked for by name is not there.
-Result<LibraryChoice> choose_allocator(const std::string& wanted, const std::vector<std::string>& folders);
+/// --memory-allocator: auto, default, a name or the absolute path of a library. Error (kExitUsage): one asked for is not there or
+/// cannot be used.
+Result<LibraryChoice> choose_allocator(const std::string& wanted, const std::vector<std::string>& folders,
+                                       const std::string& omp_runtime = "");
 
-/// --omp-runtime: auto and default keep the one the program brings; intel is libiomp5.so. Error (kExitUsage): not there.
+/// --omp-runtime: auto and default keep the one the program brings; intel is libiomp5.so, llvm libomp.so; or the absolute path of one of
+/// them or of a libgomp. Error (kExitUsage): not there, or it cannot be used.
 Result<LibraryChoice> choose_omp_runtime(const std::string& wanted, const std::vector<std::string>& folders);
 
 }  // namespace ipexrun::launcher

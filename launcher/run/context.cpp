@@ -15,6 +15,7 @@
 #include "configs/contract/env.h"
 #include "launcher/run/allocators.h"
 #include "launcher/run/library_search.h"
+#include "launcher/run/omp_runtime.h"
 #include "launcher/run/posix.h"
 #include "launcher/run/program.h"
 
@@ -143,15 +144,20 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
   if (Status found = find_program(options, search_path, context); !found && !planned) return found.error();
   find_shim(context);
 
-  const std::vector<std::string> folders = library_folders(context.env, context.python);
-  if (auto omp = choose_omp_runtime(options.omp_runtime, folders)) {
+  // What is installed here says nothing about a machine that is not there.
+  const OmpFound own = planned ? OmpFound{} : find_program_omp(context.executable, context.env);
+  context.omp_family = omp_family_name(own.family);
+  context.omp_reason = planned ? "the OpenMP runtime that the program brings" : own.reason;
+  if (auto omp = choose_omp_runtime(options.omp_runtime, omp_library_folders(context.env, context.python)); !omp) {
+    if (!planned) return omp.error();
+  } else if (!omp->path.empty()) {
     context.omp_runtime_path = omp->path;
-    context.omp_reason = omp->reason;
-  } else if (!planned) {
-    return omp.error();
+    context.omp_family = omp->name;
+    context.omp_reason = omp->reason + (own.path.empty() ? "" : "; in the place of " + own.path);
   }
   context.allocator_name = "default";
-  if (auto allocator = choose_allocator(options.memory_allocator, folders)) {
+  const std::string omp_library = context.omp_runtime_path.empty() ? own.path : context.omp_runtime_path;
+  if (auto allocator = choose_allocator(options.memory_allocator, library_folders(context.env, context.python), omp_library)) {
     context.allocator_name = allocator->name;
     context.allocator_path = allocator->path;
     context.allocator_reason = allocator->reason;
@@ -163,7 +169,11 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
     // The loader would ignore the entries or complain about each, so none is made.
     context.shim.clear();
     context.shim_problem = obstacle + ": nothing can be preloaded into it";
-    context.omp_runtime_path.clear();
+    if (!context.omp_runtime_path.empty()) {
+      context.omp_runtime_path.clear();
+      context.omp_family = omp_family_name(own.family);
+      context.omp_reason = context.shim_problem;
+    }
     if (!context.allocator_path.empty()) {
       context.allocator_name = "default";
       context.allocator_path.clear();

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ipexrun::launcher {
 
@@ -15,5 +16,15 @@ struct ElfFacts {
 
 /// nullopt when the file cannot be read or is no ELF file (a script, a linker script, an archive).
 std::optional<ElfFacts> read_elf(const std::string& path);
+
+/// What a native library or program says about the libraries that it wants.
+struct ElfLinks {
+  std::vector<std::string> needed;  ///< names, in the order of the file
+  std::vector<std::string> search;  ///< RUNPATH, else RPATH, one folder each; $ORIGIN is not replaced
+  bool search_first = false;        ///< RPATH: looked at before LD_LIBRARY_PATH
+};
+
+/// nullopt when the file is no native ELF file with a readable dynamic section.
+std::optional<ElfLinks> read_elf_links(const std::string& path);
 
 }  // namespace ipexrun::launcher

@@ -1,22 +1,25 @@
 #include "launcher/run/probe.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include <array>
 #include <chrono>
 
 #include "configs/contract/env.h"
+#include "launcher/run/malloc_exercise.h"
 #include "launcher/run/posix.h"
 
 namespace ipexrun::launcher {
 namespace {
 
 constexpr std::size_t kMaxOutput = 64u << 10;
-constexpr int kPreloadTimeoutMs = 2000;
+constexpr int kPreloadTimeoutMs = 5000;  // of work that takes 30 ms: the machine may be busy
 
 /// Reads what is there; false at the end of the pipe.
 bool take(const Fd& pipe, std::string& text) {
@@ -93,16 +96,23 @@ ProbeResult run_probe(const std::vector<std::string>& argv, const std::map<std::
   return result;
 }
 
-std::string probe_preload(const std::string& library) {
+std::string probe_preload(const std::string& library, const std::string& also_loaded) {
   std::array<char, 4096> path{};
   if (::readlink("/proc/self/exe", path.data(), path.size() - 1) <= 0) return "/proc/self/exe cannot be read";
-  const ProbeResult result = run_probe({path.data(), "--version"}, {{"LD_PRELOAD", library}}, kPreloadTimeoutMs);
-  if (!result.ended) return result.errors.empty() ? "a program under it did not end" : result.errors;
-  if (result.exit_code != 0) return "a program under it ended with code " + std::to_string(result.exit_code);
-  // The loader's words ("cannot be preloaded", "static TLS block") name the library; anything else on stderr is not about it.
-  if (result.errors.find("ld.so") != std::string::npos || result.errors.find("static TLS") != std::string::npos) {
-    return result.errors.substr(0, result.errors.find('\n'));
+  std::vector<std::string> argv{path.data(), kMallocExerciseWord};
+  if (!also_loaded.empty()) argv.push_back(also_loaded);
+  const ProbeResult result = run_probe(argv, {{"LD_PRELOAD", library}}, kPreloadTimeoutMs);
+  const std::string said = result.errors.substr(0, result.errors.find('\n'));
+  if (!result.ended) return said.empty() ? "a program under it did not end" : said;
+  // The loader's words ("cannot be preloaded", "static TLS block") say more than the exit code that follows.
+  if (result.errors.find("ld.so") != std::string::npos || result.errors.find("static TLS") != std::string::npos) return said;
+  if (result.exit_code > 128) {
+    const char* name = ::sigdescr_np(result.exit_code - 128);
+    return fmt::format("a program under it was ended by signal {} ({})", result.exit_code - 128, name != nullptr ? name : "unknown");
   }
+  if (result.exit_code != 0)
+    return fmt::format("a program under it ended with code {}{}", result.exit_code, said.empty() ? "" : ": " + said);
+  if (result.output.find(kMallocExerciseDone) == std::string::npos) return "a program under it ended before it had done its work";
   return "";
 }
 

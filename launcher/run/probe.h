@@ -19,7 +19,8 @@ struct ProbeResult {
 /// `timeout_ms` is killed.
 ProbeResult run_probe(const std::vector<std::string>& argv, const std::map<std::string, std::string>& env, int timeout_ms);
 
-/// Preloads `library` into a run of this launcher's --version: "" when that works and the loader says nothing, else what went wrong.
-std::string probe_preload(const std::string& library);
+/// Preloads `library` into a child that exercises malloc (malloc_exercise.h) and then loads `also_loaded` ("" = nothing): "" when that
+/// works and the loader says nothing, else what went wrong.
+std::string probe_preload(const std::string& library, const std::string& also_loaded = "");
 
 }  // namespace ipexrun::launcher

@@ -29,9 +29,10 @@ struct InstanceOutcome {
   std::uint64_t max_rss_bytes = 0;
   double user_seconds = 0;
   double system_seconds = 0;
-  std::string events_path;              ///< its event file, "" = none
-  std::string output_path;              ///< its captured stdout (capture_output), or its log file, "" = none
-  std::uint64_t output_lost_bytes = 0;  ///< what could not be written there
+  std::vector<std::string> omp_runtimes;  ///< OpenMP runtimes seen together in one of its processes (omp_watch.h)
+  std::string events_path;                ///< its event file, "" = none
+  std::string output_path;                ///< its captured stdout (capture_output), or its log file, "" = none
+  std::uint64_t output_lost_bytes = 0;    ///< what could not be written there
 };
 
 /// Of the system, as far as it can be read.

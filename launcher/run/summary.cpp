@@ -1,6 +1,7 @@
 #include "launcher/run/summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <string.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "configs/contract/decision.h"
 #include "configs/contract/event_ring.h"
 #include "launcher/run/crash_note.h"
+#include "launcher/run/omp_watch.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -177,6 +179,27 @@ std::string line_of(const Options& options, const LaunchPlan& plan, const Instan
   return out;
 }
 
+/// One line for the instances that had the same OpenMP runtimes side by side.
+std::string omp_lines(const LaunchPlan& plan, const RunOutcome& outcome) {
+  std::map<std::string, std::string> instances_by_text;
+  for (const InstanceOutcome& instance : outcome.instances) {
+    const InstancePlan* planned = plan_of(plan, instance.index);
+    std::string preload;
+    if (planned != nullptr && planned->env.contains("LD_PRELOAD")) preload = planned->env.at("LD_PRELOAD");
+    const std::vector<std::string> rivals = omp_rivals(instance.omp_runtimes, preload);
+    if (rivals.size() < 2) continue;
+    std::string& list = instances_by_text[fmt::format("{}", fmt::join(rivals, ", "))];
+    list += (list.empty() ? "" : ", ") + std::to_string(instance.index);
+  }
+  std::string out;
+  for (const auto& [libraries, list] : instances_by_text) {
+    out += "ipexrun: instance " + list + ": more than one OpenMP runtime in a process: " + libraries +
+           "; each keeps threads of its own on the same cores, so taking turns costs time (--omp-runtime llvm or intel serves both: "
+           "docs/openmp.md)\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string summary_text(const Options& options, const LaunchPlan& plan, const RunOutcome& outcome) {
@@ -191,7 +214,7 @@ std::string summary_text(const Options& options, const LaunchPlan& plan, const R
     }
     out += events_text(outcome, instance);
   }
-  return out;
+  return out + omp_lines(plan, outcome);
 }
 
 Status require_shim_verdict(const LaunchPlan& plan, const RunOutcome& outcome) {

@@ -263,6 +263,14 @@ void Supervisor::run_tick() {
   if (ending_ == Ending::kNo && !settings_.tick()) end_all(Ending::kTick);
 }
 
+void Supervisor::look_inside() {
+  if (settings_.quiet || !omp_.due(Clock::now())) return;
+  for (Running& instance : instances_) {
+    if (instance.alive) omp_.look(instance.pid, instance.outcome.omp_runtimes);
+  }
+  omp_.looked(Clock::now());
+}
+
 void Supervisor::check_time_limit() {
   const bool ending_anyway = ending_ != Ending::kNo && ending_ != Ending::kSignal;
   if (!settings_.time_limit || ending_anyway || Clock::now() < settings_.time_limit->end) return;
@@ -281,6 +289,7 @@ Supervisor::Clock::time_point Supervisor::next_wake() const {
   auto wake = Clock::time_point::max();
   if (kill_at_) wake = *kill_at_;
   if (settings_.tick) wake = std::min(wake, next_tick_);
+  if (!settings_.quiet) wake = std::min(wake, omp_.next());
   if (const auto restart = restarts_.next()) wake = std::min(wake, *restart);
   if (settings_.time_limit && (ending_ == Ending::kNo || ending_ == Ending::kSignal)) wake = std::min(wake, settings_.time_limit->end);
   if (progress_.possible()) wake = std::min(wake, next_draw_);
@@ -355,6 +364,7 @@ RunOutcome Supervisor::watch() {
     mirror_stop();
     pass_output(false);
     run_tick();
+    look_inside();
     check_time_limit();
     restart_due();
     if (ending_ != Ending::kLauncherGone && is_outer_gone(settings_.warden)) {

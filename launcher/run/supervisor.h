@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/run/logs.h"
+#include "launcher/run/omp_watch.h"
 #include "launcher/run/processes.h"
 #include "launcher/run/progress.h"
 #include "launcher/run/restart.h"
@@ -59,6 +60,7 @@ class Supervisor {
   void pass_output(bool last);
   void drain();
   void run_tick();
+  void look_inside();
   void end_all(Ending why);
   void cancel_restarts();
   void arm_grace();
@@ -83,6 +85,7 @@ class Supervisor {
   int stop_signal_ = 0;
   std::optional<Clock::time_point> kill_at_;
   Clock::time_point next_tick_;
+  OmpWatch omp_;
   Clock::time_point next_draw_;
   Clock::time_point next_read_;         ///< pipes are left alone until then
   bool output_pending_ = false;         ///< there was more to read than the sink had room for

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/run/probe.h"
@@ -38,7 +39,71 @@ print(json.dumps(out))
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+std::string value_of(const std::map<std::string, std::string>& env, const char* name) {
+  const auto entry = env.find(name);
+  return entry == env.end() ? "" : entry->second;
+}
+
+/// The folders of packages below `prefix`, for the Python called `version` ("python3.11"), or for any when it is "".
+std::vector<fs::path> package_folders(const fs::path& prefix, const std::string& version) {
+  std::vector<fs::path> out;
+  std::error_code failure;
+  for (const char* lib : {"lib", "lib64"}) {
+    std::vector<std::string> names;
+    if (!version.empty()) names.push_back(version);
+    for (fs::directory_iterator it(prefix / lib, failure), end; version.empty() && !failure && it != end; it.increment(failure)) {
+      const std::string name = it->path().filename().string();
+      if (name.compare(0, 8, "python3.") == 0) names.push_back(name);
+    }
+    names.emplace_back("python3");  // Debian's
+    for (const std::string& name : names) {
+      for (const char* packages : {"site-packages", "dist-packages"}) out.push_back(prefix / lib / name / packages);
+    }
+  }
+  return out;
+}
+
+/// Whether a virtual environment also sees the packages of the Python that it was made from.
+bool sees_system_packages(const fs::path& prefix) {
+  std::ifstream file(prefix / "pyvenv.cfg");
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("include-system-site-packages") != std::string::npos) return line.find("true") != std::string::npos;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::string find_libtorch_cpu(const std::string& python, const std::map<std::string, std::string>& env) {
+  std::error_code failure;
+  const fs::path real = fs::canonical(python, failure);
+  const std::string name = failure ? "" : real.filename().string();
+  const std::string version = name.compare(0, 8, "python3.") == 0 ? name : "";
+  const fs::path prefix = fs::path(python).parent_path().parent_path();
+  const bool environment = fs::exists(prefix / "pyvenv.cfg", failure);
+
+  std::vector<fs::path> folders;
+  const std::string own = value_of(env, "PYTHONPATH");
+  for (std::size_t at = 0; at < own.size();) {
+    const std::size_t end = std::min(own.find(':', at), own.size());
+    if (end > at) folders.emplace_back(own.substr(at, end - at));
+    at = end + 1;
+  }
+  const auto add = [&folders](std::vector<fs::path> more) { folders.insert(folders.end(), more.begin(), more.end()); };
+  if (environment) add(package_folders(prefix, version));
+  if (!environment || sees_system_packages(prefix)) {
+    if (value_of(env, "PYTHONNOUSERSITE").empty() && !value_of(env, "HOME").empty())
+      add(package_folders(fs::path(value_of(env, "HOME")) / ".local", version));
+    if (!environment) add(package_folders(prefix, version));
+    if (!real.empty()) add(package_folders(real.parent_path().parent_path(), version));
+    if (real.parent_path() == "/usr/bin") add(package_folders("/usr/local", version));
+  }
+  for (const fs::path& folder : folders) {
+    const fs::path library = folder / "torch" / "lib" / "libtorch_cpu.so";
+    if (fs::exists(library, failure)) return library.string();
+  }
+  return "";
+}
 
 PythonFacts ask_python(const std::string& python) {
   PythonFacts facts;

@@ -21,6 +21,10 @@ struct PythonFacts {
 /// Asks `python` (absolute path). Starts one child of at most 10 s.
 PythonFacts ask_python(const std::string& python);
 
+/// libtorch_cpu.so of the torch that `python` (absolute path) would import under `env`, found by looking at folders alone; "" when there
+/// is none where packages usually are. Milliseconds, no child.
+std::string find_libtorch_cpu(const std::string& python, const std::map<std::string, std::string>& env);
+
 /// "2.13" of "2.13.0+cpu"; "" when the text starts with no such numbers.
 std::string minor_version(const std::string& version);
 

@@ -49,11 +49,46 @@ TEST(PlanEnv, threads_and_words_of_the_shim) {
 
 TEST(PlanEnv, no_second_pinning_mechanism) {
   const LaunchPlan made = plan(options(), made_up::context());
-  for (const char* name : {"OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) EXPECT_EQ(var(made, name), "(unset)");
-  PlanContext intel = made_up::context();
+  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) EXPECT_EQ(var(made, name), "(unset)");
+  EXPECT_THAT(made.instances[0].unset_env, IsEmpty());
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"OMP_PROC_BIND", "close"},
+                                                                      {"OMP_PLACES", "cores"},
+                                                                      {"GOMP_CPU_AFFINITY", "0-3"},
+                                                                      {"KMP_AFFINITY", "granularity=fine,compact,1,0"}}) {
+    const LaunchPlan bound = plan(options(), with({{name, value}}));
+    EXPECT_THAT(bound.instances[0].unset_env, ElementsAre(name));
+    EXPECT_TRUE(has_warning(bound, name + "=" + value)) << name;
+  }
+}
+
+TEST(PlanEnv, what_binds_nothing_stays) {
+  const LaunchPlan made = plan(options(), with({{"OMP_PROC_BIND", "false"}, {"OMP_PLACES", "cores"}, {"KMP_AFFINITY", "verbose,none"}}));
+  EXPECT_THAT(made.instances[0].unset_env, IsEmpty());
+}
+
+TEST(PlanEnv, binding_that_the_user_insists_on_stays_and_is_reported) {
+  Options wanted = options();
+  wanted.env = {{"OMP_PROC_BIND", "close"}};
+  const LaunchPlan from_config = plan(wanted, with({{"OMP_PROC_BIND", "close"}, {"OMP_PLACES", "cores"}}));
+  EXPECT_EQ(var(from_config, "OMP_PROC_BIND"), "close");
+  EXPECT_THAT(from_config.instances[0].unset_env, ElementsAre("OMP_PLACES"));
+  EXPECT_TRUE(has_warning(from_config, "OMP_PROC_BIND of the config binds threads as well"));
+  Options unpinned = options();
+  unpinned.pin = false;
+  const LaunchPlan own = plan(unpinned, with({{"OMP_PROC_BIND", "close"}}));
+  EXPECT_THAT(own.instances[0].unset_env, IsEmpty());
+  EXPECT_TRUE(has_warning(own, "OMP_PROC_BIND of the environment is kept"));
+}
+
+TEST(PlanEnv, an_openmp_runtime_that_was_asked_for_is_preloaded_and_named) {
+  PlanContext intel = with({{"KMP_AFFINITY", "disabled"}});
   intel.omp_runtime_path = "/opt/libiomp5.so";
-  EXPECT_EQ(var(plan(options(), intel), "KMP_AFFINITY"), "disabled");
-  EXPECT_TRUE(has_warning(plan(options(), with({{"OMP_PROC_BIND", "close"}})), "OMP_PROC_BIND=close"));
+  intel.omp_family = "intel";
+  intel.omp_reason = "/opt/libiomp5.so, asked for";
+  const LaunchPlan made = plan(options(), intel);
+  EXPECT_EQ(var(made, "LD_PRELOAD"), "/opt/libiomp5.so:/opt/lib/ipexrun/libipexrun_shim.so");
+  EXPECT_TRUE(has_reason(made, "omp", "asked for"));
+  EXPECT_TRUE(has_warning(made, "can abort in a forked child"));
 }
 
 TEST(PlanEnv, the_users_omp_num_threads_beats_the_default_but_not_an_option) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace ipexrun::launcher {
 
@@ -33,6 +34,48 @@ struct ElfImage {
     segment.p_type = interpreter ? PT_INTERP : PT_LOAD;
     std::string out(reinterpret_cast<const char*>(&header), sizeof header);
     return out.append(reinterpret_cast<const char*>(&segment), sizeof segment);
+  }
+};
+
+/// A library that wants others: one segment that holds the whole file at address 0, and a dynamic section.
+struct LinkedImage {
+  std::vector<std::string> needed;
+  std::string runpath;
+  std::string rpath;
+
+  [[nodiscard]] std::string bytes() const {
+    std::string names(1, '\0');
+    const auto name = [&names](const std::string& text) {
+      const std::size_t at = names.size();
+      names += text + '\0';
+      return at;
+    };
+    std::vector<Elf64_Dyn> entries;
+    const auto entry = [&entries](Elf64_Sxword tag, Elf64_Xword value) {
+      Elf64_Dyn one{};
+      one.d_tag = tag;
+      one.d_un.d_val = value;
+      entries.push_back(one);
+    };
+    for (const std::string& text : needed) entry(DT_NEEDED, name(text));
+    if (!runpath.empty()) entry(DT_RUNPATH, name(runpath));
+    if (!rpath.empty()) entry(DT_RPATH, name(rpath));
+    const std::size_t dynamic_at = sizeof(Elf64_Ehdr) + 2 * sizeof(Elf64_Phdr);
+    const std::size_t names_at = dynamic_at + (entries.size() + 2) * sizeof(Elf64_Dyn);
+    entry(DT_STRTAB, names_at);
+    entry(DT_NULL, 0);
+
+    std::string out = ElfImage{}.bytes().substr(0, sizeof(Elf64_Ehdr));
+    reinterpret_cast<Elf64_Ehdr*>(out.data())->e_phnum = 2;
+    Elf64_Phdr segments[2] = {};
+    segments[0].p_type = PT_LOAD;
+    segments[0].p_filesz = names_at + names.size();
+    segments[1].p_type = PT_DYNAMIC;
+    segments[1].p_offset = dynamic_at;
+    segments[1].p_filesz = entries.size() * sizeof(Elf64_Dyn);
+    out.append(reinterpret_cast<const char*>(segments), sizeof segments);
+    out.append(reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(Elf64_Dyn));
+    return out + names;
   }
 };
 

@@ -42,9 +42,39 @@ TEST(FindLibraries, KeepsTheOrderOfFoldersAndDropsLinksToTheSameFile) {
 
 TEST(LibraryFolders, SearchesThePythonAndEnvironmentsBeforeTheSystem) {
   const auto folders = library_folders({{"VIRTUAL_ENV", "/v"}, {"CONDA_PREFIX", "/c"}, {"HOME", "/h"}}, "/p/bin/python");
-  ASSERT_GE(folders.size(), 5u);
-  EXPECT_THAT(std::vector<std::string>(folders.begin(), folders.begin() + 5),
-              ElementsAre("/p/lib", "/v/lib", "/c/lib", "/h/.local/lib", "/usr/local/lib"));
+  ASSERT_GE(folders.size(), 6u);
+  EXPECT_THAT(std::vector<std::string>(folders.begin(), folders.begin() + 6),
+              ElementsAre("/p/lib", "/p/lib64", "/v/lib", "/c/lib", "/h/.local/lib", "/usr/local/lib"));
+}
+
+TEST(LibraryFolders, FindsAnAllocatorWhereItsInstallerPutsIt) {
+  const std::string multiarch = kMultiarch;
+  const std::map<std::string, std::string> places = {{"pip and conda", "env/lib/libjemalloc.so.2"},
+                                                     {"a lib64 below the prefix", "env/lib64/libtcmalloc_minimal.so.4.5.9"},
+                                                     {"Debian", "usr/lib/" + multiarch + "/libmimalloc.so.2.0"},
+                                                     {"make install", "usr/local/lib/libtcmalloc.so.4"},
+                                                     {"make install, 64", "usr/local/lib64/libjemalloc.so"},
+                                                     {"other distributions", "usr/lib64/libmimalloc.so.2"},
+                                                     {"a module system", "modules/jemalloc/lib/libjemalloc.so.2"}};
+  for (const auto& [who, place] : places) {
+    const TempFolder folder;
+    const std::string file = folder.write(place, library_image());
+    const std::string name = std::filesystem::path(place).filename().string();
+    const std::string stem = name.substr(3, name.find(".so") - 3);
+    const auto folders =
+        library_folders({{"LD_LIBRARY_PATH", ":" + folder.path("modules/jemalloc/lib")}}, folder.path("env/bin/python"), folder.path());
+    EXPECT_THAT(find_libraries(stem, folders), testing::Contains(file)) << who;
+  }
+}
+
+TEST(LibraryFolders, OfOpenMpRuntimesIncludeCompilersTheNewestFirst) {
+  const TempFolder folder;
+  const std::string debian = folder.write("usr/lib/llvm-9/lib/libomp.so.5", library_image());
+  const std::string newer = folder.write("usr/lib/llvm-14/lib/libomp.so.5", library_image());
+  const std::string intel = folder.write("opt/intel/oneapi/compiler/2025.1/lib/libiomp5.so", library_image());
+  const auto folders = omp_library_folders({}, "", folder.path());
+  EXPECT_THAT(find_libraries("omp", folders), ElementsAre(newer, debian));
+  EXPECT_THAT(find_libraries("iomp5", folders), ElementsAre(intel));
 }
 
 TEST(LibraryFolders, IgnoresRelativeAndEmptyPrefixes) {
@@ -71,7 +101,33 @@ TEST(ChooseOmpRuntime, IntelMustBeThere) {
   const TempFolder folder;
   EXPECT_EQ(choose_omp_runtime("auto", {})->path, "");
   EXPECT_THAT(choose_omp_runtime("intel", {folder.path()}).error().line(), HasSubstr("intel-openmp"));
+  EXPECT_THAT(choose_omp_runtime("llvm", {folder.path()}).error().line(), HasSubstr("libomp5"));
   EXPECT_EQ(choose_omp_runtime("gnu", {}).error().code, kExitUsage);
+}
+
+/// What cannot be preloaded is refused before anything is tried: no child is started here.
+TEST(GivenByPath, WhatCannotBePreloadedIsRefusedInOneLine) {
+  const TempFolder folder;
+  ElfImage foreign;
+  foreign.machine = EM_S390;
+  ElfImage small;
+  small.elf_class = ELFCLASS32;
+  const std::string open_to_all = folder.write("open/libjemalloc.so.2", library_image());
+  std::filesystem::permissions(open_to_all, std::filesystem::perms(0777));
+  const std::map<std::string, std::string> cases = {{folder.path("missing/libjemalloc.so.2"), ""},
+                                                    {folder.write("with a blank/libjemalloc.so.2", library_image()), "blank"},
+                                                    {folder.write("foreign/libjemalloc.so.2", foreign.bytes()), ""},
+                                                    {folder.write("small/libjemalloc.so.2", small.bytes()), ""},
+                                                    {folder.write("text/libjemalloc.so.2", "INPUT(x)"), ""},
+                                                    {open_to_all, "writ"}};
+  for (const auto& [path, word] : cases) {
+    const auto allocator = choose_allocator(path, {});
+    ASSERT_FALSE(allocator.ok()) << path;
+    EXPECT_EQ(allocator.error().code, kExitUsage);
+    EXPECT_THAT(allocator.error().line(), testing::AllOf(HasSubstr(path), HasSubstr(word), testing::Not(HasSubstr("\n"))));
+  }
+  EXPECT_THAT(choose_omp_runtime(folder.write("libother.so", library_image()), {}).error().line(), HasSubstr("no OpenMP runtime"));
+  EXPECT_EQ(choose_omp_runtime(folder.path("gone/libomp.so"), {}).error().code, kExitUsage);
 }
 
 TEST(Plugins, AreKnownByTheirFileNames) {
