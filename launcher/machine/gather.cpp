@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "launcher/machine/cgroups.h"
+#include "launcher/machine/machine_devices.h"
 #include "launcher/machine/placeholders.h"
 #include "launcher/machine/process_facts.h"
 #include "launcher/machine/text_files.h"
@@ -283,7 +284,8 @@ class Gatherer {
       copy("/ipexrun/system.txt");
       copy("/proc/hwloc-nofile-info");
     }
-    const Result<Machine> machine = read_machine(sysroot_);
+    Result<Machine> machine = read_machine(sysroot_);
+    if (machine.ok()) machine->gpus = read_gpus(sysroot_);
     put("/ipexrun/machine.json", machine.ok() ? placeholders_.text(machine_json(*machine)) : machine.error().line() + "\n");
   }
 

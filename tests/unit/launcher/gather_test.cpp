@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "launcher/machine/gather.h"
+#include "launcher/machine/machine_devices.h"
 #include "launcher/machine/placeholders.h"
 #include "launcher/machine/process_facts.h"
 #include "launcher/plan/machine.h"
@@ -85,7 +86,14 @@ TEST(Gather, the_replayed_machine_is_the_gathered_one) {
   EXPECT_EQ(before.notes.size(), 6u) << "CPUs, off, quota, memory, threads, policy";
   after.notes = before.notes;  // they name groups: the names differ, on purpose
   EXPECT_EQ(machine_json(before), machine_json(after));
-  const Result<Machine> again = read_machine(replay->folder());
+  Result<Machine> again = read_machine(replay->folder());
+  again->gpus = read_gpus(replay->folder());
+  ASSERT_EQ(again->gpus.size(), 1u);
+  const Gpu gpu = read_gpus(tree.root()).at(0);
+  EXPECT_EQ(again->gpus[0].address + again->gpus[0].name + again->gpus[0].driver + again->gpus[0].render_node,
+            gpu.address + gpu.name + gpu.driver + gpu.render_node);
+  EXPECT_EQ(again->gpus[0].tiles, 2);
+  EXPECT_EQ(again->gpus[0].node, 1);
   EXPECT_EQ(gathered.tree.at("ipexrun/machine.json").content, machine_json(*again));
 }
 

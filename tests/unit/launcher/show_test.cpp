@@ -11,6 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 LaunchPlan two_instances() {
   Options wanted = made_up::options();
@@ -51,6 +52,43 @@ TEST(Show, every_reason_is_a_line) {
   const LaunchPlan plan = two_instances();
   const std::string text = reasons_text(plan);
   for (const Reason& reason : plan.reasons) EXPECT_THAT(text, HasSubstr(reason.text));
+}
+
+TEST(Show, machine_shows_l3_domains_where_a_node_has_several) {
+  Machine machine = made_up::machine({4}, 2);
+  for (std::size_t core = 0; core < 4; ++core) machine.cores[core].l3 = 0;
+  EXPECT_THAT(machine_text(machine), Not(HasSubstr("L3 cache  ")));
+  for (std::size_t core = 2; core < 4; ++core) machine.cores[core].l3 = 1;
+  EXPECT_THAT(machine_text(machine), HasSubstr("L3 cache  NUMA node  first CPUs  further CPUs\n"
+                                               "0         0          0-1         4-5\n"
+                                               "1         0          2-3         6-7\n"));
+  EXPECT_EQ(nlohmann::json::parse(machine_json(machine))["cores"][3]["l3"], 1);
+}
+
+TEST(Show, machine_tells_every_limit_in_text_and_json) {
+  Machine machine = made_up::machine({2, 2});
+  machine.nodes.push_back({2, 1ull << 35, true, false});
+  machine.offline_cpus = 3;
+  machine.max_threads = 77;
+  machine.memory_limit_bytes = 1ull << 31;
+  machine.memory_available_bytes = 3ull << 29;
+  machine.memory_policy = "bind:0";
+  machine.isa = kLevelAmx;
+  machine.amx_refused = true;
+  const std::string text = machine_text(machine);
+  for (const char* part :
+       {"3 switched off", "77 more", "2 GiB, 1.5 GiB available", "bind:0", "amx (AMX is refused to this process)", "32 GiB (no cores)"})
+    EXPECT_THAT(text, HasSubstr(part));
+  const auto json = nlohmann::json::parse(machine_json(machine));
+  EXPECT_EQ(json["offline_cpus"], 3);
+  EXPECT_EQ(json["max_threads"], 77);
+  EXPECT_EQ(json["memory_limit_bytes"], 1ull << 31);
+  EXPECT_EQ(json["memory_available_bytes"], 3ull << 29);
+  EXPECT_EQ(json["memory_policy"], "bind:0");
+  EXPECT_EQ(json["isa"], "amx");
+  EXPECT_EQ(json["amx_refused"], true);
+  EXPECT_EQ(json["nodes"][2]["has_cores"], false);
+  EXPECT_EQ(json["cores"][0]["l3"], nullptr);
 }
 
 TEST(Show, machine_names_nodes_and_limits) {
