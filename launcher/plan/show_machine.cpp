@@ -57,6 +57,12 @@ Table facts_of(const Machine& machine) {
   return out;
 }
 
+/// Memory that is not allowed and of unknown size is memory that is not there (machine_hwloc.cpp).
+std::string memory_text(const NumaNode& node) {
+  if (!node.memory_allowed && node.memory_bytes == 0) return "none";
+  return bytes_text(node.memory_bytes) + (node.memory_allowed ? "" : " (not allowed)") + (node.has_cores ? "" : " (no cores)");
+}
+
 Table node_table(const Machine& machine) {
   Table rows = {{"NUMA node", "cores", "L3 caches", "first CPUs", "further CPUs", "E-core CPUs", "memory"}};
   for (const NumaNode& node : machine.nodes) {
@@ -69,8 +75,7 @@ Table node_table(const Machine& machine) {
     rows.push_back({std::to_string(node.os_index), std::to_string(cores), caches == 0 ? "-" : std::to_string(caches),
                     text([](const Core& core, std::size_t pu) { return pu == 0 && !core.efficient; }),
                     text([](const Core& core, std::size_t pu) { return pu > 0 && !core.efficient; }),
-                    text([](const Core& core, std::size_t) { return core.efficient; }),
-                    bytes_text(node.memory_bytes) + (node.memory_allowed ? "" : " (not allowed)") + (node.has_cores ? "" : " (no cores)")});
+                    text([](const Core& core, std::size_t) { return core.efficient; }), memory_text(node)});
   }
   return rows;
 }

@@ -68,6 +68,7 @@ TEST(Show, machine_shows_l3_domains_where_a_node_has_several) {
 TEST(Show, machine_tells_every_limit_in_text_and_json) {
   Machine machine = made_up::machine({2, 2});
   machine.nodes.push_back({2, 1ull << 35, true, false});
+  machine.nodes.push_back({3, 0, false, true});
   machine.offline_cpus = 3;
   machine.max_threads = 77;
   machine.memory_limit_bytes = 1ull << 31;
@@ -76,8 +77,8 @@ TEST(Show, machine_tells_every_limit_in_text_and_json) {
   machine.isa = kLevelAmx;
   machine.amx_refused = true;
   const std::string text = machine_text(machine);
-  for (const char* part :
-       {"3 switched off", "77 more", "2 GiB, 1.5 GiB available", "bind:0", "amx (AMX is refused to this process)", "32 GiB (no cores)"})
+  for (const char* part : {"3 switched off", "77 more", "2 GiB, 1.5 GiB available", "bind:0", "amx (AMX is refused to this process)",
+                           "32 GiB (no cores)", " none\n"})
     EXPECT_THAT(text, HasSubstr(part));
   const auto json = nlohmann::json::parse(machine_json(machine));
   EXPECT_EQ(json["offline_cpus"], 3);
