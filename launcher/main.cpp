@@ -21,6 +21,7 @@
 #include "launcher/plan/planner.h"
 #include "launcher/plan/show.h"
 #include "launcher/run/context.h"
+#include "launcher/run/decisions.h"
 #include "launcher/run/doctor.h"
 #include "launcher/run/gather_run.h"
 #include "launcher/run/malloc_exercise.h"
@@ -126,7 +127,9 @@ int show_plan(const Options& options, const LaunchPlan& plan) {
   return print(plan_table(plan) + (options.explain ? "\n" + reasons_text(plan) : ""));
 }
 
-int run_plan(const Options& options, const LaunchPlan& plan, const std::string& run_dir, Runner& runner) {
+int run_plan(const Options& options, LaunchPlan plan, const std::string& run_dir, Runner& runner) {
+  const Status pinned = pin_decisions(options, run_dir, &plan);
+  if (!pinned.ok()) return fail(pinned.error());
   RunSettings settings;
   settings.run_dir = run_dir;
   Result<RunOutcome> outcome = runner.run(plan, settings);
@@ -141,7 +144,12 @@ int run_plan(const Options& options, const LaunchPlan& plan, const std::string& 
 }
 
 int run_measured(const Options& options, const Machine& machine, const PlanContext& context, const std::string& run_dir, Runner& runner) {
-  const PlanForVariant plan_for = [&](const std::string& variant) { return make_variant_plan(variant, options, machine, context); };
+  const PlanForVariant plan_for = [&](const std::string& variant) {
+    Result<LaunchPlan> plan = make_variant_plan(variant, options, machine, context);
+    if (!plan.ok() || variant != "ipexrun") return plan;
+    const Status pinned = pin_decisions(options, run_dir, &*plan);
+    return pinned.ok() ? plan : Result<LaunchPlan>(pinned.error());
+  };
   Result<int> code = run_bench(options, machine, plan_for, runner, run_dir);
   return code.ok() ? *code : fail(code.error());
 }

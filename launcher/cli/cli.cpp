@@ -210,8 +210,6 @@ Status validate(Options& options) {
   if (options.log_keep > 0 && options.log_dir.empty())
     return Error{kExitUsage, "--log-keep " + std::to_string(options.log_keep) + " needs --log-dir", "there are no log files without it"};
   if (!options.optimize && options.dtype_given) options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
-  if (!options.decisions.empty())
-    options.notes.push_back("the config's decisions are kept for --save-config; this version measures afresh in every process");
   return ok_status();
 }
 

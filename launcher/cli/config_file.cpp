@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "configs/contract/config.h"
+#include "configs/contract/decision.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_setters.h"
 
@@ -96,6 +97,9 @@ Status read_decisions(const Place& place, const YAML::Node& value, ConfigFile* o
       decision[pair.first.Scalar()] = scalar_json(pair.second);
     }
     if (!decision.contains("site") || !decision.contains("choice")) return here.error("a decision needs site and choice");
+    SiteKey site;
+    if (!decision["site"].is_string() || !decision["choice"].is_string() || !parse_site_key(decision["site"].get<std::string>(), &site))
+      return here.error("site " + decision["site"].dump() + " is none", "such as \"addmm|f32,f32,f32|ct|m=128,n=768,k=768|t=2|amx|2.13\"");
     out->decisions.push_back(decision.dump());
   }
   return ok_status();

@@ -90,6 +90,8 @@ TEST_F(ConfigFile_, errors_name_file_line_and_key) {
   EXPECT_THAT(refusal("env: [A]\n"), HasSubstr("NAME: value"));
   EXPECT_THAT(refusal("env: {\"A=B\": 1}\n"), HasSubstr("no name of a variable"));
   EXPECT_THAT(refusal("decisions: [{choice: x}]\n"), HasSubstr("site and choice"));
+  EXPECT_THAT(refusal("decisions: [{site: mm, choice: x}]\n"), HasSubstr("site \"mm\" is none"));
+  EXPECT_THAT(refusal("decisions: [{site: 7, choice: x}]\n"), HasSubstr("site 7 is none"));
   EXPECT_THAT(refusal("latency-mode: true\nthroughput-mode: true\n"), HasSubstr("contradict"));
 }
 
@@ -108,9 +110,9 @@ TEST_F(ConfigFile_, what_is_saved_reads_back_the_same) {
       "auto",           "--no-pin", "--pack-memory",   "512M",         "--log-dir",      "a: b #c",
       "--bench-iters",  "10",       "--bench-seconds", "2.5",          "--bench-output", "x.json",
       "--bench-output", "y, z.md",  "--bench-compare", "stock,launch", "--bench-metric", "[a-z]+: ([0-9.]+)"};
-  std::vector<std::string> with_config = {"--config",
-                                          write("env: {A: \"1\", B: \"two words\"}\n"
-                                                "decisions:\n  - {site: \"mm|f32\", choice: packed, samples: 8, note: \"8\"}\n")};
+  std::vector<std::string> with_config = {
+      "--config", write("env: {A: \"1\", B: \"two words\"}\n"
+                        "decisions:\n  - {site: \"mm|f32,f32|cc|m=1,n=8,k=8|t=2|amx|2.13\", choice: packed, samples: 8, note: \"8\"}\n")};
   with_config.insert(with_config.end(), args.begin(), args.end());
   with_config.emplace_back("app");
   const Options before = parse_command_line(with_config).value();
@@ -131,7 +133,8 @@ TEST_F(ConfigFile_, what_is_saved_reads_back_the_same) {
   EXPECT_EQ(after.bench.metric, before.bench.metric);
   EXPECT_EQ(after.env, before.env);
   EXPECT_EQ(after.decisions, before.decisions);
-  EXPECT_THAT(before.decisions, ElementsAre(R"({"choice":"packed","note":"8","samples":8,"site":"mm|f32"})"));
+  EXPECT_THAT(before.decisions,
+              ElementsAre(R"({"choice":"packed","note":"8","samples":8,"site":"mm|f32,f32|cc|m=1,n=8,k=8|t=2|amx|2.13"})"));
 }
 
 TEST_F(ConfigFile_, ninstances_auto_is_kept) {

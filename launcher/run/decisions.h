@@ -1,0 +1,20 @@
+// The config's `decisions:` on their way into the program: a file in the run folder, named by IPEXRUN_DECISIONS.
+#pragma once
+
+#include <string>
+
+#include "configs/base/result.h"
+#include "configs/contract/plan.h"
+#include "launcher/options.h"
+
+namespace ipexrun::launcher {
+
+/// One decision_line() (configs/contract/decision.h) for each of options.decisions. Fields that a decision leaves out: times and samples
+/// are 0, dtype is that of the options.
+std::string decisions_text(const Options& options);
+
+/// Writes them to `run_dir` and names the file to every instance; nothing without decisions or without kernels of ours. kExitFailure when
+/// there is no run folder or it cannot be written to: pinned means that nothing else may be used.
+Status pin_decisions(const Options& options, const std::string& run_dir, LaunchPlan* plan);
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,67 @@
+// Risk: a decision that the user pinned does not reach the program, or reaches one that must stay stock.
+#include "launcher/run/decisions.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "configs/contract/decision.h"
+#include "tests/unit/run/temp_folder.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+constexpr const char* kSite = "mm|f32,f32|cc|m=1,n=8,k=8|t=2|amx|2.13";
+
+Options with_decision() {
+  Options options;
+  options.decisions = {std::string(R"({"site": ")") + kSite + R"(", "choice": "own_bf16", "stock_ns": 900, "note": "x"})"};
+  return options;
+}
+
+TEST(Decisions, text_is_what_the_plugin_reads) {
+  Options options = with_decision();
+  options.dtype = "bfloat16";
+  std::istringstream lines(decisions_text(options));
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line));
+  Decision parsed;
+  ASSERT_TRUE(parse_decision_line(line, &parsed));
+  EXPECT_EQ(parsed.site.text(), kSite);
+  EXPECT_EQ(parsed.choice, "own_bf16");
+  EXPECT_EQ(parsed.stock_ns, 900);
+  EXPECT_EQ(parsed.dtype, "bfloat16");
+  EXPECT_FALSE(std::getline(lines, line));
+}
+
+TEST(Decisions, every_instance_is_told_where_they_are) {
+  const TempFolder folder;
+  LaunchPlan plan;
+  plan.instances.resize(2);
+  ASSERT_TRUE(pin_decisions(with_decision(), folder.path(), &plan).ok());
+  for (const InstancePlan& instance : plan.instances) {
+    std::ifstream file(instance.env.at("IPEXRUN_DECISIONS"));
+    EXPECT_TRUE(file.good());
+  }
+}
+
+TEST(Decisions, launch_only_and_no_decisions_change_nothing) {
+  LaunchPlan plan;
+  plan.instances.resize(1);
+  Options launch_only = with_decision();
+  launch_only.optimize = false;
+  EXPECT_TRUE(pin_decisions(launch_only, "", &plan).ok());
+  EXPECT_TRUE(pin_decisions(Options{}, "", &plan).ok());
+  EXPECT_TRUE(plan.instances[0].env.empty());
+}
+
+TEST(Decisions, pinned_ones_that_cannot_be_handed_over_are_an_error) {
+  LaunchPlan plan;
+  plan.instances.resize(1);
+  EXPECT_EQ(pin_decisions(with_decision(), "", &plan).error().code, kExitFailure);
+  EXPECT_NE(pin_decisions(with_decision(), "/nowhere", &plan).error().line().find("/nowhere/decisions"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ipexrun::launcher
