@@ -92,11 +92,9 @@ Result<Machine> restricted(WholeMachine whole, const Limits& limits, const Proce
   if (!whole.homeless.empty())
     machine.notes.push_back("CPU " + cpu_list_text(whole.homeless) + " belongs to no NUMA node: planned for as on the first one");
   machine.quota_cpus = limits.quota_cpus;
-  if (limits.quota_cpus > 0) {
-    std::string cpus = std::to_string(limits.quota_cpus);
-    cpus.resize(cpus.find('.') + 3);
-    machine.notes.push_back("a CPU quota of " + cpus + " CPUs holds (" + limits.quota_from + ")");
-  }
+  if (limits.quota_cpus > 0)
+    machine.notes.push_back("a CPU quota of " + decimal_text(limits.quota_cpus) + (limits.quota_cpus == 1 ? " CPU" : " CPUs") + " holds (" +
+                            limits.quota_from + ")");
   note_threads(limits, machine);
   note_memory(limits, machine);
   machine.memory_policy = facts.memory_policy;

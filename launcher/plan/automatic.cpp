@@ -6,6 +6,7 @@
 // for so many instances.
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "launcher/plan/placement.h"
 #include "launcher/plan/text.h"
@@ -28,6 +29,8 @@ Caps caps_of(const Machine& machine) {
   Caps out;
   std::uint64_t bytes = machine.memory_available_bytes > 0 ? machine.memory_available_bytes : machine.memory_limit_bytes;
   if (machine.memory_limit_bytes > 0) bytes = std::min(bytes, machine.memory_limit_bytes);
+  if (bytes == 0)  // a machine that is not there: all that its nodes have
+    for (const NumaNode& node : machine.nodes) bytes += node.memory_allowed ? node.memory_bytes : 0;
   out.threads = machine.max_threads;
   if (bytes == 0) return out;
   out.by_memory = std::max<std::size_t>(1, static_cast<std::size_t>(bytes / kBytesOfInstance));
@@ -72,7 +75,9 @@ class Automatic {
   [[nodiscard]] std::vector<Level> levels(Level last) const;
   void split(const Cut& group, Level at, Level finest, std::vector<Cut>& out) const;
   [[nodiscard]] std::vector<Cut> grains(Level level, Level last) const;
+  [[nodiscard]] bool binds() const;
   [[nodiscard]] std::size_t room_in_memory(const Cut& group) const;
+  [[nodiscard]] bool each_fits_its_nodes(const std::vector<Cut>& cuts) const;
   [[nodiscard]] std::vector<Cut> cut(const std::vector<Cut>& groups, std::size_t size, bool look_at_memory) const;
   [[nodiscard]] std::string place_text(const std::vector<Cut>& chosen) const;
 
@@ -121,9 +126,12 @@ std::vector<Cut> Automatic::grains(Level level, Level last) const {
   return out;
 }
 
+/// Instances will be bound to the memory of their nodes.
+bool Automatic::binds() const { return pool_.pin && options_.bind_memory && machine_.memory_policy.empty() && machine_.nodes.size() > 1; }
+
 /// Instances that the memory of the group's own nodes holds, where they will be bound to it.
 std::size_t Automatic::room_in_memory(const Cut& group) const {
-  if (!pool_.pin || !options_.bind_memory || !machine_.memory_policy.empty() || machine_.nodes.size() < 2) return kNoCap;
+  if (!binds()) return kNoCap;
   double bytes = 0;
   for (const Cut& part : domains_.groups(Level::kNode, group)) {
     const int number = pool_.units[part.front()].node;
@@ -135,6 +143,20 @@ std::size_t Automatic::room_in_memory(const Cut& group) const {
     bytes += static_cast<double>(node->memory_bytes) * static_cast<double>(part.size()) / units;
   }
   return static_cast<std::size_t>(bytes / static_cast<double>(kBytesOfInstance));
+}
+
+/// A group of several nodes is dealt out by cores, so that an instance may lie on the smallest of the nodes alone: what all of them take
+/// from each node, in proportion to their cores there, must be there. A single instance on all nodes is not bound.
+bool Automatic::each_fits_its_nodes(const std::vector<Cut>& cuts) const {
+  if (!binds() || cuts.size() == 1) return true;
+  std::map<int, double> taken;
+  for (const Cut& cut : cuts)
+    for (const Cut& part : domains_.groups(Level::kNode, cut))
+      taken[pool_.units[part.front()].node] +=
+          static_cast<double>(kBytesOfInstance) * static_cast<double>(part.size()) / static_cast<double>(cut.size());
+  return std::all_of(machine_.nodes.begin(), machine_.nodes.end(), [&](const NumaNode& node) {
+    return node.memory_bytes == 0 || !node.memory_allowed || taken[node.os_index] <= static_cast<double>(node.memory_bytes);
+  });
 }
 
 /// Each group in instances of about `size` cores; nothing when a group's memory does not hold one.
@@ -161,7 +183,7 @@ std::string Automatic::place_text(const std::vector<Cut>& chosen) const {
 
 std::vector<Cut> Automatic::choose(Level last, std::vector<Reason>& reasons) const {
   const auto fits = [&](const std::vector<Cut>& cuts) {
-    return !cuts.empty() && cuts.size() <= caps_.by_memory && enough_threads(cuts, caps_.threads);
+    return !cuts.empty() && cuts.size() <= caps_.by_memory && enough_threads(cuts, caps_.threads) && each_fits_its_nodes(cuts);
   };
   const std::vector<Level> tried = levels(last);
   const std::vector<Cut> wanted = cut(grains(tried.front(), last), kCoresOfInstance, false);
@@ -177,7 +199,7 @@ std::vector<Cut> Automatic::choose(Level last, std::vector<Reason>& reasons) con
       std::vector<Cut> now = cut(groups, size, true);
       if (fits(now)) chosen = std::move(now);
       if (size >= largest) break;
-      size += std::max<std::size_t>(1, size / 2);  // the next size that makes a difference is not far
+      size += std::max<std::size_t>(1, size / 8);
     }
     if (!chosen.empty()) break;
   }

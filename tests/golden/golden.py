@@ -145,6 +145,30 @@ def places(stdout):
     return out
 
 
+def documented_examples(path):
+    """[command line, the lines below it] for each `$ ipexrun ...` of an indented block."""
+    out = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("    $ ipexrun "):
+            out.append((line.removeprefix("    $ ipexrun "), []))
+        elif out and line.startswith("    "):
+            out[-1][1].append(line[4:])
+        elif out and line and out[-1][1] is not None:
+            out.append(("", []))  # prose ends an example
+    return [(command, lines) for command, lines in out if command]
+
+
+def example_now(command):
+    """What the command prints, without the reasons about allocator, OpenMP runtime, preload, program and threads."""
+    with temporary_folder() as folder:
+        tmp = Path(folder).resolve()
+        words = shlex.split(command.replace("tests/machines/", str(MACHINES) + "/"))
+        done = run(tmp, ["--no-optimize", *words])
+        assert done.returncode == 0, done.stderr
+        parts = done.stdout.rstrip("\n").split("\n\n")
+        return [*parts[0].split("\n"), *(line for line in parts[-1].split("\n") if line.startswith(("cores", "instances")))]
+
+
 def read_machine(path):
     head, separator, _ = path.read_text(encoding="utf-8").partition("---\n")
     assert separator, f"{path}: no line '---'"

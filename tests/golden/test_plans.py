@@ -27,3 +27,15 @@ def test_every_machine_says_why_it_is_kept():
 def test_plan_is_as_agreed(path):
     diff = golden.difference(path)
     assert not diff, f"{diff}\n(python tests/golden/golden.py --update accepts it)"
+
+
+EXAMPLES = golden.documented_examples(golden.HERE.parents[1] / "docs" / "placement.md")
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 5
+
+
+@pytest.mark.parametrize(("command", "lines"), EXAMPLES, ids=[command[-40:] for command, _ in EXAMPLES])
+def test_documented_example_is_current(command, lines):
+    assert golden.example_now(command) == lines

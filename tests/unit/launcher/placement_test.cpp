@@ -312,6 +312,9 @@ TEST(Placement, auto_respects_memory) {
   EXPECT_TRUE(has_reason(*made, "instances", "the cores allow 8 instances, but the 9 GiB of memory that may be used hold 4"));
   small.memory_available_bytes = 1ull << 30;
   EXPECT_EQ(cpus(plan(wanted, small)), "0-15");
+  Machine one_node = machine({16});
+  one_node.nodes[0].memory_bytes = 6ull << 30;
+  EXPECT_EQ(plan(wanted, one_node)->instances.size(), 3u) << "no limit is known: the memory of the nodes counts";
   Machine nodes = machine({8, 8});
   nodes.nodes[1].memory_bytes = 4ull << 30;
   EXPECT_EQ(cpus(plan(wanted, nodes)), "0-1|2-3|4-5|6-7|8-11|12-15") << "the second node holds two";
