@@ -52,7 +52,7 @@ def main():
     program = [sys.executable, str(SCRIPT), "--batch-size", str(args.batch_size), "--layers", str(args.layers)]
     cores = physical_cores()
     layouts = {str(n): ["--ninstances", str(n)] for n in (1, 2, 4, 8, 16, 32, 64) if n <= cores}
-    layouts |= {"throughput-mode": ["--throughput-mode"], "latency-mode": ["--latency-mode"], "ninstances auto": ["--ninstances", "auto"]}
+    layouts |= {"throughput-mode": ["--throughput-mode"], "latency-mode": ["--latency-mode"], "auto": ["--ninstances", "auto"]}
     configurations = {"stock": None}
     for name, options in layouts.items():
         if args.only and name not in args.only:
