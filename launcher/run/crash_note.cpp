@@ -9,6 +9,9 @@
 #include <array>
 #include <fstream>
 
+#include "launcher/machine/machine_limits.h"
+#include "launcher/machine/oom_kills.h"
+
 namespace ipexrun::launcher {
 namespace {
 
@@ -44,7 +47,7 @@ std::string kill_line(const InstanceOutcome& outcome, const CrashSurroundings& a
                            (around.memory_limit_bytes != 0 ? ", the limit is " + megabytes(around.memory_limit_bytes) : "");
   if (!around.oom_kills) return "not sent by ipexrun; where the kernel ran out of memory, dmesg says so (" + used + ")";
   if (*around.oom_kills == 0) return "not sent by ipexrun, and not by the kernel for want of memory (" + used + ")";
-  return "the kernel ended it for want of memory (" + used + "): fewer instances or --memory bounded need less";
+  return "the kernel ran out of memory meanwhile and ended processes (" + used + "): fewer instances or --memory bounded need less";
 }
 
 std::string hint_line(const InstanceOutcome& outcome, const CrashSurroundings& around) {
@@ -91,12 +94,17 @@ std::vector<std::string> crash_lines(const InstanceOutcome& outcome, const std::
   return out;
 }
 
-CrashSurroundings read_crash_surroundings() {
+CrashSurroundings read_crash_surroundings(std::optional<long> oom_kills_before) {
   CrashSurroundings out;
   rlimit limit{};
   out.core_files_allowed = ::getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur != 0;
   std::ifstream pattern("/proc/sys/kernel/core_pattern");
   std::getline(pattern, out.core_pattern);
+  const auto oom_kills = read_oom_kills("");
+  if (oom_kills && oom_kills_before) out.oom_kills = *oom_kills - *oom_kills_before;
+  Limits limits;
+  read_cgroup_limits("", limits);
+  if (limits.memory) out.memory_limit_bytes = limits.memory->value;
   return out;
 }
 

@@ -70,6 +70,8 @@ Status reserve_event_file(int fd, const std::string& path, std::size_t instances
   return Error{kExitFailure, "no room for event file '" + path + "': " + errno_text(error), "set TMPDIR to a folder with room"};
 }
 
+std::string stem_in(const std::string& run_dir, int instance) { return run_dir + "/instance-" + std::to_string(instance); }
+
 Error system_error(const char* what) { return Error{kExitFailure, std::string(what) + ": " + errno_text(errno), ""}; }
 
 }  // namespace
@@ -91,7 +93,7 @@ std::vector<std::string> environment_of(const InstancePlan& plan, const std::vec
 }
 
 std::string events_path_in(const std::string& run_dir, int instance) {
-  return run_dir.empty() ? "" : run_dir + "/instance-" + std::to_string(instance) + ".events";
+  return run_dir.empty() ? "" : stem_in(run_dir, instance) + ".events";
 }
 
 struct Starter::Memory {
@@ -141,48 +143,48 @@ void Starter::end_started() {
 }
 
 Status Starter::prepare_files(const InstancePlan& plan, Memory& memory, Running& running) {
-  InstanceOutcome& outcome = running.outcome;
-  const bool many = plan_.instances.size() > 1;
-  const std::string stem = settings_.run_dir.empty() ? "" : settings_.run_dir + "/instance-" + std::to_string(plan.index);
-
-  if (many) {
+  if (plan_.instances.size() > 1) {
     // Two readers of one input each see a part of it: only the first keeps it, and none does when it is the terminal, whose reading
     // stops a background process group.
     const bool keeps_input = &plan == &plan_.instances.front() && ::isatty(STDIN_FILENO) == 0;
     if (!keeps_input) memory.input = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
-  if (!plan.log_path.empty() || settings_.capture_output) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe");
-    Fd reader(ends[0]);
-    memory.output = Fd(ends[1]);
-    ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
-    ::fcntl(reader.get(), F_SETPIPE_SZ, kPipeBytes);  // refused where the user has many pipes already: then it stays small
-    memory.spec.stdout_fd = memory.output.get();
-    if (!plan.log_path.empty()) memory.spec.stderr_fd = memory.output.get();
-    if (running.pump) {
-      running.pump->attach(std::move(reader));
-    } else if (!plan.log_path.empty()) {
-      if (Status log = prepare_log(plan, running, std::move(reader)); !log) return log;
-    } else {
-      std::unique_ptr<LogFile> copy;
-      if (!stem.empty()) {
-        outcome.output_path = stem + ".out";
-        Fd file(::open(outcome.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-        if (file.open()) copy = std::make_unique<LogFile>(std::move(file), outcome.output_path);
-      }
-      running.pump = std::make_unique<PipePump>(std::move(reader), std::move(copy));
-    }
-    if (!plan.log_path.empty()) return ok_status();
+  const bool logged = !plan.log_path.empty();
+  if (logged || settings_.capture_output) {
+    if (Status piped = prepare_pipe(plan, memory, running); !piped) return piped;
   } else if (settings_.quiet) {
     memory.output = Fd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    memory.spec.stdout_fd = memory.output.get();
   }
-  if (settings_.quiet) {
-    const std::string errors = stem.empty() ? "/dev/null" : stem + ".err";
+  memory.spec.stdout_fd = memory.output.get();
+  memory.spec.stderr_fd = logged ? memory.output.get() : -1;
+  if (settings_.quiet && !logged) {
+    const std::string errors = settings_.run_dir.empty() ? "/dev/null" : stem_in(settings_.run_dir, plan.index) + ".err";
     memory.errors = Fd(::open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     memory.spec.stderr_fd = memory.errors.get();
   }
+  return ok_status();
+}
+
+Status Starter::prepare_pipe(const InstancePlan& plan, Memory& memory, Running& running) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe");
+  Fd reader(ends[0]);
+  memory.output = Fd(ends[1]);
+  ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(reader.get(), F_SETPIPE_SZ, kPipeBytes);  // refused where the user has many pipes already: then it stays small
+  if (running.pump) {
+    running.pump->attach(std::move(reader));
+    return ok_status();
+  }
+  if (!plan.log_path.empty()) return prepare_log(plan, running, std::move(reader));
+  std::unique_ptr<LogFile> copy;
+  if (!settings_.run_dir.empty()) {
+    const std::string path = stem_in(settings_.run_dir, plan.index) + ".out";
+    Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (file.open()) copy = std::make_unique<LogFile>(std::move(file), path);
+    running.outcome.output_path = path;
+  }
+  running.pump = std::make_unique<PipePump>(std::move(reader), std::move(copy));
   return ok_status();
 }
 

@@ -39,6 +39,8 @@ class Starter {
   struct Memory;  // of one instance: strings, masks and shared pages that the child uses
 
   Status prepare_files(const InstancePlan& plan, Memory& memory, Running& running);
+  /// Output goes through a pipe to the supervisor, which keeps a copy.
+  Status prepare_pipe(const InstancePlan& plan, Memory& memory, Running& running);
   Status prepare_log(const InstancePlan& plan, Running& running, Fd pipe);
   /// An event file that cannot be made costs the summary, not the run.
   Status make_event_file(const InstancePlan& plan, Memory& memory, Running& running);

@@ -383,7 +383,8 @@ RunOutcome Supervisor::watch() {
   outcome.timed_out = ending_ == Ending::kTimeLimit;
   outcome.exit_code = outcome.timed_out ? kExitTimeLimit : exit_code_;
   outcome.stop_signal = stop_signal_;
-  outcome.surroundings = read_crash_surroundings();
+  const bool crashed = std::any_of(instances_.begin(), instances_.end(), [](const Running& one) { return one.outcome.signal != 0; });
+  if (crashed) outcome.surroundings = read_crash_surroundings(oom_kills_before_);
   for (const Running& instance : instances_) {
     outcome.instances.push_back(instance.outcome);
     const LogFile* copy = instance.pump ? instance.pump->copy() : nullptr;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/machine/oom_kills.h"
 #include "launcher/run/logs.h"
 #include "launcher/run/omp_watch.h"
 #include "launcher/run/processes.h"
@@ -80,6 +81,7 @@ class Supervisor {
   ProgressLine progress_;
   std::string news_;
   Clock::time_point began_ = Clock::now();
+  std::optional<long> oom_kills_before_ = read_oom_kills("");
   Ending ending_ = Ending::kNo;
   int end_requests_ = 0;  ///< signals that asked for an end
   int stop_signal_ = 0;

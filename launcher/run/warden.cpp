@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
@@ -72,6 +73,8 @@ Warden split_off_warden() {
     }
   }
   held.reset();
+  // Another name than the warden's, so that killall and pkill -9 of that name leave this one to end everything.
+  ::prctl(PR_SET_NAME, "supervisor");
   warden.pid = self;
   return warden;
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "launcher/machine/oom_kills.h"
 #include "launcher/run/crash_note.h"
 #include "launcher/run/log_rotation.h"
 #include "launcher/run/logs.h"
@@ -168,6 +169,27 @@ TEST(Processes, DescendantsAreFoundInAnyOrder) {
   EXPECT_THAT(found, UnorderedElementsAre(9, 3, 4));
 }
 
+TEST(OomKills, AreCountedInTheOwnCgroup) {
+  const TempFolder root;
+  EXPECT_FALSE(read_oom_kills(root.path()).has_value());
+  root.write("proc/vmstat", "oom_kill 9\npgfault 1\n");
+  EXPECT_EQ(read_oom_kills(root.path()), 9);
+  root.write("proc/self/mountinfo", "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  root.write("proc/self/cgroup", "0::/job\n");
+  root.write("sys/fs/cgroup/memory.events", "oom_kill 7\n");  // of others too
+  EXPECT_EQ(read_oom_kills(root.path()), 9);
+  root.write("sys/fs/cgroup/job/memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 1\n");
+  EXPECT_EQ(read_oom_kills(root.path()), 2);
+}
+
+TEST(OomKills, InVersion1) {
+  const TempFolder root;
+  root.write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  root.write("proc/self/cgroup", "4:memory:/job\n");
+  root.write("sys/fs/cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
+  EXPECT_EQ(read_oom_kills(root.path()), 5);
+}
+
 InstanceOutcome ended_by(int signal) {
   InstanceOutcome out;
   out.index = 3;
@@ -201,7 +223,8 @@ TEST(CrashLines, TellWhoSentSigkill) {
   EXPECT_THAT(crash_lines(ended_by(SIGKILL), {}, around).back(), HasSubstr("not by the kernel"));
   around.oom_kills = 1;
   around.memory_limit_bytes = 512'000'000;
-  EXPECT_THAT(crash_lines(ended_by(SIGKILL), {}, around).back(), HasSubstr("want of memory (it used 500 MB, the limit is 512 MB)"));
+  EXPECT_THAT(crash_lines(ended_by(SIGKILL), {}, around).back(),
+              HasSubstr("out of memory meanwhile and ended processes (it used 500 MB, the limit is 512 MB)"));
 }
 
 TEST(CrashLines, OtherSignals) {

@@ -1,5 +1,6 @@
 """The whole launcher where the system refuses something: it works, or says in one clear line what is wrong."""
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -161,3 +162,24 @@ def test_a_crash_is_described(ipexrun, python, tmp_path):
     done = run([ipexrun, python, "-c", "import os; os.kill(os.getpid(), 9)"])
     assert done.returncode == 137
     assert "was ended by SIGKILL (Killed) after" in done.stderr and "not sent by ipexrun" in done.stderr, done.stderr
+
+
+@pytest.fixture
+def small_memory(tmp_path):
+    """small_memory(argv) runs it in a memory cgroup of 96 MiB (version 1, where the folder can be written)."""
+    top = pathlib.Path("/sys/fs/cgroup/memory")
+    own = next((line.split(":", 2)[2] for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line), None)
+    group = top / str(own).lstrip("/") / f"ipexrun-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(96 << 20))
+    except OSError as problem:
+        pytest.skip(f"no memory cgroup can be made here: {problem}")
+    yield lambda argv: run(argv, preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())))
+    group.rmdir()
+
+
+def test_the_oom_killer_is_named(ipexrun, small_memory, python):
+    done = small_memory([ipexrun, python, "-c", "held = [bytes(range(256)) * 4096 * 4 for _ in range(200)]"])
+    assert done.returncode == 137, done.stderr
+    assert "was ended by SIGKILL" in done.stderr and "the kernel ran out of memory" in done.stderr and "the limit is 101 MB" in done.stderr, done.stderr

@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from conftest import inner_launcher
+
 LINES = 200_000
 WRITER = f"""
 import os, sys
@@ -136,29 +138,25 @@ def test_a_full_log_folder_costs_the_log_and_nothing_else(run_plan, tmp_path, py
 
 
 def test_when_there_is_room_again_the_log_goes_on_and_marks_the_gap(run_plan, tmp_path, witness, start, sh):
-    with small_file_system(tmp_path / "small") as room:
-        filler = room / "filler"
-        gate = tmp_path / "gate"
-        os.mkfifo(gate)
-        text = "echo before; echo up >/dev/fd/$WITNESS; read go < $GATE; echo lost; echo up >/dev/fd/$WITNESS; read go < $GATE; echo after"
-        launcher = start([run_plan, "--log-dir", room, "--", sh, "-c", text], env={"GATE": str(gate)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        witness.wait_for(b"up", 1)
-        assert launcher.stdout.readline() == "before\n"  # the log has it
-        log = room / "run_0.log"
-        with log.open("ab") as end:  # up to the end of its page, so that the next byte needs a new one
-            end.write(b"x" * (4096 - log.stat().st_size % 4096 - 1) + b"\n")
-        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as out:
-            while out.write(b"x" * 4096):
-                pass
-        gate.write_text("go\n")
-        assert "goes on" in launcher.stderr.readline()
-        filler.unlink()
-        witness.wait_for(b"up", 2)
-        gate.write_text("go\n")
-        rest, _ = launcher.communicate(timeout=60)
-        assert launcher.returncode == 0
-        assert rest.endswith("lost\n[ipexrun: 5 bytes are missing here: No space left on device]\nafter\n"), rest
-        assert log.read_text().endswith("x\n[ipexrun: 5 bytes are missing here: No space left on device]\nafter\n")
+    """The room is the launcher's limit of file size, which can be taken away and given back to the byte."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    text = "echo before; echo up >/dev/fd/$WITNESS; read go < $GATE; echo lost; echo up >/dev/fd/$WITNESS; read go < $GATE; echo after"
+    launcher = start([run_plan, "--log-dir", tmp_path, "--", sh, "-c", text], env={"GATE": str(gate)}, stdout=subprocess.PIPE,
+                     stderr=subprocess.PIPE, text=True)
+    witness.wait_for(b"up", 1)
+    assert launcher.stdout.readline() == "before\n"  # the log has it
+    inner = inner_launcher(launcher)
+    usual = resource.prlimit(inner, resource.RLIMIT_FSIZE, ((tmp_path / "run_0.log").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    gate.write_text("go\n")
+    assert "goes on" in launcher.stderr.readline()
+    witness.wait_for(b"up", 2)
+    assert launcher.stdout.readline() == "lost\n"
+    resource.prlimit(inner, resource.RLIMIT_FSIZE, usual)
+    gate.write_text("go\n")
+    rest, _ = launcher.communicate(timeout=60)
+    assert (launcher.returncode, rest) == (0, "[ipexrun: 5 bytes are missing here: File too large]\nafter\n")
+    assert (tmp_path / "run_0.log").read_text() == "before\n" + rest
 
 
 def test_a_limit_of_file_size_does_not_end_the_program_or_the_launcher(run_plan, tmp_path, python):

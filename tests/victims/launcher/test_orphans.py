@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from conftest import inner_launcher
+
 FAMILY = pathlib.Path(__file__).with_name("family.py")
 ALL = [b"worker", b"worker", b"orphan", b"shell", b"daemon", b"main"]
 
@@ -31,21 +33,6 @@ def pids(witness, name):
     return [int(line.split()[2]) for line in witness.text.decode().splitlines() if line.startswith(name + " ")]
 
 
-def inner_launcher(launcher):
-    """The process below the one that the shell knows."""
-    if not os.path.exists("/proc/self/task"):
-        pytest.skip("needs /proc")
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = pathlib.Path("/proc", entry, "stat").read_text().rpartition(") ")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == launcher.pid:
-                return int(entry)
-    pytest.fail("the launcher has no inner process")
-
-
 @pytest.mark.parametrize("instances", [1, 2])
 def test_kill_9_of_the_launcher_leaves_nobody(family, witness, instances):
     family(instances).kill()
@@ -65,6 +52,16 @@ def test_kill_9_of_its_inner_process_leaves_nobody_and_says_so(family, witness, 
 def test_kill_9_of_its_whole_process_group_leaves_nobody(family, witness, instances):
     launcher = family(instances, start_new_session=True)
     os.killpg(launcher.pid, signal.SIGKILL)
+    witness.wait_for_end()
+
+
+def test_kill_9_by_name_leaves_nobody(family, witness):
+    """What `killall -9 NAME` and `pkill -9 NAME` do, here with the launcher's own processes only."""
+    launcher = family(2)
+    names = {pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in (launcher.pid, inner_launcher(launcher))}
+    for pid, name in names.items():
+        if names[launcher.pid] in name:
+            os.kill(pid, signal.SIGKILL)
     witness.wait_for_end()
 
 
