@@ -163,10 +163,13 @@ Result<Shape> explicit_shape(const Task& task) {
   return shape;
 }
 
+/// Where instances are kept as long as they fit, within `last`: the NUMA node, or the part of it that lies in one socket.
+Level home_level(Level last) { return last == Level::kPackage ? Level::kPart : std::min(last, Level::kNode); }
+
 Shape latency_shape(const Task& task) {
   Shape shape{0, std::min(kLatencyCores, task.total())};
   // Rather fewer cores within one domain than four across two.
-  const Level within = std::min(task.last, Level::kNode);
+  const Level within = home_level(task.last);
   const std::size_t largest = task.domains.largest(within);
   if (shape.size < kLatencyCores) {
     task.because(std::to_string(shape.size), "--latency-mode wants 4 cores an instance, only " + std::to_string(task.total()) +
@@ -179,15 +182,19 @@ Shape latency_shape(const Task& task) {
   return shape;
 }
 
-/// As many as fit into NUMA nodes; across them only where none fits otherwise.
+/// As many as fit into NUMA nodes; into sockets only where no node has so many cores, across sockets only where no socket has.
 Result<std::vector<Cut>> as_many_as_fit(const Task& task, std::size_t size) {
-  Level last = std::min(task.last, Level::kNode);
-  if (task.last == Level::kPackage || (task.last == Level::kMachine && task.domains.largest(last) < size)) last = task.last;
+  Level last = home_level(task.last);
+  for (const Level wider : {Level::kPackage, Level::kMachine})
+    if (wider <= task.last && count_cuts(task.domains, size, last) == 0) last = wider;
   const std::size_t count = count_cuts(task.domains, size, last);
   if (count == 0) return does_not_fit(task, 0, size);
   const std::string asked = task.options.latency_mode ? "--latency-mode" : "--ncores-per-instance " + std::to_string(size);
+  const std::size_t domains = task.domains.groups(last).size();
+  const std::string room = count_text(task.total(), task.noun());
   task.because(std::to_string(count) + " x " + std::to_string(size),
-               asked + ": as many as fit into " + count_text(task.total(), task.noun()));
+               asked + ": as many as fit into " +
+                   (domains == 1 ? room : "the " + std::to_string(domains) + " " + plural(domain_noun(task, last)) + " (" + room + ")"));
   const std::vector<LevelCuts> fitting = cut_all(task.domains, size, last);
   std::vector<Cut> out = pick(task.domains, fitting, count, false);
   if (!task.options.ninstances_auto) return out;
@@ -252,10 +259,10 @@ void explain_spans(const Task& task, const std::vector<Cut>& cuts) {
   };
   if (const std::vector<int> spanning = indices_where(cuts, across_nodes, domains); !spanning.empty()) {
     const std::string which = subject_text(spanning, cuts.size(), "span") + " several NUMA nodes: ";
-    if (task.last == Level::kPackage) {
+    if (task.last == Level::kPackage && task.options.ncores_per_instance == 0) {
       task.because("spans nodes", which + "--place socket allows it (--place node does not)");
-    } else if (cuts.size() == 1) {
-      task.because("spans nodes", which + "no node alone has so many cores (--throughput-mode starts one instance on each)");
+    } else if (cuts.size() == 1 && cuts.front().size() == task.total()) {
+      task.because("spans nodes", which + "no node alone has all usable cores (--throughput-mode starts one instance on each)");
     } else if (cuts[static_cast<std::size_t>(spanning.front())].size() > domains.largest(Level::kNode)) {
       task.because("spans nodes", which + "no node alone has so many cores");
     } else {

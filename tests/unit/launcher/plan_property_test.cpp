@@ -99,6 +99,23 @@ std::string options_text(const Options& o) {
          flag(o.throughput_mode, "throughput-mode");
 }
 
+/// Says at the end of a round which one failed; a SCOPED_TRACE would make the text for each of thousands.
+class FailureText {
+ public:
+  FailureText(int round, const Options& options, const Machine& machine) : round_(round), options_(options), machine_(machine) {}
+  FailureText(const FailureText&) = delete;
+  FailureText& operator=(const FailureText&) = delete;
+  ~FailureText() {
+    if (testing::Test::HasFailure())
+      ADD_FAILURE() << "round " << round_ << ": " << options_text(options_) << "\n" << machine_text(machine_);
+  }
+
+ private:
+  int round_;
+  const Options& options_;
+  const Machine& machine_;
+};
+
 /// A machine, a wish and the plan, with what the checks below need to know of them.
 class Checked {
  public:
@@ -275,7 +292,7 @@ TEST(PlanProperty, holds_on_thousands_of_machines) {
   for (int round = 0; round < 8000 && !testing::Test::HasFailure(); ++round) {
     const Machine machine = random_machine(random);
     const Options options = random_options(random, machine);
-    SCOPED_TRACE("round " + std::to_string(round) + ": " + options_text(options) + "\n" + machine_text(machine));
+    const FailureText text(round, options, machine);
     const auto plan = make_plan(options, machine, made_up::context());
     if (!plan.ok()) {
       EXPECT_EQ(plan.error().code, kExitUsage);
@@ -311,7 +328,7 @@ TEST(PlanProperty, auto_always_plans_and_uses_every_core_that_memory_and_threads
     options.ninstances_auto = true;
     options.use_e_cores = true;
     options.use_logical_cores = one_in(random, 3);
-    SCOPED_TRACE("round " + std::to_string(round) + "\n" + machine_text(machine));
+    const FailureText text(round, options, machine);
     const auto plan = make_plan(options, machine, made_up::context());
     ASSERT_TRUE(plan.ok()) << plan.error().line();
     const Checked checked(machine, options, *plan);
