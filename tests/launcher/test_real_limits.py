@@ -101,6 +101,24 @@ def test_a_real_quota_of_an_ancestor_sizes_the_threads_and_nothing_is_pinned(gro
     assert has_note(machine, f"{group.upper['cpu']}/cpu.cfs_quota_us")
 
 
+def test_a_cgroup_namespace_hides_no_quota_that_its_mounts_show(groups):
+    """As in a container that has the host's /sys/fs/cgroup: the mount is at "/../..", the own path is "/"."""
+    clone_newcgroup = 0x02000000
+    libc = ctypes.CDLL(None, use_errno=True)
+    group = groups("cpu")
+    (group.upper["cpu"] / "cpu.cfs_quota_us").write_text("100000")
+
+    def enter():
+        group.enter()
+        if libc.unshare(clone_newcgroup) != 0:
+            os._exit(77)
+
+    done = subprocess.run([BINARY, "topology", "--json"], capture_output=True, text=True, timeout=60, preexec_fn=enter)
+    if done.returncode == 77:
+        pytest.skip("no cgroup namespace can be made")
+    assert json.loads(done.stdout)["quota_cpus"] == 1, done.stdout
+
+
 def test_a_real_cpuset_is_told_from_affinity(groups):
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:

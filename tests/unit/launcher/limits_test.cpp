@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "launcher/machine/machine_limits.h"
 #include "launcher/machine/process_facts.h"
@@ -281,6 +283,39 @@ TEST_F(Limits_, old_kernels_have_no_effective_cpuset) {
   file("/sys/fs/cgroup/cpuset/a/b/cpuset.cpus", "0-3\n");
   file("/sys/fs/cgroup/cpuset/a/cpuset.cpus", "2-5\n");
   EXPECT_THAT(*read().cpuset_cpus, ElementsAre(2, 3));
+}
+
+TEST_F(Limits_, whatever_the_files_hold_is_survived) {
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"/proc/self/cgroup", "0::/../a/b\n4:cpu,cpuacct:/a/b\n"},
+      {"/proc/self/mountinfo",
+       "41 31 0:38 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n32 31 0:29 /a /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu\n"},
+      {"/proc/self/status", "Pid:\t7\nNSpid:\t7\nCpus_allowed_list:\t0-3,8\nMems_allowed_list:\t1\n"},
+      {"/proc/self/limits", "Max processes             500                  1000                 processes \n"},
+      {"/proc/meminfo", "MemTotal:       8388608 kB\nMemAvailable:   4194304 kB\n"},
+      {"/ipexrun/process.txt", "affinity: 0-3\nmemory_policy: bind:0\nuser_tasks: 7\nisa_bits: 31\n"},
+      {"/sys/fs/cgroup/x/a/b/cpu.max", "100000 100000\n"},
+      {"/sys/fs/cgroup/x/a/b/cgroup.procs", "7\n"},
+      {"/sys/fs/cgroup/x/a/b/memory.stat", "inactive_file 5\n"},
+      {"/sys/fs/cgroup/x/a/b/memory.max", "100\n"},
+      {"/sys/fs/cgroup/cpu/b/cpu.cfs_quota_us", "1000\n"}};
+  std::mt19937 random(20261121);
+  const auto below = [&random](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  const std::string bytes = std::string("\n\t :/-,.0x9", 11) + '\0' + '\\';
+  for (int round = 0; round < 60; ++round) {
+    for (const auto& [path, good] : files) {
+      std::string text = good;
+      for (std::size_t i = below(4); i > 0 && !text.empty(); --i) {
+        const std::size_t at = below(text.size());
+        if (below(2) == 0) text.erase(at, 1 + below(9));
+        text.insert(std::min(at, text.size()), 1 + below(3), bytes[below(bytes.size())]);
+      }
+      file(path, text);
+    }
+    const Limits limits = read();
+    EXPECT_GE(limits.quota_cpus, 0);
+    EXPECT_GE(limits.threads ? limits.threads->value : 1, 1);
+  }
 }
 
 TEST(ProcessFacts_, names_every_memory_policy) {
