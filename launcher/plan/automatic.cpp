@@ -1,9 +1,9 @@
 // --ninstances auto: how many instances do the most work in sum, for a program that has not been seen.
 //
 // Small instances do: threads of one instance wait for each other at the end of each operation, instances wait for nobody. BERT-base
-// at batch 1 does 57 inferences a second with one instance on 64 cores, 106 with 4, 157 with 16 and 181 with 32
-// (docs/decisions/0006-planner.md). So an instance gets two cores, within one L3 domain; more only where memory or threads do not suffice
-// for so many instances.
+// at batch 1 does 34 inferences a second with one instance on 64 cores, 85 with 4, 126 with 16 and 141 with 32 (docs/manycore.md).
+// So an instance gets two cores, within one L3 domain; more only where memory or threads do not suffice for so many instances.
+// docs/decisions/0006-planner.md says why not one.
 #include <algorithm>
 #include <limits>
 #include <map>

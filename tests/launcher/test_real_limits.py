@@ -119,6 +119,18 @@ def test_a_cgroup_namespace_hides_no_quota_that_its_mounts_show(groups):
     assert json.loads(done.stdout)["quota_cpus"] == 1, done.stdout
 
 
+def test_a_real_quota_of_one_and_a_half_is_two_threads_and_pin_pins(groups):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU")
+    group = groups("cpu")
+    (group.upper["cpu"] / "cpu.cfs_quota_us").write_text("150000")
+    assert plan(before=group.enter)["instances"][0]["threads"] == 2
+    pinned = plan("--pin", before=group.enter)
+    assert not any(reason["value"] == "not pinned" for reason in pinned["reasons"]), pinned["reasons"]
+    assert len(pinned["instances"][0]["cpus"]) == 2
+    assert plan("--ninstances", "2", before=group.enter)["instances"][1]["threads"] == 1
+
+
 def test_a_real_cpuset_is_told_from_affinity(groups):
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:

@@ -109,12 +109,24 @@ TEST(Cli, contradictions) {
   EXPECT_THAT(refusal({"--latency-mode", "--throughput-mode", "app"}), HasSubstr("contradict"));
   EXPECT_THAT(refusal({"--latency-mode", "--ninstances", "2", "app"}), HasSubstr("contradict"));
   EXPECT_THAT(refusal({"--cores-list", "0", "--nodes-list", "0", "app"}), HasSubstr("contradict"));
+  EXPECT_THAT(refusal({"--latency-mode", "--ninstances", "auto", "app"}), HasSubstr("contradict"));
+  EXPECT_THAT(refusal({"--throughput-mode", "--place", "l3", "app"}), HasSubstr("contradict"));
+  EXPECT_THAT(refusal({"--pin", "--no-pin", "app"}), HasSubstr("contradict"));
+  EXPECT_THAT(refusal({"--place", "numa", "app"}), HasSubstr("one of core, l3, node, socket"));
   EXPECT_THAT(refusal({"--require-shim", "--no-optimize", "app"}), HasSubstr("contradict"));
   EXPECT_THAT(refusal({"--json", "app"}), HasSubstr("--json goes with"));
   EXPECT_THAT(refusal({"--topology", "core:2", "app"}), HasSubstr("--dry-run"));
   EXPECT_THAT(refusal({"topology", "app"}), HasSubstr("takes no program"));
   EXPECT_THAT(refusal({"doctor", "--ninstances", "2"}), HasSubstr("does not take --ninstances"));
   EXPECT_EQ(parsed({"--latency-mode", "--ninstances", "0", "app"}).latency_mode, true) << "0 asks for nothing";
+}
+
+TEST(Cli, ninstances_auto) {
+  EXPECT_TRUE(parsed({"--ninstances", "auto", "app"}).ninstances_auto);
+  const Options last = parsed({"--ninstances", "auto", "--ninstances", "3", "app"});
+  EXPECT_FALSE(last.ninstances_auto);
+  EXPECT_EQ(last.ninstances, 3);
+  EXPECT_EQ(parsed({"--ninstances", "3", "--ninstances=auto", "app"}).ninstances, 0);
 }
 
 TEST(Cli, the_last_of_repeated_options_counts) {
