@@ -42,6 +42,13 @@ typedef struct IpexrunEventHeader {
   char mask_at_start[512];       /* effective affinity as a CPU list ("0-3,8"), read back inside the child before execve */
   char mems_at_start[128];       /* nodes of the memory policy, read back inside the child; "" = default policy */
   char bind_note[256];           /* what could not be bound and why ("set_mempolicy: Operation not permitted"), else "" */
+  /* --crash-report: the crash of a process of the instance; crash_signal is stored last, 0 = none. The instance's own process (root_pid)
+   * replaces what another one left. */
+  volatile int32_t crash_signal;
+  int32_t crash_pid;
+  int32_t crash_frames;  /* of the stack, as far as it could be followed; 0 = not at all */
+  int32_t crash_ours;    /* how many of them are code of ipexrun */
+  char crash_where[256]; /* the innermost frame: "libfoo.so+0x1139 (work)", "" = unknown */
 } IpexrunEventHeader;
 
 enum IpexrunEventKind {

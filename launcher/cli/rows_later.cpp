@@ -21,7 +21,6 @@ void add_later_rows(std::vector<OptionRow>& rows) {
   rows.push_back(refused("distributed", "", distributed, hint));
   rows.push_back(refused("verify", "", "comparing a whole run with stock comes with a later version",
                          "--bench-compare stock compares the speed of the two"));
-  rows.push_back(refused("crash-report", "", "stack traces of a crash come with a later version", ""));
 }
 
 }  // namespace ipexrun::launcher

@@ -59,6 +59,9 @@ void add_process_rows(std::vector<OptionRow>& rows) {
   rows.push_back(flag(
       "require-shim", group, [](auto& o) -> auto& { return o.require_shim; }, "fail when the optimizations could not become active"));
   rows.push_back(flag(
+      "crash-report", group, [](auto& o) -> auto& { return o.crash_report; },
+      "a process that crashes writes its stack to stderr, and whether ipexrun's code was on it"));
+  rows.push_back(flag(
       "pin", group, [](auto& o) -> auto& { return o.pin_asked; }, "pin even where a CPU quota says that others share the CPUs"));
   rows.push_back(flag(
       "no-pin", group, [](auto& o) -> auto& { return o.pin; }, "size the threads but leave the CPU affinity alone", false));

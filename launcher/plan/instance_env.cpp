@@ -172,7 +172,7 @@ std::vector<std::string> EnvDraft::own_preload(bool allocator_wanted, std::vecto
   std::vector<std::string> out;
   for (const std::string& entry : preload_entries(user("LD_PRELOAD"))) {
     if (std::find(outer.begin(), outer.end(), entry) != outer.end()) continue;
-    if (entry == context_.shim) continue;
+    if (entry == context_.shim || entry == context_.crash_library) continue;
     if (allocator_wanted && is_allocator(entry) && entry != context_.allocator_path) {
       dropped->push_back(entry);
       continue;
@@ -226,6 +226,7 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
   } else {
     because("preload", "none", "launch only: " + (problem.empty() ? "the shim is not there" : problem), true);
   }
+  if (options_.crash_report) add_crash_report(ours);
   if (!options_.pack_memory.empty()) {
     const std::string name = env::name(env::Id::kPackMemory);
     const std::string own = user(name);
@@ -238,6 +239,21 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
   set("LD_PRELOAD", joined(entries));
   set(env::name(env::Id::kPreload), joined(ours));
   return ok_status();
+}
+
+void EnvDraft::add_crash_report(std::vector<std::string>& ours) {
+  std::string problem = context_.crash_library.empty() ? context_.crash_problem : "";
+  if (problem.empty() && !can_preload(context_.crash_library))
+    problem = "its path '" + context_.crash_library + "' has a space or a colon, which LD_PRELOAD cannot hold";
+  if (!problem.empty()) {
+    because("preload", "no crash report", "--crash-report has no effect: " + problem, true);
+    return;
+  }
+  // After the shim: its pthread_create wants to see who called.
+  ours.push_back(context_.crash_library);
+  set(env::name(env::Id::kCrashReport), "1");
+  set(env::name(env::Id::kLibDir), context_.lib_dir);
+  because("preload", base_name(context_.crash_library), "--crash-report: a process that crashes writes its stack");
 }
 
 void EnvDraft::add_dtype(const Machine& machine) {

@@ -60,6 +60,8 @@ class EnvDraft {
   [[nodiscard]] std::string malloc_name() const;
   /// One pinning mechanism: takes the runtimes' own away, or says why it stays.
   void settle_binding();
+  /// --crash-report: one more entry for LD_PRELOAD.
+  void add_crash_report(std::vector<std::string>& ours);
   [[nodiscard]] std::vector<std::string> own_preload(bool allocator_wanted, std::vector<std::string>* dropped) const;
 
   const Options& options_;

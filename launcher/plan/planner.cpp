@@ -245,6 +245,7 @@ Result<LaunchPlan> make_variant_plan(const std::string& variant, const Options& 
   LaunchPlan plan = plain_plan(options, context);
   Options observed = options;
   observed.require_shim = false;
+  observed.crash_report = false;
   observed.pack_memory.clear();
   EnvDraft env(observed, context, plan.reasons);
   Status preload = env.add_preload(ShimUse::kObserve, false);

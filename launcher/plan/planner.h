@@ -20,6 +20,8 @@ struct PlanContext {
   std::string lib_dir;                     ///< folder with the shim and plugins (lib/ipexrun)
   std::string shim;                        ///< absolute path of libipexrun_shim.so, "" = not built or not safe to preload
   std::string shim_problem;                ///< why `shim` is empty
+  std::string crash_library;               ///< absolute path of libipexrun_crash.so, "" = not built or not safe to preload
+  std::string crash_problem;               ///< why `crash_library` is empty
   std::string allocator_name;              ///< jemalloc, tcmalloc, mimalloc, or "default"
   std::string allocator_path;              ///< absolute path of its library, "" for default
   std::string allocator_reason;            ///< why that one

@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRunDirHead = "ipexrun-";  // six letters of mkdtemp follow
 constexpr const char* kShimFile = "libipexrun_shim.so";
+constexpr const char* kCrashFile = "libipexrun_crash.so";
 
 std::map<std::string, std::string> environment() {
   std::map<std::string, std::string> out;
@@ -68,19 +69,17 @@ Status find_program(const Options& options, const std::string& search_path, Plan
   return options.program_kind == ProgramKind::kScript ? check_script(options.program) : ok_status();
 }
 
-void find_shim(PlanContext& context) {
-  context.lib_dir = find_lib_dir();
-  if (context.lib_dir.empty()) {
-    context.shim_problem = "no folder lib/ipexrun beside the folder of this launcher";
-    return;
-  }
-  const std::string shim = (fs::path(context.lib_dir) / kShimFile).string();
-  if (::access(shim.c_str(), F_OK) != 0) {
-    context.shim_problem = "'" + shim + "' does not exist";
-  } else if (std::string why = preload_objection(shim); !why.empty()) {
-    context.shim_problem = std::move(why);
+/// A library of ours that is safe to preload, else why there is none.
+void find_own_library(const std::string& lib_dir, const char* file, std::string& path, std::string& problem) {
+  const std::string library = (fs::path(lib_dir) / file).string();
+  if (lib_dir.empty()) {
+    problem = "no folder lib/ipexrun beside the folder of this launcher";
+  } else if (::access(library.c_str(), F_OK) != 0) {
+    problem = "'" + library + "' does not exist";
+  } else if (std::string why = preload_objection(library); !why.empty()) {
+    problem = std::move(why);
   } else {
-    context.shim = shim;
+    path = library;
   }
 }
 
@@ -142,7 +141,9 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
   const bool planned = machine.synthetic || !options.topology.empty();
 
   if (Status found = find_program(options, search_path, context); !found && !planned) return found.error();
-  find_shim(context);
+  context.lib_dir = find_lib_dir();
+  find_own_library(context.lib_dir, kShimFile, context.shim, context.shim_problem);
+  if (options.crash_report) find_own_library(context.lib_dir, kCrashFile, context.crash_library, context.crash_problem);
 
   // What is installed here says nothing about a machine that is not there.
   const OmpFound own = planned ? OmpFound{} : find_program_omp(context.executable, context.env);
@@ -174,6 +175,8 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
       context.omp_family = omp_family_name(own.family);
       context.omp_reason = context.shim_problem;
     }
+    context.crash_library.clear();
+    context.crash_problem = context.shim_problem;
     if (!context.allocator_path.empty()) {
       context.allocator_name = "default";
       context.allocator_path.clear();

@@ -15,6 +15,7 @@
 #include "configs/contract/decision.h"
 #include "configs/contract/event_ring.h"
 #include "launcher/run/crash_note.h"
+#include "launcher/run/crash_verdict.h"
 #include "launcher/run/omp_watch.h"
 
 namespace ipexrun::launcher {
@@ -213,6 +214,8 @@ std::string summary_text(const Options& options, const LaunchPlan& plan, const R
       for (std::size_t i = 0; i < facts->notes.size() && i < kMaxNotes; ++i) out += head + facts->notes[i] + "\n";
     }
     out += events_text(outcome, instance);
+    if (const std::string crash = facts ? crash_verdict(instance.index, facts->header) : ""; !crash.empty())
+      out += "ipexrun: " + crash + "\n";
   }
   return out + omp_lines(plan, outcome);
 }
