@@ -50,6 +50,8 @@ TEST(Cli, arguments_of_the_program_are_passed_as_they_are) {
 
 TEST(Cli, a_command_counts_only_as_the_first_word) {
   EXPECT_EQ(parsed({"topology"}).command, Command::kTopology);
+  EXPECT_EQ(parsed({"gather"}).command, Command::kGather);
+  EXPECT_EQ(parsed({"gather", "here.tar.gz"}).output, "here.tar.gz");
   EXPECT_EQ(parsed({"cpu", "app"}).program, "app");
   EXPECT_EQ(parsed({"--", "doctor"}).program, "doctor");
   EXPECT_EQ(parsed({"cpu", "doctor"}).program, "doctor");
@@ -117,6 +119,8 @@ TEST(Cli, contradictions) {
   EXPECT_THAT(refusal({"--json", "app"}), HasSubstr("--json goes with"));
   EXPECT_THAT(refusal({"--topology", "core:2", "app"}), HasSubstr("--dry-run"));
   EXPECT_THAT(refusal({"topology", "app"}), HasSubstr("takes no program"));
+  EXPECT_THAT(refusal({"gather", "a", "b"}), HasSubstr("takes no program"));
+  EXPECT_THAT(refusal({"gather", "--dry-run"}), HasSubstr("does not take --dry-run"));
   EXPECT_THAT(refusal({"doctor", "--ninstances", "2"}), HasSubstr("does not take --ninstances"));
   EXPECT_EQ(parsed({"--latency-mode", "--ninstances", "0", "app"}).latency_mode, true) << "0 asks for nothing";
 }
