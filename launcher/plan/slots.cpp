@@ -105,7 +105,8 @@ Error does_not_fit(const Task& task, std::size_t fitting, std::size_t size) {
 /// One instance on all that each domain of the level has.
 std::vector<Cut> one_per_domain(const Task& task, Level level, const std::string& asked) {
   std::vector<Cut> out = task.domains.groups(level);
-  task.because(std::to_string(out.size()), asked + ": one instance on each " + domain_noun(task, level) + " with usable cores");
+  const std::string each = level == Level::kCore ? "usable core" : domain_noun(task, level) + " with usable cores";
+  task.because(std::to_string(out.size()), asked + ": one instance on each " + each);
   if (unequal(out))
     task.because("unequal", "the " + plural(domain_noun(task, level)) + " have " + sizes_text(out) + " usable " + plural(task.noun()));
   return out;
