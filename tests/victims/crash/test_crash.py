@@ -20,16 +20,21 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 needs_launcher = pytest.mark.skipif(not BINARY.exists(), reason="no launcher in this build")
 
 
+def limits():
+    # No core files: a test that crashes on purpose leaves none behind. A stack that can be filled, also where it has no limit.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+
+
 def run(argv, preload=True, env=None, **how):
     ours = {"LD_PRELOAD": str(LIB), "IPEXRUN_CRASH_REPORT": "1"} if preload else {}
-    # No core files: a test that crashes on purpose leaves none behind.
     return subprocess.run(
         [str(word) for word in argv],
         capture_output=True,
         text=True,
         timeout=120,
         env={**CLEAN, **ours, **(env or {})},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+        preexec_fn=limits,
         **how,
     )
 
@@ -139,7 +144,7 @@ def test_a_signal_from_outside():
         stderr=subprocess.PIPE,
         text=True,
         env={**CLEAN, "LD_PRELOAD": str(LIB), "IPEXRUN_CRASH_REPORT": "1"},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+        preexec_fn=limits,
     )
     assert process.stdout.readline().startswith("pid ")
     os.kill(process.pid, signal.SIGSEGV)
