@@ -23,6 +23,14 @@ __attribute__((noinline)) int use_stack(int depth) {
   return use_stack(depth + 1) + bytes[depth % 512];
 }
 
+__attribute__((noreturn, noinline)) void crash_for_good(void) {
+  write_nowhere();
+  __builtin_unreachable();
+}
+
+/* The call is the last instruction, so its return address already belongs to the next function. */
+__attribute__((noinline)) void ends_with_a_call(void) { crash_for_good(); }
+
 static void* crash_in_thread(void* unused) {
   (void)unused;
   write_nowhere();
@@ -90,6 +98,8 @@ int main(int argc, char** argv) {
   if (strcmp(how, "lost_stack") == 0) {
     __asm__ volatile("mov $0x123450, %%rsp\n\tmov $0x123450, %%rbp\n\tmovl $1, 0" ::: "memory");
   }
+  if (strcmp(how, "lost_call") == 0) __asm__ volatile("mov $0x123450, %%rsp\n\txor %%eax, %%eax\n\tjmp *%%rax" ::: "memory");
+  if (strcmp(how, "last_call") == 0) ends_with_a_call();
   if (strcmp(how, "own_handler") == 0) {
     sigaction(SIGSEGV, &own, NULL);
     write_nowhere();

@@ -118,6 +118,16 @@ def test_a_stack_that_leads_nowhere():
     assert whole(done)[-1].endswith("the stack cannot be followed further") and symbols(done)[0] == "main"
 
 
+def test_a_fault_of_the_walk_itself_is_survived():
+    done = crash("lost_call")
+    assert done.returncode == -signal.SIGSEGV
+    assert whole(done)[-1] == "ipexrun: this frame is not ipexrun's; the stack cannot be followed further"
+
+
+def test_a_call_at_the_very_end_of_a_function():
+    assert symbols(crash("last_call"))[:4] == ["write_nowhere", "crash_for_good", "ends_with_a_call", "main"]
+
+
 def test_several_threads_at_once_make_one_report():
     done = crash("many")
     assert done.returncode == -signal.SIGSEGV
