@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -100,7 +101,7 @@ def main():
                 variants[name] = planned(args.ipexrun, profile, allocator)
     for text in args.variant:
         name, _, variables = text.partition(":")
-        variants[name] = dict(one.split("=", 1) for one in variables.split(",") if one)
+        variants[name] = dict(one.split("=", 1) for one in re.split(r",(?=[A-Za-z_]+=)", variables) if one)
     results = {w: {name: [] for name in variants} for w in args.workloads}
     for r in range(args.rounds):
         order = list(variants)

@@ -97,6 +97,17 @@ LibraryChoice find_allocator(const std::string& name, const std::vector<std::str
   return {"default", "", where_text(folders, refusals)};
 }
 
+LibraryChoice allocator_that_bounds(const std::vector<std::string>& folders, const std::string& omp_runtime) {
+  LibraryChoice found = find_allocator("tcmalloc", folders, omp_runtime);
+  if (found.path.empty()) {
+    found.reason = "--memory bounded would take tcmalloc, which is not installed (Debian package " + allocator_package("tcmalloc") +
+                   "): malloc of the C library keeps more of what tensors of varying sizes leave";
+  } else {
+    found.reason = "--memory bounded: it keeps the least of what tensors of varying sizes leave; a program under it was tried first";
+  }
+  return found;
+}
+
 Result<LibraryChoice> choose_allocator(const std::string& wanted, const std::vector<std::string>& folders, const std::string& omp_runtime) {
   if (wanted == "default") return LibraryChoice{"default", "", "asked for: the allocator that the program brings"};
   if (wanted == "auto") {

@@ -13,6 +13,7 @@
 #include "launcher/run/allocators.h"
 #include "launcher/run/context.h"
 #include "launcher/run/library_search.h"
+#include "launcher/run/omp_runtime.h"
 #include "launcher/run/program.h"
 #include "launcher/run/runner.h"
 #include "launcher/run/system_facts.h"
@@ -181,12 +182,19 @@ class Examination {
 
   void allocators() {
     std::map<std::string, std::string> variables;
-    for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX", "HOME"}) variables[name] = env::get_named(name).value_or("");
-    const auto folders = library_folders(variables, find_python(env::get_named("PATH").value_or("")));
+    for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH"})
+      variables[name] = env::get_named(name).value_or("");
+    const std::string python = find_python(variables["PATH"]);
+    const auto folders = library_folders(variables, python);
     for (const std::string& name : allocator_names()) {
       const LibraryChoice choice = find_allocator(name, folders);
       add(CheckLevel::kOk, "allocator",
           choice.path.empty() ? name + ": not installed (package " + allocator_package(name) + ")" : name + ": " + choice.path);
+    }
+    if (!python.empty()) add(CheckLevel::kOk, "OpenMP", find_program_omp(python, variables).reason);
+    for (const char* name : {"intel", "llvm"}) {
+      const auto choice = choose_omp_runtime(name, omp_library_folders(variables, python));
+      add(CheckLevel::kOk, "OpenMP", std::string(name) + ": " + (choice ? choice->path : "not installed"));
     }
   }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -40,6 +41,12 @@ std::map<std::string, std::string> environment() {
 std::string value_of(const std::map<std::string, std::string>& variables, const char* name) {
   const auto entry = variables.find(name);
   return entry == variables.end() ? "" : entry->second;
+}
+
+bool preloads_allocator(const std::map<std::string, std::string>& variables) {
+  const std::string preload = value_of(variables, "LD_PRELOAD");
+  const auto& names = allocator_names();
+  return std::any_of(names.begin(), names.end(), [&preload](const std::string& name) { return preload.find(name) != std::string::npos; });
 }
 
 /// Local time, as people look for their logs.
@@ -158,7 +165,12 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
   }
   context.allocator_name = "default";
   const std::string omp_library = context.omp_runtime_path.empty() ? own.path : context.omp_runtime_path;
-  if (auto allocator = choose_allocator(options.memory_allocator, library_folders(context.env, context.python), omp_library)) {
+  const std::vector<std::string> folders = library_folders(context.env, context.python);
+  // An allocator that the user preloads is asked for as well.
+  const bool free_to_choose = options.memory_allocator == "auto" && !planned && !preloads_allocator(context.env);
+  auto allocator = options.memory == "bounded" && free_to_choose ? Result(allocator_that_bounds(folders, omp_library))
+                                                                 : choose_allocator(options.memory_allocator, folders, omp_library);
+  if (allocator) {
     context.allocator_name = allocator->name;
     context.allocator_path = allocator->path;
     context.allocator_reason = allocator->reason;

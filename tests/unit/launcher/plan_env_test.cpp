@@ -112,6 +112,47 @@ TEST(PlanEnv, a_variable_of_the_user_is_left_alone) {
   EXPECT_TRUE(has_reason(made, "allocator", "kept as the environment has it"));
 }
 
+TEST(PlanEnv, memory_profiles) {
+  const std::vector<const char*> all = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "THP_MEM_ALLOC_ENABLE", "MALLOC_TRIM_THRESHOLD_",
+                                        "MALLOC_MMAP_THRESHOLD_", "MALLOC_CONF"};
+  const LaunchPlan plain = plan(options(), made_up::context());
+  for (const char* name : all) EXPECT_EQ(var(plain, name), "(unset)");
+
+  Options bounded = options();
+  bounded.memory = "bounded";
+  EXPECT_EQ(var(plan(bounded, made_up::context()), "ONEDNN_PRIMITIVE_CACHE_CAPACITY"), "64");
+  EXPECT_EQ(var(plan(bounded, made_up::context()), "MALLOC_TRIM_THRESHOLD_"), "(unset)");
+  EXPECT_THAT(var(plan(bounded, with_jemalloc()), "MALLOC_CONF"), HasSubstr("dirty_decay_ms:1000"));
+
+  Options throughput = options();
+  throughput.memory = "throughput";
+  const LaunchPlan fast = plan(throughput, made_up::context());
+  EXPECT_EQ(var(fast, "THP_MEM_ALLOC_ENABLE"), "1");
+  EXPECT_EQ(var(fast, "MALLOC_MMAP_THRESHOLD_"), "33554432");
+  EXPECT_EQ(var(fast, "ONEDNN_PRIMITIVE_CACHE_CAPACITY"), "(unset)");
+  EXPECT_EQ(var(plan(throughput, with_jemalloc()), "MALLOC_MMAP_THRESHOLD_"), "(unset)") << "read by the C library's malloc only";
+  EXPECT_EQ(var(plan(throughput, with({{"LD_PRELOAD", "/x/libtcmalloc.so.4"}})), "MALLOC_MMAP_THRESHOLD_"), "(unset)");
+}
+
+TEST(PlanEnv, no_memory_profile_keeps_memory_for_ever) {
+  for (const char* profile : {"default", "bounded", "throughput"}) {
+    Options wanted = options();
+    wanted.memory = profile;
+    EXPECT_THAT(var(plan(wanted, with_jemalloc()), "MALLOC_CONF"), testing::Not(HasSubstr("decay_ms:-1"))) << profile;
+  }
+}
+
+TEST(PlanEnv, a_memory_profile_beats_the_environment_and_the_config_beats_it) {
+  Options wanted = options();
+  wanted.memory = "bounded";
+  const PlanContext context = with({{"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096"}});
+  const LaunchPlan made = plan(wanted, context);
+  EXPECT_EQ(var(made, "ONEDNN_PRIMITIVE_CACHE_CAPACITY"), "64");
+  EXPECT_TRUE(has_warning(made, "replaces 4096 of the environment"));
+  wanted.env = {{"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256"}};
+  EXPECT_EQ(var(plan(wanted, context), "ONEDNN_PRIMITIVE_CACHE_CAPACITY"), "256");
+}
+
 TEST(PlanEnv, preload_is_users_own_then_allocator_then_shim) {
   const LaunchPlan made = plan(options(), with_jemalloc({{"LD_PRELOAD", "/x/liba.so /x/libb.so"}}));
   EXPECT_EQ(var(made, "LD_PRELOAD"), "/x/liba.so:/x/libb.so:/usr/lib/libjemalloc.so.2:/opt/lib/ipexrun/libipexrun_shim.so");
