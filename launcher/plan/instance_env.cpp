@@ -11,7 +11,7 @@
 namespace ipexrun::launcher {
 namespace {
 
-/// MALLOC_CONF of IPEX's launcher: big blocks in an arena of their own, purging in a thread, huge pages for jemalloc's own data.
+/// MALLOC_CONF of IPEX's launcher without its leaking decay times; against none at all no difference was measured (docs/allocators.md).
 constexpr const char* kJemallocConf = "oversize_threshold:1,background_thread:true,metadata_thp:auto";
 
 /// --memory bounded: jemalloc's own way to give pages back soon; none of its words keeps memory for ever.
@@ -121,7 +121,6 @@ void EnvDraft::add_memory() {
               profile + ": each shape of input leaves compiled kernels in oneDNN's cache, which holds 1024 by default");
     if (malloc == "jemalloc")
       set_asked("allocator", "MALLOC_CONF", kJemallocBounded, profile + ": unused pages go back within a second instead of ten");
-    if (malloc == "tcmalloc") set_asked("allocator", "TCMALLOC_AGGRESSIVE_DECOMMIT", "1", profile + ": free pages go back at once");
   } else if (options_.memory == "throughput") {
     set_asked("allocator", "THP_MEM_ALLOC_ENABLE", "1", profile + ": torch asks for huge pages for tensors of 2 MiB and more");
     if (malloc == "default") {
@@ -158,7 +157,7 @@ void EnvDraft::settle_binding() {
 
 void EnvDraft::add_libraries() {
   if (context_.allocator_name == "jemalloc" && !context_.allocator_path.empty() && options_.memory != "bounded")
-    set_default("allocator", "MALLOC_CONF", kJemallocConf, "fewer page faults with large tensors; memory is still given back");
+    set_default("allocator", "MALLOC_CONF", kJemallocConf, "as with IPEX's launcher; memory is given back in the background");
   settle_binding();
   const std::string cap = user(env::name(env::Id::kAtenCpuCapability));
   const auto level = std::find_if(kOnednnIsa.begin(), kOnednnIsa.end(), [&](const auto& pair) { return pair.first == cap; });

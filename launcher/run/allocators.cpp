@@ -97,14 +97,12 @@ LibraryChoice find_allocator(const std::string& name, const std::vector<std::str
   return {"default", "", where_text(folders, refusals)};
 }
 
-LibraryChoice allocator_that_bounds(const std::vector<std::string>& folders, const std::string& omp_runtime) {
+LibraryChoice allocator_of_profile(const std::string& profile, const std::vector<std::string>& folders, const std::string& omp_runtime) {
   LibraryChoice found = find_allocator("tcmalloc", folders, omp_runtime);
-  if (found.path.empty()) {
-    found.reason = "--memory bounded would take tcmalloc, which is not installed (Debian package " + allocator_package("tcmalloc") +
-                   "): malloc of the C library keeps more of what tensors of varying sizes leave";
-  } else {
-    found.reason = "--memory bounded: it keeps the least of what tensors of varying sizes leave; a program under it was tried first";
-  }
+  found.reason =
+      found.path.empty()
+          ? "--memory " + profile + " would take tcmalloc (Debian package " + allocator_package("tcmalloc") + "): " + found.reason
+          : "--memory " + profile + ": tensors of varying sizes cost less time and memory; a program under it was tried first";
   return found;
 }
 

@@ -25,9 +25,10 @@ std::string allocator_package(const std::string& name);
 /// is none. Starts short-lived children. `omp_runtime`: library that must still load after the allocator took its thread-local storage.
 LibraryChoice find_allocator(const std::string& name, const std::vector<std::string>& folders, const std::string& omp_runtime = "");
 
-/// What --memory bounded makes of --memory-allocator auto: tcmalloc where it is installed and survives its probe, since the C library's
-/// malloc keeps what tensors of varying sizes leave behind (docs/allocators.md); else the program's own. Starts short-lived children.
-LibraryChoice allocator_that_bounds(const std::vector<std::string>& folders, const std::string& omp_runtime = "");
+/// What --memory bounded or throughput makes of --memory-allocator auto: tcmalloc where it is installed and survives its probe, else the
+/// program's own; docs/allocators.md has the measurements. Starts short-lived children.
+LibraryChoice allocator_of_profile(const std::string& profile, const std::vector<std::string>& folders,
+                                   const std::string& omp_runtime = "");
 
 /// --memory-allocator: auto, default, a name or the absolute path of a library. Error (kExitUsage): one asked for is not there or
 /// cannot be used.

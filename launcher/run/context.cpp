@@ -168,7 +168,7 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
   const std::vector<std::string> folders = library_folders(context.env, context.python);
   // An allocator that the user preloads is asked for as well.
   const bool free_to_choose = options.memory_allocator == "auto" && !planned && !preloads_allocator(context.env);
-  auto allocator = options.memory == "bounded" && free_to_choose ? Result(allocator_that_bounds(folders, omp_library))
+  auto allocator = options.memory != "default" && free_to_choose ? Result(allocator_of_profile(options.memory, folders, omp_library))
                                                                  : choose_allocator(options.memory_allocator, folders, omp_library);
   if (allocator) {
     context.allocator_name = allocator->name;

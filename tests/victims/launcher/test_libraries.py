@@ -80,12 +80,14 @@ def test_what_cannot_be_preloaded_is_refused(ipexrun, tmp_path, library):
         assert str(path) in done.stderr
 
 
-def test_a_bounded_memory_takes_tcmalloc_where_it_is(ipexrun, tmp_path, library):
+def test_a_memory_profile_takes_tcmalloc_where_it_is(ipexrun, tmp_path, library):
     good = library(tmp_path / "lib/libtcmalloc_minimal.so.999")
     show = ["sh", "-c", "echo $LD_PRELOAD $ONEDNN_PRIMITIVE_CACHE_CAPACITY"]
     bounded = [ipexrun, "--no-optimize", "--memory", "bounded"]
     assert run([*bounded, *show], env={"VIRTUAL_ENV": str(tmp_path)}).stdout == f"{good} 64\n"
     assert run([*bounded, "--memory-allocator", "default", *show], env={"VIRTUAL_ENV": str(tmp_path)}).stdout == "64\n"
+    fast = run([ipexrun, "--no-optimize", "--memory", "throughput", *show], env={"VIRTUAL_ENV": str(tmp_path)})
+    assert fast.stdout.split() == [str(good)]
     own = library(tmp_path / "own/libmimalloc.so.2")
     assert run([*bounded, *show], env={"VIRTUAL_ENV": str(tmp_path), "LD_PRELOAD": str(own)}).stdout == f"{own} 64\n"
 
