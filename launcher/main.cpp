@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -15,6 +16,9 @@
 #include "configs/contract/env.h"
 #include "launcher/bench/bench.h"
 #include "launcher/cli/cli.h"
+#include "launcher/distributed/communication.h"
+#include "launcher/distributed/rank_plan.h"
+#include "launcher/distributed/show_job.h"
 #include "launcher/machine/machine_devices.h"
 #include "launcher/machine/tree.h"
 #include "launcher/plan/machine.h"
@@ -25,6 +29,7 @@
 #include "launcher/run/doctor.h"
 #include "launcher/run/gather_run.h"
 #include "launcher/run/malloc_exercise.h"
+#include "launcher/run/ranks.h"
 #include "launcher/run/runner.h"
 #include "launcher/run/summary.h"
 #include "launcher/run/warden.h"
@@ -78,6 +83,24 @@ class SupervisedRunner final : public Runner {
   bool timed_out_ = false;
 };
 
+/// A rank ends with its engine: nobody else is left to end it when another rank fails.
+class WatchingRunner final : public Runner {
+ public:
+  WatchingRunner(Runner& inner, std::function<bool()> watch) : inner_(inner), watch_(std::move(watch)) {}
+
+  Result<RunOutcome> run(const LaunchPlan& plan, const RunSettings& settings) override {
+    RunSettings watched = settings;
+    watched.tick_ms = settings.tick ? settings.tick_ms : kWatchMs;
+    watched.tick = [&] { return watch_() && (!settings.tick || settings.tick()); };
+    return inner_.run(plan, watched);
+  }
+
+ private:
+  static constexpr int kWatchMs = 1000;
+  Runner& inner_;
+  std::function<bool()> watch_;
+};
+
 int fail(const Error& error) {
   log::error(error.line());
   return error.code;
@@ -121,20 +144,24 @@ void say_reasons(const LaunchPlan& plan, bool all) {
     if (reason.warn && !all) log::warn(reason.text);
 }
 
+/// What all ranks of a host would say alike is said by the first of them.
+bool speaks(const RankPlace* place) { return place == nullptr || place->rank.local_rank == 0; }
+
 int show_plan(const Options& options, const LaunchPlan& plan) {
   if (options.json) return print(plan_json(plan));
   if (!options.dry_run) return print(reasons_text(plan));  // --explain for a machine that is not there
   return print(plan_table(plan) + (options.explain ? "\n" + reasons_text(plan) : ""));
 }
 
-int run_plan(const Options& options, LaunchPlan plan, const std::string& run_dir, Runner& runner) {
+int run_plan(const Options& options, LaunchPlan plan, const RankPlace* place, const std::string& run_dir, Runner& runner) {
   const Status pinned = pin_decisions(options, run_dir, &plan);
   if (!pinned.ok()) return fail(pinned.error());
   RunSettings settings;
   settings.run_dir = run_dir;
   Result<RunOutcome> outcome = runner.run(plan, settings);
   if (!outcome.ok()) return fail(outcome.error());
-  std::fputs(summary_text(options, plan, *outcome).c_str(), stderr);
+  if (speaks(place) || outcome->exit_code != kExitOk) std::fputs(summary_text(options, plan, *outcome).c_str(), stderr);
+  if (place != nullptr && options.distributed.as_rank) report_failure(place->rank, *outcome);
   const Status verdict = require_shim_verdict(plan, *outcome);
   if (!verdict.ok()) {
     const int code = fail(verdict.error());
@@ -143,9 +170,11 @@ int run_plan(const Options& options, LaunchPlan plan, const std::string& run_dir
   return outcome->exit_code;
 }
 
-int run_measured(const Options& options, const Machine& machine, const PlanContext& context, const std::string& run_dir, Runner& runner) {
+int run_measured(const Options& options, const Machine& machine, const PlanContext& context, const RankPlace* place,
+                 const std::string& run_dir, Runner& runner) {
   const PlanForVariant plan_for = [&](const std::string& variant) {
-    Result<LaunchPlan> plan = make_variant_plan(variant, options, machine, context);
+    Result<LaunchPlan> plan =
+        place != nullptr ? make_rank_plan(options, machine, context, *place) : make_variant_plan(variant, options, machine, context);
     if (!plan.ok() || variant != "ipexrun") return plan;
     const Status pinned = pin_decisions(options, run_dir, &*plan);
     return pinned.ok() ? plan : Result<LaunchPlan>(pinned.error());
@@ -164,38 +193,107 @@ int run_plainly(const Options& options, Runner& runner) {
   if (!context.ok()) return fail(context.error());
   Result<LaunchPlan> plan = make_plan(plain, Machine{}, *context);
   if (!plan.ok()) return fail(plan.error());
+  // An engine that ipexrun started finds its ranks all the same: without these variables there would be no job.
+  if (const RankSearch search = find_rank(context->env); options.distributed.as_rank && search.rank)
+    add_rank_variables(options, *search.rank, context->env, *plan);
   Result<RunOutcome> outcome = runner.run(*plan, RunSettings{});
   return outcome.ok() ? outcome->exit_code : fail(outcome.error());
 }
 
-int run_program(const Options& options, SupervisedRunner& runner) {
-  const bool plans_only = options.dry_run || !options.topology.empty() || !options.sysroot.empty();
-  const bool disabled = env::get_flag(env::Id::kDisable) && !plans_only;
-  if (!plans_only) runner.begin(disabled ? Options{} : options);
-  if (disabled) return run_plainly(options, runner);
+bool plans_only(const Options& options) { return options.dry_run || !options.topology.empty() || !options.sysroot.empty(); }
 
+/// The engine's exit code, or that of the first rank of this host that failed: torchrun has one code for all failures.
+int code_of_job(const RunOutcome& outcome, const std::string& run_dir) {
+  const auto failure = first_failure(run_dir);
+  if (outcome.exit_code == kExitOk || outcome.stop_signal != 0 || !failure) return outcome.exit_code;
+  log::warn("rank " + std::to_string(failure->rank) +
+            (failure->signal != 0 ? " was ended by signal " + std::to_string(failure->signal)
+                                  : " exited with code " + std::to_string(failure->exit_code)));
+  return failure->exit_code;
+}
+
+/// A job of ranks: an engine starts this program again, once a rank, with --as-rank.
+int run_job(const Options& options, SupervisedRunner& runner) {
+  Options of_engine = options;
+  of_engine.max_restarts = 0;  // the engine starts ranks again, not we the engine
+  if (!plans_only(options)) runner.begin(of_engine);
   Result<Machine> machine = machine_for(options);
   if (!machine.ok()) return fail(machine.error());
   Result<PlanContext> context = make_context(options, *machine);
   if (!context.ok()) return fail(context.error());
-  Result<LaunchPlan> plan = make_plan(options, *machine, *context);
+  Result<JobFacts> facts = look_up_engines(options, *machine, *context, rank_arguments(options));
+  if (!facts.ok()) return fail(facts.error());
+  Result<Job> job = make_job(options, *facts);
+  if (!job.ok()) return fail(job.error());
+  Result<LaunchPlan> slices = make_slices(options, *machine, *context, job->ranks_per_host);
+  if (!slices.ok()) return fail(slices.error());
+  if (!options.save_config.empty()) {
+    const Status saved = save_config(options, options.save_config);
+    if (!saved.ok()) return fail(saved.error());
+  }
+  give_threads(*slices, context->env, *job);
+
+  say_notes(options);
+  if (plans_only(options)) {
+    if (options.json) return print(job_json(*job, *slices));
+    slices->reasons.insert(slices->reasons.begin(), job->reasons.begin(), job->reasons.end());
+    return options.dry_run ? print(job_table(*job, *slices) + (options.explain ? "\n" + reasons_text(*slices) : ""))
+                           : print(reasons_text(*slices));
+  }
+  // What holds for each rank is said by the ranks; only what became of OMP_NUM_THREADS is known here alone.
+  if (!options.explain) std::erase_if(slices->reasons, [](const Reason& reason) { return reason.subject != "threads"; });
+  slices->reasons.insert(slices->reasons.begin(), job->reasons.begin(), job->reasons.end());
+  say_reasons(*slices, options.explain);
+
+  const Result<std::string> made = make_run_dir();
+  const std::string run_dir = made.ok() ? *made : "";
+  LaunchPlan plan;
+  plan.pin = false;
+  plan.instances.push_back(job->process);
+  if (!run_dir.empty()) plan.instances.front().env[env::name(env::Id::kRankDir)] = run_dir;
+  Result<RunOutcome> outcome = runner.run(plan, RunSettings{});
+  const int code = outcome.ok() ? code_of_job(*outcome, run_dir) : fail(outcome.error());
+  remove_run_dir(run_dir);
+  return runner.timed_out() ? static_cast<int>(kExitTimeLimit) : code;
+}
+
+int run_program(const Options& asked, SupervisedRunner& supervised) {
+  if (asked.distributed.asked()) return run_job(asked, supervised);
+  const std::function<bool()> watch = engine_watch();  // while this process is still the child of the engine
+  const bool disabled = env::get_flag(env::Id::kDisable);
+  const bool plainly = disabled && !plans_only(asked);
+  if (!plans_only(asked)) supervised.begin(plainly ? Options{} : asked);
+  if (plainly) return run_plainly(asked, supervised);
+
+  Options options = asked;
+  Result<Machine> machine = machine_for(options);
+  if (!machine.ok()) return fail(machine.error());
+  Result<PlanContext> context = make_context(options, *machine);
+  if (!context.ok()) return fail(context.error());
+  Result<std::optional<RankPlace>> found = disabled ? std::optional<RankPlace>() : find_place(options, *context);
+  if (!found.ok()) return fail(found.error());
+  const RankPlace* place = *found ? &**found : nullptr;
+  if (place != nullptr && place->rank.rank != 0) options.bench.enabled = false;  // the ranks go in step: one of them is measured
+  Result<LaunchPlan> plan = place != nullptr ? make_rank_plan(options, *machine, *context, *place) : make_plan(options, *machine, *context);
   if (!plan.ok()) return fail(plan.error());
   if (!options.save_config.empty()) {
     const Status saved = save_config(options, options.save_config);
     if (!saved.ok()) return fail(saved.error());
   }
 
-  say_notes(options);
-  if (plans_only) return show_plan(options, *plan);
-  say_reasons(*plan, options.explain);
+  if (speaks(place) && !options.distributed.as_rank) say_notes(options);
+  if (plans_only(options)) return show_plan(options, *plan);
+  if (speaks(place)) say_reasons(*plan, options.explain);
 
   const Result<std::string> made = make_run_dir();
   if (!made.ok()) log::warn(made.error().line());
   const std::string run_dir = made.ok() ? *made : "";
-  const int code =
-      options.bench.enabled ? run_measured(options, *machine, *context, run_dir, runner) : run_plan(options, *plan, run_dir, runner);
+  WatchingRunner watching(supervised, watch);
+  Runner& runner = options.distributed.as_rank ? static_cast<Runner&>(watching) : supervised;
+  const int code = options.bench.enabled ? run_measured(options, *machine, *context, place, run_dir, runner)
+                                         : run_plan(options, *plan, place, run_dir, runner);
   remove_run_dir(run_dir);
-  return runner.timed_out() ? static_cast<int>(kExitTimeLimit) : code;
+  return supervised.timed_out() ? static_cast<int>(kExitTimeLimit) : code;
 }
 
 int show_topology(const Options& options) {

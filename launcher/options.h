@@ -30,6 +30,35 @@ struct BenchOptions {
   bool stop = false;                 ///< --bench-stop: end the program once iters or seconds are full
 };
 
+/// Many ranks and hosts (docs/distributed.md).
+struct DistributedOptions {
+  // What engine is to be started, and how. Any of these makes the run a job of ranks.
+  std::string nnodes;                  ///< hosts: "2", or torchrun's "1:4"; "" = not given
+  std::optional<int> nprocs_per_node;  ///< ranks of a host; 0 = one a NUMA node
+  std::string engine = "auto";         ///< auto, torchrun, mpirun, srun
+  std::string hostfile;
+  std::string rdzv_endpoint;  ///< HOST:PORT
+  std::string rdzv_id;
+  std::string rdzv_backend;
+  std::optional<int> node_rank;
+  std::string local_addr;
+  std::string master_addr;
+  std::optional<int> master_port;
+  std::string extra_mpi_params;  ///< further words for mpirun or srun, separated by blanks
+
+  // What holds for each rank.
+  int ccl_worker_count = 0;            ///< CPUs kept free for communication threads
+  bool logical_cores_for_ccl = false;  ///< put those on second hardware threads
+  bool rank_slice = true;              ///< false: --no-rank-slice
+  bool as_rank = false;                ///< --as-rank: this process was started by an engine that an ipexrun started
+
+  /// Whether an engine is to be started.
+  [[nodiscard]] bool asked() const {
+    return !as_rank && (!nnodes.empty() || nprocs_per_node || engine != "auto" || !hostfile.empty() || !rdzv_endpoint.empty() ||
+                        !rdzv_id.empty() || !rdzv_backend.empty() || node_rank || !local_addr.empty() || !extra_mpi_params.empty());
+  }
+};
+
 struct Options {
   Command command = Command::kRun;
 
@@ -69,6 +98,11 @@ struct Options {
   std::string memory = "default";          ///< bounded, throughput, default: the memory profile
   bool crash_report = false;               ///< a stack of a crashing instance (rules.md)
   std::map<std::string, std::string> env;  ///< from the config's `env:`
+
+  // Ranks.
+  DistributedOptions distributed;
+  bool slices_are_ranks = false;  ///< set by rank_plan.cpp: `ninstances` is the number of ranks of this host, nobody asked for it
+  std::string config;             ///< the --config file, "" = none
 
   // Supervision.
   int max_restarts = 0;        ///< how often a failed instance is started again

@@ -50,6 +50,7 @@ struct InstancePlan {
 struct LaunchPlan {
   std::vector<InstancePlan> instances;
   std::vector<Reason> reasons;
+  std::string who;  ///< what messages call its one instance ("rank 3"); "" = "instance" and its number
   bool pin = true;  ///< false: cpus are shown and size the threads but no affinity is set
   bool require_shim = false;
 };

@@ -131,7 +131,7 @@ Result<std::vector<Setting>> parse_own(std::vector<std::string> own) {
 }
 
 /// Pairs of options that ask for two different things.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kExclusive{{{"one-per-tile", "one-per-device"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kExclusive{{{"one-per-tile", "one-per-device"},
                                                                                     {"one-per-tile", "ninstances"},
                                                                                     {"one-per-device", "ninstances"},
                                                                                     {"latency-mode", "throughput-mode"},
@@ -141,7 +141,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kExclusi
                                                                                     {"throughput-mode", "ncores-per-instance"},
                                                                                     {"throughput-mode", "place"},
                                                                                     {"pin", "no-pin"},
-                                                                                    {"cores-list", "nodes-list"}}};
+                                                                                    {"cores-list", "nodes-list"},
+                                                                                    {"nprocs-per-node", "ninstances"},
+                                                                                    {"nprocs-per-node", "latency-mode"},
+                                                                                    {"nprocs-per-node", "throughput-mode"},
+                                                                                    {"nprocs-per-node", "instance-idx"}}};
 
 bool excludes(std::string_view a, std::string_view b) {
   return std::any_of(kExclusive.begin(), kExclusive.end(),

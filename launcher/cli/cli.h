@@ -23,6 +23,10 @@ std::string env_docs();
 std::string completion_text();
 std::string man_page(const std::string& version);
 
+/// The words with which an engine has to call ipexrun for each rank of this job: "--as-rank", the options that hold for a rank, PROGRAM
+/// and its arguments.
+std::vector<std::string> rank_arguments(const Options& options);
+
 /// Writes the options of this run that differ from the defaults as a config file (configs/contract/config.h).
 Status save_config(const Options& options, const std::string& path);
 

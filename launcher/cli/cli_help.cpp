@@ -98,9 +98,9 @@ std::string option_text(const OptionRow& row) {
 }
 
 const std::vector<OptionGroup>& groups() {
-  static const std::vector<OptionGroup> all = {OptionGroup::kInstances,  OptionGroup::kProcess, OptionGroup::kLogs,
-                                               OptionGroup::kShow,       OptionGroup::kBench,   OptionGroup::kXpu,
-                                               OptionGroup::kCompatible, OptionGroup::kLater};
+  static const std::vector<OptionGroup> all = {OptionGroup::kInstances, OptionGroup::kProcess,    OptionGroup::kRanks,
+                                               OptionGroup::kLogs,      OptionGroup::kShow,       OptionGroup::kBench,
+                                               OptionGroup::kXpu,       OptionGroup::kCompatible, OptionGroup::kLater};
   return all;
 }
 

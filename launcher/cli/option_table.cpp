@@ -35,6 +35,7 @@ const std::vector<OptionRow>& option_table() {
     std::vector<OptionRow> rows;
     add_instance_rows(rows);
     add_process_rows(rows);
+    add_distributed_rows(rows);
     add_log_rows(rows);
     add_show_rows(rows);
     add_bench_rows(rows);
@@ -52,6 +53,8 @@ std::string_view group_title(OptionGroup group) {
       return "Instances and cores";
     case OptionGroup::kProcess:
       return "How the program runs";
+    case OptionGroup::kRanks:
+      return "Many ranks and hosts";
     case OptionGroup::kLogs:
       return "Supervision and logs";
     case OptionGroup::kShow:

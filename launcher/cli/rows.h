@@ -13,6 +13,7 @@ namespace ipexrun::launcher {
 
 void add_instance_rows(std::vector<OptionRow>& rows);
 void add_process_rows(std::vector<OptionRow>& rows);
+void add_distributed_rows(std::vector<OptionRow>& rows);
 void add_log_rows(std::vector<OptionRow>& rows);
 void add_show_rows(std::vector<OptionRow>& rows);
 void add_bench_rows(std::vector<OptionRow>& rows);

@@ -21,8 +21,9 @@ void add_show_rows(std::vector<OptionRow>& rows) {
       "read limits (cgroups, /proc, /sys) below DIR, or from an archive of ipexrun gather, instead of /; to plan only")));
   OptionRow config = row("config", group, "FILE", "read options from a YAML file; the command line beats it");
   config.in_config = false;
-  config.set = [](Options&, const std::string& value) -> Status {
+  config.set = [](Options& options, const std::string& value) -> Status {
     if (value.empty()) return bad_value("config", "a file name", value);
+    options.config = value;
     return ok_status();  // cli.cpp reads the file before it applies the command line
   };
   rows.push_back(std::move(config));

@@ -75,8 +75,9 @@ std::string joined(const std::vector<std::string>& parts) {
 bool can_preload(const std::string& path) { return path.find_first_of(": ") == std::string::npos; }
 
 bool layout_asked(const Options& options) {
-  return options.ninstances > 0 || options.ncores_per_instance > 0 || !options.cores_list.empty() || !options.nodes_list.empty() ||
-         options.latency_mode || options.throughput_mode || options.ninstances_auto || !options.place.empty();
+  return (options.ninstances > 0 && !options.slices_are_ranks) || options.ncores_per_instance > 0 || !options.cores_list.empty() ||
+         !options.nodes_list.empty() || options.latency_mode || options.throughput_mode || options.ninstances_auto ||
+         !options.place.empty();
 }
 
 }  // namespace

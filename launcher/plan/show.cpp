@@ -11,16 +11,6 @@
 namespace ipexrun::launcher {
 namespace {
 
-/// As a shell would need it, so that a line can be copied.
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") ==
-                                          std::string::npos;
-  if (plain) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 /// Variables that every instance has with the same value.
 std::map<std::string, std::string> common_env(const LaunchPlan& plan) {
   if (plan.instances.empty()) return {};
@@ -34,6 +24,15 @@ std::map<std::string, std::string> common_env(const LaunchPlan& plan) {
 }
 
 }  // namespace
+
+std::string shell_quoted(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") ==
+                                          std::string::npos;
+  if (plain) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
 
 std::string plan_table(const LaunchPlan& plan) {
   const bool gpus = std::any_of(plan.instances.begin(), plan.instances.end(), [](const auto& one) { return !one.devices.empty(); });
@@ -56,18 +55,18 @@ std::string plan_table(const LaunchPlan& plan) {
   const std::map<std::string, std::string> common = common_env(plan);
   if (!common.empty()) {
     out += "\nvariables\n";
-    for (const auto& [name, value] : common) out += "  " + name + "=" + quoted(value) + "\n";
+    for (const auto& [name, value] : common) out += "  " + name + "=" + shell_quoted(value) + "\n";
   }
   for (const InstancePlan& instance : plan.instances) {
     std::string own;
     for (const auto& [name, value] : instance.env)
-      if (common.count(name) == 0) own += " " + name + "=" + quoted(value);
+      if (common.count(name) == 0) own += " " + name + "=" + shell_quoted(value);
     for (const std::string& name : instance.unset_env) own += " -u " + name;
     if (!own.empty()) out += "  instance " + std::to_string(instance.index) + ":" + own + "\n";
   }
   if (!plan.instances.empty()) {
     out += "\ncommand\n ";
-    for (const std::string& word : plan.instances.front().argv) out += " " + quoted(word);
+    for (const std::string& word : plan.instances.front().argv) out += " " + shell_quoted(word);
     out += "\n";
   }
   return out;

@@ -207,7 +207,7 @@ std::string summary_text(const Options& options, const LaunchPlan& plan, const R
   if (log::level() < log::Level::kWarn) return "";
   std::string out;
   for (const InstanceOutcome& instance : outcome.instances) {
-    const std::string head = "ipexrun: instance " + std::to_string(instance.index) + ": ";
+    const std::string head = "ipexrun: " + (plan.who.empty() ? "instance " + std::to_string(instance.index) : plan.who) + ": ";
     const auto facts = facts_of(instance.events_path);
     if (facts && facts->header.shim_state > IPEXRUN_SHIM_LOADED) {
       out += head + line_of(options, plan, instance, *facts) + "\n";
