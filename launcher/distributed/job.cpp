@@ -38,6 +38,8 @@ std::string torchrun_option(const DistributedOptions& wanted) {
 }
 
 Status check_options(const Options& options) {
+  if (options.command == Command::kXpu)
+    return usage("ipexrun xpu starts no ranks", "start it as each rank: torchrun --no-python ... ipexrun xpu PROGRAM");
   const std::array<std::pair<bool, const char*>, 4> placed{{{options.ninstances > 0 || options.ninstances_auto, "--ninstances"},
                                                             {options.latency_mode, "--latency-mode"},
                                                             {options.throughput_mode, "--throughput-mode"},
@@ -116,6 +118,11 @@ Status torchrun_command(const Options& options, const JobFacts& facts, Job& job)
     argv.push_back("--rdzv-backend=" + (wanted.rdzv_backend.empty() ? "c10d" : wanted.rdzv_backend));
     argv.push_back("--rdzv-endpoint=" + wanted.rdzv_endpoint);
     argv.push_back("--rdzv-id=" + (wanted.rdzv_id.empty() ? "ipexrun" : wanted.rdzv_id));
+    if (facts.is_meeting_host && (wanted.rdzv_backend.empty() || wanted.rdzv_backend == "c10d")) {
+      argv.emplace_back("--rdzv-conf=is_host=true");
+      job.reasons.push_back({"engine", "is_host=true",
+                             "an interface of this host has that address; torchrun would ask the host's name only, which leads elsewhere"});
+    }
     job.reasons.push_back({"engine", wanted.rdzv_endpoint, "the hosts meet there, each started by the same command line"});
   } else if (static_meeting) {
     argv.push_back("--master-addr=" + address_or_default(options));

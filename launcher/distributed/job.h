@@ -24,6 +24,7 @@ struct JobFacts {
   std::vector<HostLine> hosts;             ///< of --hostfile
   int numa_nodes = 1;                      ///< of this host, with usable cores: ranks of a host when nobody says how many
   int free_port = 0;                       ///< a port that was free a moment ago, 0 = not looked for
+  bool is_meeting_host = false;            ///< --rdzv-endpoint is an address of this host that its name does not lead to
   bool root = false;                       ///< this user is root
   std::vector<std::string> rank_words;     ///< rank_arguments() of cli.h
 };

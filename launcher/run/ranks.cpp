@@ -2,16 +2,21 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -67,6 +72,54 @@ int find_free_port() {
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
     return 0;
   return ntohs(address.sin_port);
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Addresses look_up(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  return {::getaddrinfo(host.c_str(), nullptr, &hints, &found) == 0 ? found : nullptr, &::freeaddrinfo};
+}
+
+/// Without the port: "10.0.0.1", "::1"; "" for a kind of address that has no such bytes.
+std::string address_bytes(const sockaddr* address) {
+  if (address == nullptr) return "";
+  if (address->sa_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+    return {reinterpret_cast<const char*>(&v4), sizeof v4};
+  }
+  if (address->sa_family != AF_INET6) return "";
+  const auto& v6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  return {reinterpret_cast<const char*>(&v6), sizeof v6};
+}
+
+bool has_address(const Addresses& list, const std::string& bytes) {
+  for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next)
+    if (address_bytes(one->ai_addr) == bytes) return true;
+  return false;
+}
+
+/// Whether torchrun has to be told that its meeting place is this host: it looks the host's own name up and compares, which fails where
+/// the name leads to 127.0.0.1 (containers, network namespaces). Here the interfaces are asked.
+bool is_meeting_host(const std::string& endpoint) {
+  if (endpoint.empty()) return false;
+  const std::size_t close = endpoint.find(']');
+  const std::string host =
+      endpoint.front() == '[' && close != std::string::npos ? endpoint.substr(1, close - 1) : endpoint.substr(0, endpoint.rfind(':'));
+  std::array<char, 256> own_name{};
+  if (host == "localhost" || ::gethostname(own_name.data(), own_name.size() - 1) != 0 || host == own_name.data()) return false;
+  const Addresses wanted = look_up(host);
+  const Addresses known = look_up(own_name.data());
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) return false;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(raw, &::freeifaddrs);
+  for (const ifaddrs* one = interfaces.get(); one != nullptr; one = one->ifa_next) {
+    const std::string bytes = address_bytes(one->ifa_addr);
+    if ((one->ifa_flags & IFF_LOOPBACK) == 0 && !bytes.empty() && has_address(wanted, bytes) && !has_address(known, bytes)) return true;
+  }
+  return false;
 }
 
 /// The interpreter of the program: torchrun has to be the one of its torch.
@@ -134,6 +187,7 @@ Result<JobFacts> look_up_engines(const Options& options, const Machine& machine,
   if (!choice.ok()) return choice.error();
   if (*choice == EngineChoice::kTorchrun) {
     facts.python = python_of(options, context);
+    facts.is_meeting_host = is_meeting_host(options.distributed.rdzv_endpoint);
     if (facts.python.empty() || machine.synthetic) return facts;
     const PythonFacts torch = ask_python(facts.python);
     if (!torch.ok)

@@ -91,6 +91,24 @@ TEST(Job, torchrun_on_many_hosts) {
             "--local-addr=10.0.0.2|--no-python|/opt/ipexrun|--as-rank|train.py|a b");
 }
 
+TEST(Job, the_host_of_the_meeting_place_is_told_so_where_its_name_leads_elsewhere) {
+  Options options = ranks(1);
+  options.distributed.nnodes = "2";
+  options.distributed.rdzv_endpoint = "10.0.0.1:29400";
+  JobFacts with = facts();
+  EXPECT_EQ(command(options, with).find("is_host"), std::string::npos);
+  with.is_meeting_host = true;
+  EXPECT_NE(command(options, with).find("|--rdzv-conf=is_host=true|"), std::string::npos);
+  options.distributed.rdzv_backend = "etcd-v2";
+  EXPECT_EQ(command(options, with).find("is_host"), std::string::npos);
+}
+
+TEST(Job, gpus_are_left_to_ipexrun_xpu_inside_a_rank) {
+  Options options = ranks(2);
+  options.command = Command::kXpu;
+  expect_refused(options, facts(), "ipexrun xpu starts no ranks");
+}
+
 TEST(Job, torchrun_with_the_names_of_ipex) {
   Options options = ranks(1);
   options.distributed.nnodes = "2";

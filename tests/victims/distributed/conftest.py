@@ -21,7 +21,7 @@ facts["cpus"] = sorted(os.sched_getaffinity(0))
 facts["argv"] = sys.argv[1:]
 with open(os.path.join(os.environ["OUT"], "rank-" + str(facts["RANK"]) + "-" + str(os.getpid())), "w") as out:
     json.dump(facts, out)
-sys.exit(7 if facts["RANK"] == os.environ.get("FAIL") else 0)
+sys.exit(7 if facts["RANK"] == os.environ.get("FAIL", "") else 0)
 """
 
 

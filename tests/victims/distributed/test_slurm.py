@@ -1,4 +1,5 @@
 """A real Slurm of one node, with daemons and state in a temporary folder; skipped where it is not installed or cannot be started."""
+import json
 import os
 import pathlib
 import shutil
@@ -130,7 +131,5 @@ def test_a_batch_script_is_no_rank(ipexrun, rank_program, tmp_path, slurm):
     script.write_text(f'#!/bin/sh\nexec "{ipexrun}" "{rank_program}"\n')
     done = run(["sbatch", "--wait", "--ntasks-per-node=2", "--ntasks=2", f"--output={tmp_path}/out", script], {**slurm, "OUT": str(tmp_path)})
     assert done.returncode == 0, done.shown
-    (facts,) = [path for path in tmp_path.glob("rank-*")]
-    import json
-
+    (facts,) = tmp_path.glob("rank-*")
     assert len(json.loads(facts.read_text())["cpus"]) == cpus_here()
