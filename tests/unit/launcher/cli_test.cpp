@@ -167,7 +167,6 @@ TEST(Cli, names_of_run_cpu_and_ipex_mean_the_same) {
 
 TEST(Cli, names_that_mean_something_else_here_are_refused_with_a_hint) {
   EXPECT_THAT(refusal({"--benchmark", "app"}), HasSubstr("--bench"));
-  EXPECT_THAT(refusal({"--nproc-per-node", "2", "app"}), HasSubstr("later version"));
 }
 
 TEST(Cli, help_and_version) {
