@@ -45,7 +45,7 @@ def test_fails_without_a_program(run):
 
 
 def test_fails_for_a_value_that_is_no_number(run):
-    expect(run("--ninstances", "two", "./app.sh"), 2, "--ninstances needs a whole number", "'two'")
+    expect(run("--ninstances", "two", "./app.sh"), 2, "--ninstances needs auto or a whole number", "'two'")
 
 
 def test_fails_for_more_instances_than_cores(run):
