@@ -356,6 +356,10 @@ Result<std::vector<DeviceSlot>> choose_devices(const Options& options, const Mac
 
 Result<std::vector<DeviceSlot>> devices_of_ranks(const Options& options, const Machine& machine, const Variables& env, int local_size,
                                                  std::vector<Reason>& reasons) {
+  if (options.one_per_tile || options.one_per_device)
+    return Error{kExitUsage,
+                 std::string(options.one_per_tile ? "--one-per-tile" : "--one-per-device") + " inside a rank: a rank is one process",
+                 "the ranks are as many as their engine was asked for"};
   Result<View> view = view_of(options, machine, env, reasons);
   if (!view.ok()) return view.error();
   if (Status hidden = check_hidden(options, machine, *view); !hidden.ok()) return hidden.error();

@@ -181,7 +181,9 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   plan.pin = pool->pin;
   Result<std::vector<DeviceSlot>> devices = std::vector<DeviceSlot>{};
   const bool xpu = options.command == Command::kXpu;
-  if (xpu) devices = choose_devices(options, machine, context.env, plan.reasons);
+  if (xpu)
+    devices = options.slices_are_ranks ? devices_of_ranks(options, machine, context.env, options.ninstances, plan.reasons)
+                                       : choose_devices(options, machine, context.env, plan.reasons);
   if (!devices.ok()) return devices.error();
   Result<std::vector<Slot>> slots =
       xpu ? choose_near_slots(options, machine, *pool, *devices, plan.reasons) : choose_slots(options, machine, *pool, plan.reasons);

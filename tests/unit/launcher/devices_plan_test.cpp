@@ -397,6 +397,20 @@ TEST(DevicesPlan, chosen_devices_hold_for_every_rank) {
   EXPECT_EQ(devices_text((*slots)[1].tiles, four_cards()), "2.1");
 }
 
+TEST(DevicesPlan, a_plan_of_ranks_has_near_cores_and_no_mask) {
+  Options options = xpu();
+  options.ninstances = 4;  // as rank_plan.cpp asks for the slices of a host
+  options.slices_are_ranks = true;
+  const auto plan = plan_of(options, four_cards());
+  ASSERT_TRUE(plan.ok()) << error_of(plan);
+  EXPECT_THAT(masks(*plan), ElementsAre("-", "-", "-", "-"));
+  EXPECT_THAT(cores(*plan), ElementsAre("0-1", "2-3", "4-5", "6-7"));  // xpu:0 to xpu:3 are tiles of the first two GPUs
+  options.ninstances = 8;
+  EXPECT_THAT(cores(*plan_of(options, four_cards())), ElementsAre("0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"));
+  options.one_per_tile = true;
+  EXPECT_THAT(error_of(plan_of(options, four_cards())), HasSubstr("--one-per-tile inside a rank"));
+}
+
 // ---- output ----
 
 TEST(DevicesPlan, json_and_table_name_the_devices) {
