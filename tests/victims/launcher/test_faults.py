@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -162,6 +163,21 @@ def test_a_crash_is_described(ipexrun, python, tmp_path):
     done = run([ipexrun, python, "-c", "import os; os.kill(os.getpid(), 9)"])
     assert done.returncode == 137
     assert "was ended by SIGKILL (Killed) after" in done.stderr and "not sent by ipexrun" in done.stderr, done.stderr
+
+
+def test_kill_9_of_the_launcher_leaves_nobody(ipexrun, python, witness, start, tmp_path):
+    """test_orphans.py has every case for the runner; this is the whole launcher once, which also removes its folder of event files."""
+    family = pathlib.Path(__file__).with_name("family.py")
+    launcher = start([ipexrun, python, family, "all"], env={"XDG_RUNTIME_DIR": "", "TMPDIR": str(tmp_path)})
+    for name, times in ((b"worker ", 2), (b"orphan ", 1), (b"shell ", 1), (b"daemon ", 1), (b"main ", 1)):
+        witness.wait_for(name, times)
+    assert len(list(tmp_path.glob("ipexrun-*"))) == 1
+    launcher.kill()
+    witness.wait_for_end()
+    deadline = time.monotonic() + 20
+    while list(tmp_path.glob("ipexrun-*")) and time.monotonic() < deadline:  # it is no child of ours: there is nothing to wait on
+        time.sleep(0.01)
+    assert list(tmp_path.glob("ipexrun-*")) == []
 
 
 @pytest.fixture
