@@ -92,14 +92,17 @@ std::vector<Process> descendants_of(pid_t ancestor, const std::vector<Process>& 
 }
 
 std::size_t end_descendants(Reach reach) {
+  const pid_t self = ::getpid();
   const pid_t session = ::getsid(0);
   std::size_t left = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     left = 0;
-    for (const Process& one : descendants_of(::getpid(), read_processes())) {
-      if (one.zombie || (reach == Reach::kAttached && one.session != session)) continue;
+    for (const Process& one : descendants_of(self, read_processes())) {
+      if (reach == Reach::kAttached && one.session != session) continue;
+      // A zombie of ours is to be reaped in the next pass, or has threads that still run; another's will be ours when its parent has gone.
+      if (one.zombie && one.parent != self) continue;
       kill_process(one);
       ++left;
     }

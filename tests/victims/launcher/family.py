@@ -1,13 +1,16 @@
 """A program with a family: worker processes, a shell's background job, a daemon. Every one of them holds the witness's pipe, writes its
 name and its process number once it is up, and never ends by itself or by a signal that can be ignored.
 
-  family.py workers | forked | shell | daemon | all [then exit N | kill N]
+  family.py workers | forked | shell | headless | daemon | all [then exit N | kill N]
 """
+import ctypes
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 OUT = int(os.environ["WITNESS"])
 INSTANCE = os.environ.get("INSTANCE", "0")
@@ -45,6 +48,15 @@ def shell():
                      env={**os.environ, "INSTANCE": INSTANCE})
 
 
+def headless():
+    """Its first thread has ended, so it looks like a zombie, but another one runs."""
+    if os.fork() == 0:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        threading.Thread(target=lambda: (up("headless"), time.sleep(600))).start()
+        ctypes.CDLL(None).pthread_exit(None)
+
+
 def daemon():
     """Detached in the classic way: a session of its own, forked twice."""
     if os.fork() == 0:
@@ -55,11 +67,11 @@ def daemon():
     os.wait()
 
 
-MEMBERS = {"workers": 2, "forked": 1, "shell": 1, "daemon": 1}
+MEMBERS = ("workers", "forked", "shell", "headless", "daemon")
 
 
 def main():
-    wanted = list(MEMBERS) if sys.argv[1] == "all" else [sys.argv[1]]
+    wanted = MEMBERS if sys.argv[1] == "all" else [sys.argv[1]]
     for name in wanted:
         globals()[name]()
     if sys.argv[2:3] == ["then"]:

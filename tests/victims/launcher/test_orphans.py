@@ -12,7 +12,7 @@ import pytest
 from conftest import inner_launcher
 
 FAMILY = pathlib.Path(__file__).with_name("family.py")
-ALL = [b"worker", b"worker", b"orphan", b"shell", b"daemon", b"main"]
+ALL = [b"worker", b"worker", b"orphan", b"shell", b"headless", b"daemon", b"main"]
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_crash_ends_what_is_attached_and_leaves_what_detached_itself(family, w
     launcher.stdin.close()
     assert launcher.wait(60) == 143
     daemon, = pids(witness, "daemon")
-    for name in ("worker", "orphan", "shell"):
+    for name in ("worker", "orphan", "shell", "headless"):
         for pid in pids(witness, name):
             assert not os.path.exists(f"/proc/{pid}"), name
     os.kill(daemon, signal.SIGKILL)  # it was still there
