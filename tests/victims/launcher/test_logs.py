@@ -139,21 +139,22 @@ def test_a_full_log_folder_costs_the_log_and_nothing_else(run_plan, tmp_path, py
 
 def test_when_there_is_room_again_the_log_goes_on_and_marks_the_gap(run_plan, tmp_path, witness, start, sh):
     """The room is the launcher's limit of file size, which can be taken away and given back to the byte."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    text = "echo before; echo up >/dev/fd/$WITNESS; read go < $GATE; echo lost; echo up >/dev/fd/$WITNESS; read go < $GATE; echo after"
-    launcher = start([run_plan, "--log-dir", tmp_path, "--", sh, "-c", text], env={"GATE": str(gate)}, stdout=subprocess.PIPE,
+    gates = [tmp_path / "first", tmp_path / "second"]  # one each: opened again, the second read could meet the first writer's end
+    for gate in gates:
+        os.mkfifo(gate)
+    text = f"echo before; echo up >/dev/fd/$WITNESS; read go < {gates[0]}; echo lost; echo up >/dev/fd/$WITNESS; read go < {gates[1]}; echo after"
+    launcher = start([run_plan, "--log-dir", tmp_path, "--", sh, "-c", text], stdout=subprocess.PIPE,
                      stderr=subprocess.PIPE, text=True)
     witness.wait_for(b"up", 1)
     assert launcher.stdout.readline() == "before\n"  # the log has it
     inner = inner_launcher(launcher)
     usual = resource.prlimit(inner, resource.RLIMIT_FSIZE, ((tmp_path / "run_0.log").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-    gate.write_text("go\n")
+    gates[0].write_text("go\n")
     assert "goes on" in launcher.stderr.readline()
     witness.wait_for(b"up", 2)
     assert launcher.stdout.readline() == "lost\n"
     resource.prlimit(inner, resource.RLIMIT_FSIZE, usual)
-    gate.write_text("go\n")
+    gates[1].write_text("go\n")
     rest, _ = launcher.communicate(timeout=60)
     assert (launcher.returncode, rest) == (0, "[ipexrun: 5 bytes are missing here: File too large]\nafter\n")
     assert (tmp_path / "run_0.log").read_text() == "before\n" + rest
