@@ -195,7 +195,7 @@ std::string omp_lines(const LaunchPlan& plan, const RunOutcome& outcome) {
   std::string out;
   for (const auto& [libraries, list] : instances_by_text) {
     out += "ipexrun: instance " + list + ": more than one OpenMP runtime in a process: " + libraries +
-           "; each keeps threads of its own on the same cores, so taking turns costs time (--omp-runtime llvm or intel serves both: "
+           "; each keeps threads of its own on the same cores, so taking turns costs time (OMP_WAIT_POLICY=passive helps: "
            "docs/openmp.md)\n";
   }
   return out;
