@@ -4,6 +4,7 @@
 
 #include "launcher/run/omp_runtime.h"
 #include "launcher/run/omp_watch.h"
+#include "launcher/run/summary.h"
 #include "launcher/run/torch_probe.h"
 #include "tests/unit/run/elf_images.h"
 #include "tests/unit/run/temp_folder.h"
@@ -171,6 +172,24 @@ TEST(OmpWatch, LooksOftenAtFirstAndRarelyLater) {
   EXPECT_LE(watch.next() - start, std::chrono::milliseconds(250));
   watch.looked(start + std::chrono::minutes(5));
   EXPECT_GE(watch.next() - (start + std::chrono::minutes(5)), std::chrono::seconds(2));
+}
+
+TEST(OmpWatch, TheSummaryHasOneLineForAllInstancesThatSawTheSame) {
+  LaunchPlan plan;
+  RunOutcome outcome;
+  for (int index = 0; index < 3; ++index) {
+    plan.instances.emplace_back();
+    plan.instances.back().index = index;
+    outcome.instances.emplace_back();
+    outcome.instances.back().index = index;
+    outcome.instances.back().omp_runtimes = {"/a/libgomp.so.1", "/b/libgomp-1.so.1"};
+  }
+  outcome.instances[1].omp_runtimes.pop_back();
+  EXPECT_THAT(
+      summary_text(Options{}, plan, outcome),
+      testing::StartsWith("ipexrun: instance 0, 2: more than one OpenMP runtime in a process: /a/libgomp.so.1, /b/libgomp-1.so.1; "));
+  for (InstancePlan& instance : plan.instances) instance.env["LD_PRELOAD"] = "/a/libgomp.so.1";
+  EXPECT_EQ(summary_text(Options{}, plan, outcome), "");
 }
 
 }  // namespace
