@@ -155,3 +155,12 @@ def test_no_gpu_is_one_line_and_code_2(tmp_path):
 def test_the_kill_switch_starts_the_program_anyway():
     done = run("xpu", "true", env={"IPEXRUN_DISABLE": "1"})
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ranks_of_torchrun_get_devices_and_cores_of_their_own(tmp_path):
+    plans = []
+    for rank in ("0", "1"):
+        (own,) = plan(tmp_path / rank, "flex-170-x2", env={"LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2"})
+        plans.append(own)
+    assert [one["env"]["ZE_AFFINITY_MASK"] for one in plans] == ["0", "1"]
+    assert not set(plans[0]["cpus"]) & set(plans[1]["cpus"])
