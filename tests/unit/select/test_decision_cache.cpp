@@ -246,6 +246,7 @@ TEST_F(DecisionCacheTest, a_forked_child_writes_nothing) {
 
 class CachePlaceTest : public DecisionCacheTest {
  protected:
+  void SetUp() override { TearDown(); }  // test runs switch the cache off
   void TearDown() override {
     for (const char* name : {"IPEXRUN_CACHE", "XDG_CACHE_HOME"}) ::unsetenv(name);
   }
