@@ -13,15 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr std::size_t kMostProcesses = 64;  // of one instance, in one look
 constexpr std::size_t kMostThreads = 256;   // of one process whose children are asked for
 
-/// One look costs about a millisecond of one core, mostly the kernel writing the text.
-constexpr milliseconds kEarly{250};
-constexpr seconds kEarlyFor{20};
-constexpr seconds kLater{5};
+/// A look costs up to a millisecond of one core for each process, mostly the kernel writing the text, and a program may have hundreds: so
+/// the pauses double. Runtimes come with imports, which stand at the start.
+constexpr milliseconds kLongestPause = std::chrono::minutes(1);
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -84,7 +82,10 @@ std::vector<std::string> omp_rivals(const std::vector<std::string>& runtimes, co
   return runtimes;
 }
 
-void OmpWatch::looked(Clock::time_point now) { next_ = now + (now - started_ < kEarlyFor ? milliseconds(kEarly) : milliseconds(kLater)); }
+void OmpWatch::looked(Clock::time_point now) {
+  next_ = now + pause_;
+  pause_ = std::min(2 * pause_, kLongestPause);
+}
 
 void OmpWatch::look(pid_t pid, std::vector<std::string>& found) const {
   std::deque<std::string> queue{std::to_string(pid)};

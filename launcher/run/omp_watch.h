@@ -23,7 +23,7 @@ class OmpWatch {
 
   explicit OmpWatch(std::string proc = "/proc") : proc_(std::move(proc)) {}
 
-  /// When the instances are to be looked at next: often while programs still import, then every few seconds.
+  /// When the instances are to be looked at next: often while programs still import, then ever more rarely, at last once a minute.
   [[nodiscard]] Clock::time_point next() const { return next_; }
   [[nodiscard]] bool due(Clock::time_point now) const { return now >= next_; }
   void looked(Clock::time_point now);
@@ -33,8 +33,8 @@ class OmpWatch {
 
  private:
   std::string proc_;
-  Clock::time_point started_ = Clock::now();
-  Clock::time_point next_ = started_;
+  std::chrono::milliseconds pause_{250};
+  Clock::time_point next_ = Clock::now();
 };
 
 }  // namespace ipexrun::launcher

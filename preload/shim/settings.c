@@ -7,26 +7,10 @@
 #include <strings.h>
 #include <sys/auxv.h>
 
+#include "preload/common/env_words.h"
 #include "preload/shim/shim.h"
 
-enum {
-#define IPEXRUN_ENV_VAR(id, name, type, fallback, set_by, read_by, inherited, help) id,
-#include "configs/contract/env_vars.def"
-#undef IPEXRUN_ENV_VAR
-  kEnvVarCount
-};
-
-static const char* const kEnvNames[] = {
-#define IPEXRUN_ENV_VAR(id, name, type, fallback, set_by, read_by, inherited, help) name,
-#include "configs/contract/env_vars.def"
-#undef IPEXRUN_ENV_VAR
-};
-
 ShimSettings shim_settings = {.log = kLogWarn, .inherit = kInheritAll};
-
-static bool flag_of(const char* text) {
-  return strcasecmp(text, "1") == 0 || strcasecmp(text, "true") == 0 || strcasecmp(text, "on") == 0 || strcasecmp(text, "yes") == 0;
-}
 
 /* A value that does not fit is no value: a cut path would name another file. */
 static void copy(char* to, size_t size, const char* text) {
@@ -38,10 +22,10 @@ static void take(int variable, const char* value) {
   ShimSettings* s = &shim_settings;
   switch (variable) {
     case kDisable:
-      s->disabled = flag_of(value);
+      s->disabled = env_flag(value);
       break;
     case kRequireShim:
-      s->require_shim = flag_of(value);
+      s->require_shim = env_flag(value);
       break;
     case kLog: {
       static const char* const levels[] = {"error", "warn", "info", "debug"};
