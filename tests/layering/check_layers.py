@@ -18,6 +18,17 @@ ARROWS = {
     "tuner": {"configs", "launcher"},
     "python": {"configs", "preload"},
 }
+# The same within the launcher. Files beside main.cpp: options.h, which anything may include.
+LAUNCHER_ARROWS = {
+    "plan": set(),
+    "machine": {"plan"},
+    "distributed": {"plan", "machine"},
+    "cli": {"plan"},
+    "run": {"plan", "machine", "distributed"},
+    "bench": {"plan", "machine", "run"},
+    "commands": {"plan", "machine", "distributed", "cli", "run", "bench"},
+    "main.cpp": {"machine", "cli", "run", "commands"},
+}
 TORCH = re.compile(r'^\s*#\s*include\s*[<"](torch|ATen|c10|caffe2)/', re.M)
 OPENCL = re.compile(r'^\s*#\s*include\s*[<"]CL/', re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
@@ -46,6 +57,10 @@ def violations(top):
             there = target.split("/")[0]
             if there in ARROWS and there != folder and there not in ARROWS[folder]:
                 yield f'{path}: {folder} may not include {there} ("{target}")'
+            if path.parts[0] == "launcher" and target.startswith("launcher/") and target.count("/") > 1:
+                inner, part = target.split("/")[1], path.parts[1]
+                if inner != part and inner not in LAUNCHER_ARROWS.get(part, set()):
+                    yield f'{path}: launcher/{part} may not include launcher/{inner} ("{target}")'
             if "/" not in target and not (top / path.parent / target).exists():
                 yield f'{path}: include "{target}" is not written from the top of the tree'
         name = path.as_posix()

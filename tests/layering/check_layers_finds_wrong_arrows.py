@@ -13,6 +13,8 @@ PLANTED = {
     "configs/a.cpp": '#include "launcher/options.h"\n',
     "launcher/b.cpp": "int f() { return getenv(\"HOME\") != nullptr; }\n",
     "launcher/c.cpp": '#include "options.h"\n',
+    "launcher/plan/a.cpp": '#include "launcher/run/runner.h"\n',
+    "launcher/new/a.cpp": '#include "launcher/plan/planner.h"\n',
     "launcher/CMakeLists.txt": "target_link_libraries(x ipexrun::torch_cpu)\n",
     "preload/a.cpp": "#include <CL/cl.h>\n",
 }
