@@ -1,6 +1,7 @@
 /* The constructor, the handler, and what it says. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -220,6 +221,9 @@ static void die(int signal_number, const siginfo_t* info) {
 
 static void on_crash(int signal_number, siginfo_t* info, void* context) {
   const int saved_errno = errno;
+  /* write, open and nanosleep are cancellation points: a thread with a pending pthread_cancel would end here, and the process live on. It
+   * stays disabled, as the process ends when the handler returns: enabling it ends a thread of asynchronous type at once. */
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
   const uint64_t process = (uint64_t)getpid() << 32;
   const uint64_t self = process | (uint32_t)syscall(SYS_gettid);
   uint64_t seen = __atomic_load_n(&reporter, __ATOMIC_ACQUIRE);

@@ -37,6 +37,14 @@ static void* crash_in_thread(void* unused) {
   return NULL;
 }
 
+/* The cancellation waits for the next cancellation point, and write(2) of a report is one. */
+static void* crash_while_cancelled(void* unused) {
+  (void)unused;
+  pthread_cancel(pthread_self());
+  write_nowhere();
+  return NULL;
+}
+
 static void* overflow_in_thread(void* unused) {
   (void)unused;
   use_stack(0);
@@ -78,6 +86,7 @@ int main(int argc, char** argv) {
   fflush(stdout);
   if (strcmp(how, "null") == 0) write_nowhere();
   if (strcmp(how, "thread") == 0) in_thread(crash_in_thread, NULL);
+  if (strcmp(how, "cancel") == 0) in_thread(crash_while_cancelled, NULL);
   if (strcmp(how, "library") == 0) library_work(nowhere);
   if (strcmp(how, "ours") == 0) ipexrun_work(nowhere);
   if (strcmp(how, "overflow") == 0) return use_stack(0);
