@@ -1,11 +1,13 @@
 /* The event file: how a running instance tells the launcher what happened, readable also after kill -9 of either side.
  *
- * The launcher creates one file an instance (IPEXRUN_EVENTS) with the size below, a header and zeroed records. The first process
- * of the instance that loads torch claims it (event_ring.h); any other process finds a live owner and stays silent. Records form
- * a ring: record number n (from 0) lies in slot n % capacity and carries sequence n + 1, stored last, so a torn record is
- * recognised. Readers take what they find; numbers that were overwritten are counted as lost. Little endian, this host only.
+ * The launcher creates one file an instance (IPEXRUN_EVENTS) with the size below, a header and zeroed records. The header is shared:
+ * the shim of any process of the instance raises the state, and the crash library (--crash-report) of any process leaves its crash
+ * there. The ring has one writer: the first process of the instance that loads torch claims it (event_ring.h); any other process
+ * finds a live owner and stays silent. Records form a ring: record number n (from 0) lies in slot n % capacity and carries sequence
+ * n + 1, stored last, so a torn record is recognised. Readers take what they find; numbers that were overwritten are counted as
+ * lost. Little endian, this host only.
  *
- * Plain C, no includes but stdint: the shim (libc only, C) reads this file too.
+ * Plain C, no includes but stdint: the shim and the crash library (libc only, C) include this file too.
  */
 #ifndef IPEXRUN_CONFIGS_CONTRACT_EVENT_H_
 #define IPEXRUN_CONFIGS_CONTRACT_EVENT_H_

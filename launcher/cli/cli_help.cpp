@@ -43,6 +43,7 @@ const Pairs& exit_codes() {
   static const Pairs rows = {{"0-255", "the program's own; of several instances the first failure's"},
                              {"1", "the run could not be prepared (log folder not writable, --require-shim not met)"},
                              {"2", "bad option or value, or an impossible request"},
+                             {"124", "ended at the time limit of --timeout"},
                              {"126", "PROGRAM is not executable"},
                              {"127", "PROGRAM not found"},
                              {"128+n", "the program was ended by signal n"}};

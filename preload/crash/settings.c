@@ -1,7 +1,8 @@
 /* The environment, read once, before the program can change it. The names come from env_vars.def, as in the shim. */
 #define _GNU_SOURCE
-#include <string.h>
-#include <sys/auxv.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
 
 #include "preload/common/env_words.h"
 #include "preload/common/event_header.h"
@@ -9,22 +10,24 @@
 
 CrashSettings crash_settings = {.instance = -1};
 
-static const char* value_of(char** environment, int variable) {
-  const size_t length = strlen(kEnvNames[variable]);
-  for (char** entry = environment; entry != NULL && *entry != NULL; ++entry)
-    if (strncmp(*entry, kEnvNames[variable], length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
-  return "";
+/* The path of this library as /proc/self/maps shows it: without symbolic links. */
+static void find_self(char path[PATH_MAX]) {
+  Dl_info self;
+  if (dladdr((const void*)&crash_read_settings, &self) == 0 || self.dli_fname == NULL || realpath(self.dli_fname, path) == NULL)
+    path[0] = '\0';
 }
 
 void crash_read_settings(char** environment) {
   CrashSettings* s = &crash_settings;
-  if (getauxval(AT_SECURE) != 0 || env_flag(value_of(environment, kDisable))) return;
-  s->on = env_flag(value_of(environment, kCrashReport));
+  const char* values[kEnvVarCount];
+  if (!env_values(environment, values) || env_flag(values[kDisable])) return;
+  s->on = env_flag(values[kCrashReport]);
   if (!s->on) return;
-  const char* lib_dir = value_of(environment, kLibDir);
-  if (strlen(lib_dir) < sizeof s->lib_dir) strcpy(s->lib_dir, lib_dir);
-  const char* digit = value_of(environment, kInstance);
+  char self[PATH_MAX];
+  find_self(self);
+  env_lib_dir(s->lib_dir, sizeof s->lib_dir, values, self);
+  const char* digit = values[kInstance];
   for (; *digit >= '0' && *digit <= '9' && s->instance < 1000000; ++digit)
     s->instance = 10 * (s->instance < 0 ? 0 : s->instance) + (*digit - '0');
-  s->header = map_event_header(value_of(environment, kEvents)); /* it stays mapped: a crash is no time to open files */
+  s->header = map_event_header(values[kEvents]); /* it stays mapped: a crash is no time to open files */
 }

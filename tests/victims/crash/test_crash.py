@@ -15,6 +15,7 @@ BUILD = pathlib.Path(os.environ["IPEXRUN_BUILD_DIR"])
 HOSTS = BUILD / "tests/victims/crash"
 LIB = BUILD / "lib/ipexrun/libipexrun_crash.so"
 BINARY = BUILD / "bin/ipexrun"
+NOT_OURS = r"no frame of its stack \(\d+\) was ipexrun's"
 NONE = "none of these {} frames is ipexrun's"
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("IPEXRUN_", "LD_PRELOAD"))}
 needs_launcher = pytest.mark.skipif(not BINARY.exists(), reason="no launcher in this build")
@@ -59,6 +60,7 @@ def whole(done):
     [
         ("null", signal.SIGSEGV, "access to 0x0, where nothing is mapped", ["write_nowhere", "main"]),
         ("thread", signal.SIGSEGV, "access to 0x0, where nothing is mapped", ["write_nowhere", "crash_in_thread"]),
+        ("cancel", signal.SIGSEGV, "access to 0x0, where nothing is mapped", ["write_nowhere", "crash_while_cancelled"]),
         ("library", signal.SIGSEGV, "access to 0x0, where nothing is mapped", ["library_write", "library_work", "main"]),
         ("abort", signal.SIGABRT, "abort() or a failed assertion", ["abort", "main"]),
         ("divide", signal.SIGFPE, "integer division by zero", ["main"]),
@@ -110,6 +112,34 @@ def test_a_frame_of_ours_is_said():
     assert done.returncode == -signal.SIGSEGV
     assert "library_write+0x0 (ipexrun)" in done.stderr
     assert whole(done)[-1].startswith("ipexrun: 2 of these ") and "are ipexrun's, the first is #0: please report it" in done.stderr
+
+
+def test_without_a_lib_dir_our_folder_is_that_of_this_library(tmp_path):
+    """As for the shim. Any library that lies there is ours, by whatever path the loader found it."""
+    for library in (LIB, HOSTS / "libcrash_library.so"):
+        shutil.copy(library, tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    preload = {"LD_PRELOAD": f"{tmp_path}/link/{LIB.name}:{tmp_path}/libcrash_library.so"}
+    ours = re.compile(r"^ipexrun: 2 of these \d+ frames are ipexrun's, the first is #0", re.M)
+    assert ours.search(crash("library", env=preload).stderr)
+    assert ours.search(crash("library", env={**preload, "IPEXRUN_LIB_DIR": "/" + "x" * 5000}).stderr), "a path that is too long is none"
+    elsewhere = crash("library", env={**preload, "IPEXRUN_LIB_DIR": str(HOSTS / "no")})
+    assert whole(elsewhere)[-1] == "ipexrun: " + NONE.format(len(whole(elsewhere)) - 2)
+
+
+# Starts argv[2:] with the entry argv[1] before those of the environment, where another one of the same name may stand.
+ENTRY_BEFORE = """
+import ctypes, os, sys
+def array(words): return (ctypes.c_char_p * (len(words) + 1))(*words, None)
+argv = [word.encode() for word in sys.argv[2:]]
+ctypes.CDLL(None).execve(argv[0], array(argv), array([sys.argv[1].encode(), *(name + b"=" + value for name, value in os.environb.items())]))
+"""
+
+
+def test_of_a_variable_that_is_there_twice_the_first_counts():
+    """As for getenv(3), and so for the shim and the plugin."""
+    done = run([sys.executable, "-S", "-c", ENTRY_BEFORE, "IPEXRUN_INSTANCE=3", HOSTS / "crash_host_pie", "null"], env={"IPEXRUN_INSTANCE": "4"})
+    assert whole(done)[0].startswith("ipexrun: SIGSEGV in instance 3, "), done.stderr
 
 
 def test_a_stack_that_leads_nowhere():
@@ -244,15 +274,17 @@ PYTHON_CRASH = "import ctypes, sys\nif 'torch' in sys.argv: import torch; torch.
 @needs_launcher
 def test_python():
     done = launched(sys.executable, "-c", PYTHON_CRASH)
-    assert done.returncode == 139 and "was ipexrun's" in done.stderr and symbols(done)
+    assert done.returncode == 139 and re.search(NOT_OURS, done.stderr) and symbols(done), done.stderr
 
 
 @needs_launcher
 def test_python_with_torch():
     if run([sys.executable, "-c", "import torch"], preload=False).returncode != 0:
         pytest.skip("no torch")
-    done = launched(sys.executable, "-c", PYTHON_CRASH, "torch")
-    assert done.returncode == 139 and re.search(r"^ipexrun: instance 0 died of SIGSEGV in ", done.stderr, re.M), done.stderr
+    if not list(LIB.parent.glob("plugins/libipexrun_plugin_torch*.so")):
+        pytest.skip("no plugin in this build")
+    done = launched("--require-shim", sys.executable, "-c", PYTHON_CRASH, "torch")  # the plugin is active, or the exit code is 1
+    assert done.returncode == 139 and re.search(rf"^ipexrun: instance 0 died of SIGSEGV in .*; {NOT_OURS}$", done.stderr, re.M), done.stderr
 
 
 @needs_launcher

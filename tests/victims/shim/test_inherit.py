@@ -33,6 +33,22 @@ def test_python_sees_it_in_os_environ(tmp_path, mode, expected):
     assert preload_of(tmp_path, [sys.executable, "-S", "-c", PRINT], mode) == expected
 
 
+# Starts argv[2:] with the entry argv[1] before those of the environment, where another one of the same name may stand.
+ENTRY_BEFORE = """
+import ctypes, os, sys
+def array(words): return (ctypes.c_char_p * (len(words) + 1))(*words, None)
+argv = [word.encode() for word in sys.argv[2:]]
+ctypes.CDLL(None).execve(argv[0], array(argv), array([sys.argv[1].encode(), *(name + b"=" + value for name, value in os.environb.items())]))
+"""
+
+
+def test_of_a_variable_that_is_there_twice_the_first_counts(tmp_path):
+    """As for getenv(3), by which the plugin and the crash library go too."""
+    wrapper = [sys.executable, "-S", "-c", ENTRY_BEFORE]
+    assert preload_of(tmp_path, [*wrapper, "IPEXRUN_INHERIT=none", HOST, "print_preload"], "all") == "(unset)"
+    assert preload_of(tmp_path, [*wrapper, "IPEXRUN_INHERIT=all", HOST, "print_preload"], "python") == BOTH
+
+
 @pytest.mark.parametrize("mode,expected", [("all", BOTH), ("python", BOTH), ("none", "(unset)")])
 def test_python_below_wrappers(tmp_path, mode, expected):
     command = ["sh", "-c", 'env nice timeout 60 "$0" -S -c "$1"; exit $?', sys.executable, PRINT]
