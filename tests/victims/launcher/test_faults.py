@@ -1,6 +1,7 @@
 """The whole launcher where the system refuses something: it works, or says in one clear line what is wrong."""
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -116,12 +117,36 @@ def test_several_instances_on_a_read_only_file_system(ipexrun, read_only):
     assert (done.returncode, done.stdout) == (0, "x\nx\n"), done.stderr
 
 
-def test_no_more_processes_for_this_user(ipexrun, sh):
-    """Root is not bound by ulimit -u; anybody else gets one line, or the run."""
-    if os.geteuid() == 0:
-        pytest.skip("root is not limited")
-    done = run([sh, "-c", f"ulimit -u 1; exec {ipexrun} {ECHO} x"])
-    assert (done.returncode, done.stdout) == (0, "x\n") or done.stderr.count("\n") == 1
+@pytest.fixture
+def no_more_processes(ipexrun):
+    """no_more_processes(argv) runs it as a user who may start no process; root, who is not limited, becomes one."""
+    other = 65534
+
+    def become():
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(other)
+            os.setuid(other)
+
+    def limited():
+        become()
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+
+    try:
+        run([ipexrun, "--version"], preexec_fn=become)
+    except (PermissionError, subprocess.SubprocessError) as problem:
+        pytest.skip(f"user {other} cannot run {ipexrun}: {problem}")
+    return lambda argv: run(argv, preexec_fn=limited)
+
+
+@pytest.mark.parametrize("options", [(), ("--max-restarts", "2")])
+def test_no_more_processes_for_this_user(ipexrun, no_more_processes, options):
+    done = no_more_processes([ipexrun, *options, ECHO, "never"])
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    lines = done.stderr.splitlines()
+    assert all(line.startswith("ipexrun: ") for line in lines), lines
+    assert lines[-1] == "ipexrun: cannot start a process: Resource temporarily unavailable", lines
+    assert len(lines) == 2 and "ulimit -u" in lines[0], lines
 
 
 def test_restarts_and_the_time_limit_from_the_command_line(ipexrun, sh, tmp_path):

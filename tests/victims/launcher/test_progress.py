@@ -79,6 +79,22 @@ def screen(run_plan, sh, tmp_path, gate, witness):
     return start
 
 
+@pytest.fixture
+def line_elsewhere(screen, tmp_path):
+    """line_elsewhere(age) returns when a launcher that was started now has shown its line at that age, in seconds: whatever waits beside
+    it has had as much time to show one."""
+
+    def wait(age):
+        own_gate = tmp_path / "gate-elsewhere"
+        os.mkfifo(own_gate)
+        other = screen(1, "--log-dir", tmp_path / "logs-elsewhere", text="read line < $GATE", env={"GATE": str(own_gate)})
+        other.wait_for(rf"running, ([{age}-9]|\d\d+) s")
+        open_gate(own_gate, 1)
+        assert other.end() == 0
+
+    return wait
+
+
 def test_the_line_counts_and_is_gone_at_the_end(screen, gate, tmp_path):
     one = screen(1, "--log-dir", tmp_path / "logs")
     one.wait_for(r"ipexrun: 1 of 1 running, \d+ s")
@@ -96,19 +112,29 @@ def test_it_tells_what_happened_last(screen, gate, tmp_path):
     assert one.shown() == ["[0] line of 0", ""], one.text
 
 
-def test_output_of_the_program_is_never_mixed_with_it(screen, tmp_path):
-    text = "for i in 1 2 3 4 5 6 7 8 9; do echo line $i; sleep 0.3; done"
+def test_output_of_the_program_is_never_mixed_with_it(screen, gate, tmp_path):
+    """The line comes back after each line of the program, and makes room for the next one."""
+    gates = []
+    for i in (0, 1):
+        os.mkfifo(f"{gate}-{i}")
+        gates.append(os.open(f"{gate}-{i}", os.O_RDWR))  # never at its end, whenever the program opens it
+    text = "for i in 1 2 3; do echo line $i; read line < $GATE-$INSTANCE; done"
     one = screen(2, "--log-dir", tmp_path / "logs", text=text)
+    for n in (1, 2, 3):
+        one.wait_for(rf"(?s)(?=.*\[0\] line {n}\b.*running)(?=.*\[1\] line {n}\b.*running)")
+        for fd in gates:
+            os.write(fd, b"go\n")
     assert one.end() == 0
-    assert one.text.count("running") > 1
-    assert sorted(one.shown()) == [""] + sorted(f"[{i}] line {n}" for i in (0, 1) for n in range(1, 10)), one.text
+    for fd in gates:
+        os.close(fd)
+    assert sorted(one.shown()) == [""] + sorted(f"[{i}] line {n}" for i in (0, 1) for n in (1, 2, 3)), one.text
 
 
-def test_an_unfinished_line_of_the_program_is_left_alone(screen, gate, tmp_path):
+def test_an_unfinished_line_of_the_program_is_left_alone(screen, gate, tmp_path, line_elsewhere):
     """A progress bar of the program itself stands there."""
-    text = "printf 'loading...'; " + WAITS.replace("echo up", "sleep 2.5; echo up")
-    one = screen(1, "--log-dir", tmp_path / "logs", text=text)
+    one = screen(1, "--log-dir", tmp_path / "logs", text="printf 'loading...'; " + WAITS)
     one.wait_for("loading")
+    line_elsewhere(2)
     open_gate(gate, 1)
     assert one.end() == 0
     assert one.shown()[0].endswith("loading...line of 0") and "running" not in one.text.partition("loading")[2], one.text
@@ -135,14 +161,19 @@ def test_a_warning_of_ours_stands_on_a_line_of_its_own(screen, tmp_path, gate):
 
 
 @pytest.mark.parametrize("why", ["no log folder", "dumb terminal", "quiet level"])
-def test_no_line_where_it_would_disturb(screen, tmp_path, why):
+def test_no_line_where_it_would_disturb(screen, gate, tmp_path, line_elsewhere, why):
     options = [] if why == "no log folder" else ["--log-dir", tmp_path / "logs"]
     env = {"dumb terminal": {"TERM": "dumb"}, "quiet level": {"IPEXRUN_LOG": "error"}}.get(why, {})
-    one = screen(2, *options, text="sleep 1.2", env=env)
+    one = screen(1, *options, text="read line < $GATE", env=env)
+    line_elsewhere(1)
+    open_gate(gate, 1)
     assert one.end() == 0
     assert one.text == ""
 
 
-def test_no_line_in_a_pipe(run_plan, sh, tmp_path):
-    done = subprocess.run([run_plan, "--progress-after-ms", "0", "--log-dir", tmp_path, "--", sh, "-c", "sleep 1.2"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_no_line_in_a_pipe(run_plan, sh, gate, tmp_path, line_elsewhere):
+    argv = [run_plan, "--progress-after-ms", "0", "--log-dir", tmp_path / "logs", "--", sh, "-c", "read line < $GATE"]
+    one = subprocess.Popen([str(word) for word in argv], env={**os.environ, "GATE": str(gate)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    line_elsewhere(1)
+    open_gate(gate, 1)
+    assert (*one.communicate(timeout=60), one.returncode) == (b"", b"", 0)
