@@ -1,4 +1,5 @@
 """Engines for the tests: torchrun of this Python, the mpiruns that are installed, and what every rank writes about itself."""
+import functools
 import json
 import os
 import pathlib
@@ -70,15 +71,21 @@ def facts_of_ranks(folder):
     return sorted(found, key=lambda facts: int(facts["RANK"]))
 
 
-def check_two_ranks(facts, disjoint=True):
+@functools.lru_cache(maxsize=None)
+def ask(*words):
+    return json.loads(run([BUILD / "bin" / "ipexrun", *words], environment()).stdout)
+
+
+def check_two_ranks(facts):
     assert [one["RANK"] for one in facts] == ["0", "1"], facts
     assert [one["LOCAL_RANK"] for one in facts] == ["0", "1"], facts
     assert {one["WORLD_SIZE"] for one in facts} == {"2"} and {one["LOCAL_WORLD_SIZE"] for one in facts} == {"2"}
     assert all(one["MASTER_ADDR"] and int(one["MASTER_PORT"]) > 0 for one in facts)
     assert len({one["MASTER_PORT"] for one in facts}) == 1
     assert all(one["IPEXRUN_RANK_DIR"] is None for one in facts)
-    assert [one["OMP_NUM_THREADS"] for one in facts] == [str(max(1, cpus_here() // 2))] * 2, facts
-    if disjoint and cpus_here() >= 2 and all(len(one["cpus"]) < cpus_here() for one in facts):
+    threads = ask("--dry-run", "--json", "true")["instances"][0]["threads"]  # a quota leaves fewer than there are CPUs, and pins nothing
+    assert [one["OMP_NUM_THREADS"] for one in facts] == [str(max(1, threads // 2))] * 2, facts
+    if ask("topology", "--json")["quota_cpus"] is None:
         assert not set(facts[0]["cpus"]) & set(facts[1]["cpus"]), facts
     return facts
 
