@@ -126,20 +126,37 @@ Error no_archive(const std::string& file, const std::string& why) {
                "give the folder of a machine, or FILE.tar.gz of ipexrun gather"};
 }
 
-/// Nothing of an archive may land outside of the folder that it is unpacked into.
-bool safe_path(const std::string& path) { return !path.empty() && path[0] != '/' && ("/" + path + "/").find("/../") == std::string::npos; }
+/// "a//b" is {"a", "", "b"}.
+std::vector<std::string> components(const std::string& path) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    out.push_back(path.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
 
-/// The same for the target of a link that stands at `path`.
+/// Nothing of an archive may land outside of the folder that it is unpacked into, and each place has one spelling: what stands below a
+/// link is found by comparing names (sysroot.cpp).
+bool safe_path(const std::string& path) {
+  const std::vector<std::string> names = components(path);
+  return std::none_of(names.begin(), names.end(), [](const std::string& name) { return name.empty() || name == "." || name == ".."; });
+}
+
+/// The same for the target of a link that stands at `path`. A name in it may be a link itself, and ".." after that goes up from wherever
+/// it leads to: ".." may only come first, where the folders are known to be none.
 bool safe_link(const std::string& path, const std::string& target) {
   if (target.empty() || target[0] == '/') return false;
-  std::ptrdiff_t depth = std::count(path.begin(), path.end(), '/');
-  for (std::size_t at = 0; at < target.size();) {
-    const std::size_t end = std::min(target.find('/', at), target.size());
-    const std::string name = target.substr(at, end - at);
-    if (name == "..") --depth;
-    if (!name.empty() && name != "." && name != "..") ++depth;
-    if (depth < 0) return false;
-    at = end + 1;
+  auto up_left = static_cast<std::size_t>(std::count(path.begin(), path.end(), '/'));
+  bool named = false;
+  for (const std::string& name : components(target)) {
+    if (name.empty() || name == ".") continue;
+    if (name != "..") {
+      named = true;
+    } else if (named || up_left-- == 0) {
+      return false;
+    }
   }
   return true;
 }

@@ -22,7 +22,7 @@ using Tree = std::map<std::string, TreeEntry>;
 Status write_archive(const Tree& tree, const std::string& top, const std::string& file);
 
 /// The files of an archive that write_archive() made (or tar did, of the same folder), without its top folder. kExitUsage when it is
-/// none, and when it is suspicious: absolute paths, "..", more than 256 MiB.
+/// none, and when it is suspicious: a path or link that could lead out of it ("..", absolute, odd spellings), more than 256 MiB.
 Result<Tree> read_archive(const std::string& file);
 
 /// Makes `folder`, which must be new or empty, and everything in it.
