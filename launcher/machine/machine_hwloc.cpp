@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <set>
 
+#include "configs/contract/env.h"
 #include "launcher/machine/text_files.h"
 #include "launcher/machine/whole_machine.h"
 
@@ -28,20 +30,31 @@ std::vector<int> numbers_of(hwloc_const_bitmap_t bitmap) {
   return out;
 }
 
-/// hwloc takes some settings from the environment only; a variable is set just while the topology is read and never seen by children.
+/// hwloc takes some settings from the environment only. A variable is set just while the topology is read; what the user had there
+/// comes back, so that children see that and nothing of ours.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const std::string& value) : name_(value.empty() ? nullptr : name) {
-    if (name_ != nullptr) ::setenv(name_, value.c_str(), 1);
+    if (name_ == nullptr) return;
+    const std::string key = std::string(name) + "=";
+    for (const std::string& entry : env::all())
+      if (entry.starts_with(key)) before_ = entry.substr(key.size());
+    ::setenv(name_, value.c_str(), 1);
   }
   ~ScopedVariable() {
-    if (name_ != nullptr) ::unsetenv(name_);
+    if (name_ == nullptr) return;
+    if (before_) {
+      ::setenv(name_, before_->c_str(), 1);
+    } else {
+      ::unsetenv(name_);
+    }
   }
   ScopedVariable(const ScopedVariable&) = delete;
   ScopedVariable& operator=(const ScopedVariable&) = delete;
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
 
 Result<Topology> load(TopologySource source, const std::string& text) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -15,6 +16,8 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+std::string text_of(const char* variable) { return variable == nullptr ? "(unset)" : variable; }
 
 TEST(Machine_, a_synthetic_machine_has_nodes_cores_and_threads) {
   const Machine machine = machine_from_topology("node:2 core:2 pu:2").value();
@@ -64,6 +67,26 @@ TEST(Machine_, a_file_that_is_no_topology_is_refused) {
   std::filesystem::remove(path);
   ASSERT_FALSE(machine.ok());
   EXPECT_EQ(machine.error().code, kExitUsage);
+}
+
+TEST(Machine_, variables_that_hwloc_reads_come_back_as_they_were) {
+  SysTree tree;
+  tree.core(0, {0});
+  tree.finish();
+  ::setenv("HWLOC_HIDE_ERRORS", "0", 1);
+  ::setenv("HWLOC_FSROOT", "", 1);
+  const Result<Machine> own = read_machine(tree.root());
+  const std::string errors = text_of(::getenv("HWLOC_HIDE_ERRORS"));
+  const std::string root = text_of(::getenv("HWLOC_FSROOT"));
+  ::unsetenv("HWLOC_HIDE_ERRORS");
+  ::unsetenv("HWLOC_FSROOT");
+  EXPECT_EQ(errors, "0");
+  EXPECT_EQ(root, "") << "empty is not unset";
+  ASSERT_TRUE(own.ok()) << own.error().line();
+  EXPECT_EQ(own->cores.size(), 1u) << "and ours held meanwhile";
+  ASSERT_TRUE(read_machine(tree.root()).ok());
+  EXPECT_EQ(::getenv("HWLOC_HIDE_ERRORS"), nullptr) << "nothing of ours stays";
+  EXPECT_EQ(::getenv("HWLOC_FSROOT"), nullptr);
 }
 
 TEST(Machine_, limits_of_a_sysroot_restrict_it) {
