@@ -73,8 +73,9 @@ std::optional<std::string> find_process(const std::string& top, std::size_t dept
 
 std::string own_pid(const std::string& sysroot) {
   // In a pid namespace NSpid ends with the number that cgroup.procs shows there.
-  if (const auto all = value_of(sysroot + "/proc/self/status", "NSpid")) return all->substr(all->find_last_of(" \t") + 1);
-  return value_of(sysroot + "/proc/self/status", "Pid").value_or("");
+  const std::string status = whole_file(sysroot + "/proc/self/status").value_or("");
+  if (const auto all = value_in(status, "NSpid")) return all->substr(all->find_last_of(" \t") + 1);
+  return value_in(status, "Pid").value_or("");
 }
 
 /// Path of the process's cgroup below the mount point, "" for its top; nullopt when the mount does not show it.

@@ -8,29 +8,25 @@
 namespace ipexrun::launcher {
 namespace {
 
-std::optional<std::vector<int>> status_list(const std::string& sysroot, const char* key) {
-  const auto text = value_of(sysroot + "/proc/self/status", key);
+std::optional<std::vector<int>> list_value(const std::string& status, const char* key) {
+  const auto text = value_in(status, key);
   if (!text) return std::nullopt;
   auto list = parse_cpu_list(*text);
   if (!list.ok()) return std::nullopt;
   return *list;
 }
 
-/// "24684084 kB"
-std::uint64_t meminfo_bytes(const std::string& sysroot, const char* key) {
-  const std::string text = value_of(sysroot + "/proc/meminfo", key).value_or("");
-  return whole_number_in(text.substr(0, text.find(' '))).value_or(0) * 1024;
-}
-
 }  // namespace
 
 void read_process_limits(const std::string& sysroot, const ProcessFacts& facts, Limits& out) {
-  out.cpus_allowed = status_list(sysroot, "Cpus_allowed_list");
-  out.mems_allowed = status_list(sysroot, "Mems_allowed_list");
-  out.memory_total_bytes = meminfo_bytes(sysroot, "MemTotal");
-  out.memory_available_bytes = meminfo_bytes(sysroot, "MemAvailable");
-  const std::optional<long> most = max_processes(sysroot);
-  if (most && !facts.any_number_of_tasks && facts.user_tasks) lower(out.threads, std::max(1L, *most - *facts.user_tasks), "ulimit -u");
+  const std::string status = whole_file(sysroot + "/proc/self/status").value_or("");
+  out.cpus_allowed = list_value(status, "Cpus_allowed_list");
+  out.mems_allowed = list_value(status, "Mems_allowed_list");
+  const std::string memory = whole_file(sysroot + "/proc/meminfo").value_or("");
+  out.memory_total_bytes = meminfo_bytes(memory, "MemTotal");
+  out.memory_available_bytes = meminfo_bytes(memory, "MemAvailable");
+  if (facts.any_number_of_tasks || !facts.user_tasks) return;
+  if (const std::optional<long> most = max_processes(sysroot)) lower(out.threads, std::max(1L, *most - *facts.user_tasks), "ulimit -u");
 }
 
 Limits read_limits(const std::string& sysroot, const ProcessFacts& facts) {

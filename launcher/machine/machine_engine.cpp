@@ -2,8 +2,8 @@
 
 #include <charconv>
 #include <fstream>
-#include <sstream>
 
+#include "launcher/machine/text_files.h"
 #include "launcher/plan/show.h"
 
 namespace ipexrun::launcher {
@@ -33,14 +33,11 @@ StatusFile read_status(const std::string& path) {
   return out;
 }
 
-/// NAME=value strings with a NUL after each; nullopt = not readable (a process of somebody else).
+/// NAME=value strings with a NUL before and after each; nullopt = not readable (a process of somebody else).
 std::optional<std::string> read_environ(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in) return std::nullopt;
-  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-  if (in.bad()) return std::nullopt;
-  return std::string(1, '\0') + text.str();
+  const std::optional<std::string> text = whole_file(path);
+  if (!text) return std::nullopt;
+  return std::string(1, '\0') + *text;
 }
 
 std::optional<std::string> variable(const std::string& environ, const std::string& name) {

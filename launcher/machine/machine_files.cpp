@@ -62,8 +62,8 @@ std::optional<WholeMachine> read_cpuinfo(const std::string& sysroot) {
   out.machine.packages = static_cast<int>(packages.size());
   out.machine.total_cores = static_cast<int>(out.machine.cores.size());
   out.machine.total_pus = static_cast<int>(processors.size());
-  const std::string total = value_of(sysroot + "/proc/meminfo", "MemTotal").value_or("");
-  out.machine.nodes.push_back({0, whole_number_in(total.substr(0, total.find(' '))).value_or(0) * 1024, true, true});
+  const std::string memory = whole_file(sysroot + "/proc/meminfo").value_or("");
+  out.machine.nodes.push_back({0, meminfo_bytes(memory, "MemTotal"), true, true});
   out.machine.notes.push_back("/sys is not there: cores are taken from /proc/cpuinfo; NUMA nodes, caches and kinds of cores are not known");
   if (std::all_of(processors.begin(), processors.end(), [](const Processor& one) { return one.core < 0; }))
     out.machine.notes.push_back("/proc/cpuinfo names no cores: each CPU counts as one");

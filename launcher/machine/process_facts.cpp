@@ -57,27 +57,13 @@ bool live_any_number_of_tasks() {
   return (capabilities >> kCapSysAdmin & 1u) != 0 || (capabilities >> kCapSysResource & 1u) != 0;
 }
 
-/// RLIMIT_NPROC counts threads of all processes of the real user. Processes of the same user in other containers are not visible.
-long count_user_tasks() {
-  const std::string own = std::to_string(::getuid());
-  long out = 0;
-  for (const std::string& name : names_in("/proc")) {
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string status = "/proc/" + name + "/status";
-    const std::string users = value_of(status, "Uid").value_or("");
-    if (users.substr(0, users.find_first_of(" \t")) != own) continue;
-    out += static_cast<long>(whole_number_in(value_of(status, "Threads").value_or("1")).value_or(1));
-  }
-  return out;
-}
-
 ProcessFacts live_facts() {
   ProcessFacts out;
   out.affinity = live_affinity();
   out.memory_policy = live_memory_policy();
   out.any_number_of_tasks = live_any_number_of_tasks();
   const std::optional<long> most = max_processes("");
-  if (!out.any_number_of_tasks && most && *most < kPlentyOfThreads) out.user_tasks = count_user_tasks();
+  if (!out.any_number_of_tasks && most && *most < kPlentyOfThreads) out.user_tasks = count_user_tasks("/proc", ::getuid());
   out.isa = isa_of_cpu();
   out.amx_refused = isa_has(*out.isa, kIsaAmxBf16) && !request_amx_permission();
   return out;
@@ -98,6 +84,19 @@ std::string memory_policy_text(int mode, const std::vector<int>& nodes) {
   return name + ":" + cpu_list_text(nodes);
 }
 
+long count_user_tasks(const std::string& proc, unsigned user) {
+  const std::string own = std::to_string(user);
+  long out = 0;
+  for (const std::string& name : names_in(proc)) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string status = whole_file(proc + "/" + name + "/status").value_or("");  // "" = it has ended by now
+    const std::string users = value_in(status, "Uid").value_or("");
+    if (users.substr(0, users.find_first_of(" \t")) != own) continue;
+    out += static_cast<long>(whole_number_in(value_in(status, "Threads").value_or("1")).value_or(1));
+  }
+  return out;
+}
+
 std::optional<long> max_processes(const std::string& sysroot) {
   const auto line = value_of(sysroot + "/proc/self/limits", "Max processes");
   if (!line) return std::nullopt;
@@ -109,17 +108,17 @@ std::optional<long> max_processes(const std::string& sysroot) {
 ProcessFacts read_process_facts(const std::string& sysroot) {
   if (sysroot.empty()) return live_facts();
   ProcessFacts out;
-  const std::string path = sysroot + "/ipexrun/process.txt";
-  if (const auto text = value_of(path, "affinity"))
+  const std::string known = whole_file(sysroot + "/ipexrun/process.txt").value_or("");
+  if (const auto text = value_in(known, "affinity"))
     if (auto list = parse_cpu_list(*text); list.ok()) out.affinity = *list;
-  out.memory_policy = value_of(path, "memory_policy").value_or("");
+  out.memory_policy = value_in(known, "memory_policy").value_or("");
   if (out.memory_policy == "default") out.memory_policy.clear();
-  out.any_number_of_tasks = value_of(path, "any_number_of_tasks").value_or("") == "yes";
-  if (const auto text = value_of(path, "user_tasks"))
+  out.any_number_of_tasks = value_in(known, "any_number_of_tasks").value_or("") == "yes";
+  if (const auto text = value_in(known, "user_tasks"))
     if (const auto count = whole_number_in(*text)) out.user_tasks = static_cast<long>(*count);
-  if (const auto text = value_of(path, "isa_bits"))
+  if (const auto text = value_in(known, "isa_bits"))
     if (const auto bits = whole_number_in(*text)) out.isa = static_cast<IsaSet>(*bits);
-  out.amx_refused = value_of(path, "amx_refused").value_or("") == "yes";
+  out.amx_refused = value_in(known, "amx_refused").value_or("") == "yes";
   return out;
 }
 

@@ -31,6 +31,10 @@ std::string memory_policy_text(int mode, const std::vector<int>& nodes);
 /// The soft limit "Max processes" of /proc/self/limits; nullopt = unlimited or not readable.
 std::optional<long> max_processes(const std::string& sysroot);
 
+/// Threads of all processes of `user` that the folder `proc` shows, as RLIMIT_NPROC counts them. Processes of the same user in other
+/// containers are not visible.
+long count_user_tasks(const std::string& proc, unsigned user);
+
 /// A machine has fewer CPUs than this, and a program needs few threads a CPU: more of them are as good as no limit.
 inline constexpr long kPlentyOfThreads = 65536;
 

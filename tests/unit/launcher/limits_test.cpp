@@ -234,6 +234,18 @@ TEST_F(Limits_, ulimit_u_counts_what_the_user_runs_already) {
   EXPECT_FALSE(max_processes(root_).has_value());
 }
 
+TEST_F(Limits_, threads_of_one_user_are_counted_over_all_processes) {
+  file("/proc/1/status", "Name:\tinit\nUid:\t0\t0\t0\t0\nThreads:\t1\n");
+  file("/proc/20/status", "Name:\ta\nUid:\t7\t0\t0\t0\nThreads:\t5\n");
+  file("/proc/21/status", "Name:\tb\nUid:\t7\t7\t7\t7\nThreads:\t11\n");
+  file("/proc/22/status", "Name:\tc\nUid:\t77\t7\t7\t7\nThreads:\t100\n");
+  file("/proc/23/other", "a process that has no status any more\n");
+  file("/proc/self/status", "Uid:\t7\t7\t7\t7\nThreads:\t11\n");
+  EXPECT_EQ(count_user_tasks(root_ + "/proc", 7), 16);
+  EXPECT_EQ(count_user_tasks(root_ + "/proc", 0), 1);
+  EXPECT_EQ(count_user_tasks(root_ + "/no/proc", 7), 0);
+}
+
 // Memory.
 
 TEST_F(Limits_, memory_is_the_least_of_the_machine_and_every_ancestor) {
