@@ -89,7 +89,6 @@ Result<Parts> split(const std::vector<std::string>& args) {
 struct Setting {
   const OptionRow* row = nullptr;
   std::string value;
-  bool from_file = false;
 };
 
 /// Our own part of the command line, in the order given.
@@ -125,7 +124,7 @@ Result<std::vector<Setting>> parse_own(std::vector<std::string> own) {
   std::map<const CLI::Option*, std::size_t> used;
   for (const CLI::Option* option : app.parse_order()) {
     const auto row = std::find_if(known.begin(), known.end(), [option](const auto& entry) { return entry.first == option; });
-    out.push_back({row->second, option->results().at(used[option]++), false});
+    out.push_back({row->second, option->results().at(used[option]++)});
   }
   return out;
 }
@@ -296,12 +295,14 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
   }
 
   std::vector<Setting> file;
+  bool config_read = false;
   for (const Setting& setting : *line) {
     if (setting.row->name != "config") continue;
-    if (!file.empty()) return Error{kExitUsage, "--config is given twice", "put the settings into one file"};
+    if (config_read) return Error{kExitUsage, "--config is given twice", "put the settings into one file"};
     Result<ConfigFile> config = read_config(setting.value);
     if (!config.ok()) return config.error();
-    for (const auto& [row, value] : config->entries) file.push_back({row, value, true});
+    config_read = true;
+    for (const auto& [row, value] : config->entries) file.push_back({row, value});
     options.env = config->env;
     options.decisions = config->decisions;
   }

@@ -77,6 +77,16 @@ Status read_env(const Place& place, const YAML::Node& value, ConfigFile* out) {
   return ok_status();
 }
 
+/// yaml-cpp lets bytes that are no UTF-8 pass; JSON, as which a decision is kept, cannot hold them.
+bool is_utf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
 nlohmann::json scalar_json(const YAML::Node& node) {
   // A quoted scalar has the tag "!": text even when it looks like a number.
   if (node.Tag() != "!") {
@@ -94,6 +104,8 @@ Status read_decisions(const Place& place, const YAML::Node& value, ConfigFile* o
     nlohmann::json decision = nlohmann::json::object();
     for (const auto& pair : item) {
       if (!pair.first.IsScalar() || !pair.second.IsScalar()) return here.error("a decision has plain values only");
+      if (!is_utf8(pair.first.Scalar()) || !is_utf8(pair.second.Scalar()))
+        return place_of(place.path, pair.first).error("a decision has text that is not UTF-8", "save the file as UTF-8");
       decision[pair.first.Scalar()] = scalar_json(pair.second);
     }
     if (!decision.contains("site") || !decision.contains("choice")) return here.error("a decision needs site and choice");

@@ -30,12 +30,6 @@ std::optional<Number> parse_number(const std::string& text) {
   return value;
 }
 
-/// A field that says for itself whether it was given (std::optional) or compares with its default.
-template <typename Field>
-bool differs(const Field& field, const Field& fallback) {
-  return field != fallback;
-}
-
 template <typename Field>
 std::string number_text(Field value) {
   if constexpr (std::is_floating_point_v<Field>) {

@@ -95,6 +95,25 @@ TEST_F(ConfigFile_, errors_name_file_line_and_key) {
   EXPECT_THAT(refusal("latency-mode: true\nthroughput-mode: true\n"), HasSubstr("contradict"));
 }
 
+TEST_F(ConfigFile_, decisions_are_utf8) {
+  const std::string site = "\"addmm|f32,f32,f32|ct|m=128,n=768,k=768|t=2|amx|2.13\"";
+  EXPECT_THAT(refusal("decisions:\n- site: " + site + "\n  choice: \xff\n"), HasSubstr("c.yaml:3: a decision has text that is not UTF-8"));
+  EXPECT_THAT(refusal("decisions:\n- {site: \"mm\xc3\", choice: x}\n"), HasSubstr("c.yaml:2: a decision has text that is not UTF-8"));
+  EXPECT_THAT(refusal("decisions:\n- {site: " + site + ", choice: x, \xe9: y}\n"), HasSubstr("not UTF-8"));
+  const auto fine = parse("decisions:\n- {site: " + site + ", choice: \"\xc3\xa9\"}\n");
+  ASSERT_TRUE(fine.ok()) << fine.error().line();
+  EXPECT_THAT(fine->decisions, ElementsAre(HasSubstr("\xc3\xa9")));
+}
+
+TEST_F(ConfigFile_, two_files_are_one_too_many_whatever_they_hold) {
+  for (const char* text : {"ninstances: 2\n", "env: {A: b}\n", "decisions: []\n", "# nothing\n"}) {
+    const auto options = parse(text, {"--config", folder_ + "/c.yaml"});
+    ASSERT_FALSE(options.ok()) << text;
+    EXPECT_EQ(options.error().code, kExitUsage);
+    EXPECT_THAT(options.error().line(), HasSubstr("--config is given twice"));
+  }
+}
+
 TEST_F(ConfigFile_, hostile_files_are_refused) {
   EXPECT_THAT(refusal(std::string(kConfigMaxBytes + 1, '#')), HasSubstr("bytes"));
   EXPECT_THAT(refusal(std::string(100000, '[')), HasSubstr("not valid YAML"));
