@@ -4,6 +4,7 @@ Risk covered: the binary not finding its libraries in the place where pip put th
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +21,15 @@ def run(*argv, **kwargs):
     return result
 
 
+def build_environment(**more):
+    """Both builds compile most files by the same command line: where there is ccache, the second one is served from it."""
+    env = {k: v for k, v in os.environ.items() if k != "IPEXRUN_PYTHON"}
+    if shutil.which("ccache"):
+        for language in ("C", "CXX"):
+            env.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", "ccache")
+    return {**env, **more}
+
+
 def make_environment(folder, see_packages):
     """A virtual environment; see_packages: it also sees this interpreter's packages (torch among them)."""
     run(sys.executable, "-m", "venv", folder)
@@ -34,9 +44,8 @@ def make_environment(folder, see_packages):
 def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pip") / "venv"
     python = make_environment(folder, see_packages=True)
-    env = {k: v for k, v in os.environ.items() if k != "IPEXRUN_PYTHON"}
     run(python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "-q",
-        "--config-settings", f"build-dir={tmp_path_factory.mktemp('wheel')}", TOP, env=env)
+        "--config-settings", f"build-dir={tmp_path_factory.mktemp('wheel')}", TOP, env=build_environment())
     return folder
 
 
@@ -64,7 +73,7 @@ def test_an_installed_ipexrun_joins_torch(installed):
 def test_without_torch_the_launcher_builds_and_says_what_is_left_out(tmp_path):
     python = make_environment(tmp_path / "bare", see_packages=False)
     tree = tmp_path / "tree"
-    env = dict(os.environ, IPEXRUN_PYTHON=str(python))
+    env = build_environment(IPEXRUN_PYTHON=str(python))
     text = run("cmake", "-S", TOP, "-B", tree, "-G", "Ninja", env=env).stdout
     assert "no torch found" in text and "left out" in text
     run("cmake", "--build", tree, "--target", "ipexrun", env=env)
