@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -126,3 +127,29 @@ def test_a_command_of_a_page_is_understood(page, line, place, tmp_path):
         pytest.skip(done.stderr)
     assert done.returncode in ((0, 1) if first == "doctor" else (0,)), f"{page}: {done.stderr}"
     assert done.stdout if first != "gather" else list(tmp_path.iterdir())
+
+
+def shown_outputs():
+    """Commands after a `$ ` with the lines that stand below them."""
+    blocks = [(page.name, *found) for page in PAGES for found in re.findall(r"^    \$ (ipexrun .*)\n((?:    .*\n)+)", page.read_text(), re.M)]
+    assert blocks
+    return blocks
+
+
+@pytest.mark.parametrize("page, line, shown", shown_outputs(), ids=lambda text: text if "\n" not in text else "")
+def test_a_command_prints_the_lines_that_a_page_shows(page, line, shown, place):
+    done = subprocess.run([BINARY, *shlex.split(line)[1:]], capture_output=True, text=True, timeout=120, cwd=place, env=CLEAN)
+    printed = {text.rstrip() for text in (done.stdout + done.stderr).splitlines()}
+    assert not [text for text in shown.splitlines() if text[4:].rstrip() not in printed], f"{page}: it printed\n{done.stdout}{done.stderr}"
+
+
+def test_the_tests_that_a_page_names_exist():
+    if shutil.which("ctest") is None:
+        pytest.skip("needs ctest")
+    listed = subprocess.run(["ctest", "--test-dir", BINARY.parents[1], "-N"], capture_output=True, text=True, check=True, timeout=60).stdout
+    names = re.findall(r"^ *Test +#\d+: (\S+)$", listed, re.M)
+    places = [*PAGES, TOP / "dev"]
+    named = [word for path in places for word in re.findall(r"(?:\./dev test|ctest, e\.g\.) -R ('[^']+'|[\w-]+)", path.read_text())]
+    assert names and named
+    missing = [word for word in named if not any(re.search(word.strip("'").replace("\\|", "|"), name) for name in names)]
+    assert not missing, missing
