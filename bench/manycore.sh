@@ -86,8 +86,10 @@ fill_memory() {
   grep -E "MemTotal|MemAvailable" /proc/meminfo
 }
 
+# About 110 s a quota; QUOTA_SECONDS ends it in time with a table of what is there. QUOTA_ARGS="--model bert" for the other model.
 quota() {
-  "$IPEXRUN_PYTHON" "$top/bench/quota.py" --bert --quota ${QUOTAS:-2 4} --rounds "${ROUNDS:-3}" --threads "$(nproc)" --output "$out/quota.json" || fail "quota"
+  timeout "${QUOTA_SECONDS:-0}" "$IPEXRUN_PYTHON" "$top/bench/quota.py" --quota ${QUOTAS:-0.5 1 1.5 2} --rounds "${QUOTA_ROUNDS:-15}" \
+    --threads "$(nproc)" --output "$out/quota.json" ${QUOTA_ARGS:-} || fail "quota"
 }
 
 for part in "${parts[@]}"; do

@@ -5,8 +5,10 @@ import statistics
 import sys
 
 
-def run_rounds(variants, rounds, measure, say=True):
-    """{variant: [figure of round 0, round 1, ...]}; measure(variant) returns samples/s or None (failed: the round counts for nobody)."""
+def run_rounds(variants, rounds, measure, say=True, after=None):
+    """{variant: [figure of round 0, round 1, ...]}; measure(variant) returns samples/s or None (failed: the round counts for nobody).
+
+    after(number, found, figures) is called after each round that counts, with the round's figures and all so far."""
     figures = {variant: [] for variant in variants}
     for number in range(rounds):
         order = list(variants) if number % 2 == 0 else list(reversed(variants))
@@ -21,6 +23,8 @@ def run_rounds(variants, rounds, measure, say=True):
             continue
         for variant, figure in found.items():
             figures[variant].append(figure)
+        if after:
+            after(number, found, figures)
     if say and sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     return figures
