@@ -299,6 +299,45 @@ void explain_selector(const Variables& env, bool several, std::vector<Reason>& r
                      counts});
 }
 
+/// What instances and ranks begin with: the tiles that are to be used.
+struct Offer {
+  View view;
+  std::vector<TileId> tiles;
+};
+
+Result<Offer> offer_of(const Options& options, const Machine& machine, const Variables& env, std::vector<Reason>& reasons) {
+  Result<View> view = view_of(options, machine, env, reasons);
+  if (!view.ok()) return view.error();
+  if (Status hidden = check_hidden(options, machine, *view); !hidden.ok()) return hidden.error();
+  Result<std::vector<TileId>> tiles = selected(options, machine, view->tiles);
+  if (!tiles.ok()) return tiles.error();
+  return Offer{std::move(*view), std::move(*tiles)};
+}
+
+/// The variables of a process that gets `tiles`; `narrowed`: which are not all that it would see anyway.
+Variables env_for(const Options& options, const View& view, const std::vector<TileId>& tiles, bool narrowed, const Machine& machine,
+                  const Variables& env) {
+  Variables out;
+  if (narrowed) out = mask_variables(view, tiles, machine, env);
+  const std::string& hierarchy = view.numbering.hierarchy;
+  if (!options.device_hierarchy.empty() && value_of(env, kHierarchy) != hierarchy) out[kHierarchy] = hierarchy;
+  return out;
+}
+
+/// Reasons for what env_for() sets. `several`: processes that see different tiles.
+void explain_env(const Options& options, const View& view, bool narrowed, bool several, const Variables& env,
+                 std::vector<Reason>& reasons) {
+  const std::string& hierarchy = view.numbering.hierarchy;
+  const std::string own = value_of(env, kHierarchy);
+  if (!options.device_hierarchy.empty() && !own.empty() && own != hierarchy)
+    reasons.push_back({"devices", hierarchy, "--device-hierarchy replaces " + std::string(kHierarchy) + "=" + own, true});
+  if (!narrowed) return;
+  std::string why = hierarchy == "COMPOSITE" ? "GPUs are devices, with their tiles below them" : "tiles are devices";
+  if (options.device_hierarchy.empty() && own != hierarchy) why += " (--device-hierarchy)";
+  reasons.push_back({"devices", hierarchy, why});
+  explain_selector(env, several, reasons);
+}
+
 }  // namespace
 
 std::string devices_text(const std::vector<DevicePlan>& tiles, const Machine& machine) {
@@ -319,33 +358,19 @@ std::string devices_text(const std::vector<DevicePlan>& tiles, const Machine& ma
 
 Result<std::vector<DeviceSlot>> choose_devices(const Options& options, const Machine& machine, const Variables& env,
                                                std::vector<Reason>& reasons) {
-  Result<View> view = view_of(options, machine, env, reasons);
-  if (!view.ok()) return view.error();
-  if (Status hidden = check_hidden(options, machine, *view); !hidden.ok()) return hidden.error();
-  Result<std::vector<TileId>> tiles = selected(options, machine, view->tiles);
-  if (!tiles.ok()) return tiles.error();
-  Result<std::vector<std::vector<TileId>>> parts = shares(options, *tiles, reasons);
+  const Result<Offer> offer = offer_of(options, machine, env, reasons);
+  if (!offer.ok()) return offer.error();
+  const Result<std::vector<std::vector<TileId>>> parts = shares(options, offer->tiles, reasons);
   if (!parts.ok()) return parts.error();
 
   const bool split = options.one_per_tile || options.one_per_device || parts->size() > 1;
   const bool narrowed = split || !options.devices.empty() || !options.tiles.empty();
-  const std::string hierarchy = view->numbering.hierarchy;
-  const std::string own_hierarchy = value_of(env, kHierarchy);
   std::vector<DeviceSlot> out;
   for (const std::vector<TileId>& part : *parts) {
-    DeviceSlot slot = slot_of(machine, part);
-    if (narrowed) slot.env = mask_variables(*view, part, machine, env);
-    if (!options.device_hierarchy.empty() && own_hierarchy != hierarchy) slot.env[kHierarchy] = hierarchy;
-    out.push_back(std::move(slot));
+    out.push_back(slot_of(machine, part));
+    out.back().env = env_for(options, offer->view, part, narrowed, machine, env);
   }
-  if (!options.device_hierarchy.empty() && !own_hierarchy.empty() && own_hierarchy != hierarchy)
-    reasons.push_back({"devices", hierarchy, "--device-hierarchy replaces " + std::string(kHierarchy) + "=" + own_hierarchy, true});
-  if (narrowed) {
-    std::string why = hierarchy == "COMPOSITE" ? "GPUs are devices, with their tiles below them" : "tiles are devices";
-    if (options.device_hierarchy.empty() && own_hierarchy != hierarchy) why += " (--device-hierarchy)";
-    reasons.push_back({"devices", hierarchy, why});
-    explain_selector(env, parts->size() > 1, reasons);
-  }
+  explain_env(options, offer->view, narrowed, parts->size() > 1, env, reasons);
   for (std::size_t i = 0; i < out.size(); ++i)
     reasons.push_back(
         {"devices", devices_text(out[i].tiles, machine),
@@ -360,27 +385,25 @@ Result<std::vector<DeviceSlot>> devices_of_ranks(const Options& options, const M
     return Error{kExitUsage,
                  std::string(options.one_per_tile ? "--one-per-tile" : "--one-per-device") + " inside a rank: a rank is one process",
                  "the ranks are as many as their engine was asked for"};
-  Result<View> view = view_of(options, machine, env, reasons);
-  if (!view.ok()) return view.error();
-  if (Status hidden = check_hidden(options, machine, *view); !hidden.ok()) return hidden.error();
-  Result<std::vector<TileId>> tiles = selected(options, machine, view->tiles);
-  if (!tiles.ok()) return tiles.error();
+  const Result<Offer> offer = offer_of(options, machine, env, reasons);
+  if (!offer.ok()) return offer.error();
   std::vector<std::vector<TileId>> shown;  // what the program counts as xpu:0, xpu:1, ...
-  for (const TileId& tile : *tiles) {
-    const bool same = !shown.empty() && !view->numbering.flat() && shown.back().front().first == tile.first;
+  for (const TileId& tile : offer->tiles) {
+    const bool same = !shown.empty() && !offer->view.numbering.flat() && shown.back().front().first == tile.first;
     if (!same) shown.emplace_back();
     shown.back().push_back(tile);
   }
   // --devices and --tiles hold for the host as a whole: every rank gets the same mask, and counts within it.
-  std::map<std::string, std::string> same;
-  if (!options.devices.empty() || !options.tiles.empty()) same = mask_variables(*view, *tiles, machine, env);
+  const bool narrowed = !options.devices.empty() || !options.tiles.empty();
   std::vector<DeviceSlot> out;
   for (int rank = 0; rank < local_size; ++rank) {
     out.push_back(slot_of(machine, shown[static_cast<std::size_t>(rank) % shown.size()]));
-    out.back().env = same;
+    out.back().env = env_for(options, offer->view, offer->tiles, narrowed, machine, env);
   }
-  reasons.push_back(
-      {"devices", "xpu:LOCAL_RANK", "a rank takes its own device: nothing is hidden from it, its cores are near that device"});
+  explain_env(options, offer->view, narrowed, false, env, reasons);
+  reasons.push_back({"devices", "xpu:LOCAL_RANK",
+                     std::string("a rank takes its own device: ") +
+                         (narrowed ? "all ranks see the same ones" : "nothing is hidden from it") + ", its cores are near that device"});
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <regex>
 #include <set>
 
 #include "launcher/plan/devices.h"
@@ -364,12 +365,56 @@ TEST(DevicesPlan, fewer_cores_than_instances_is_refused) {
   EXPECT_THAT(cores(*plan), ElementsAre("0", "1", "2", "3"));
 }
 
+TEST(DevicesPlan, nobody_takes_more_cores_than_were_asked_for) {
+  Options options = xpu();
+  options.one_per_tile = true;
+  options.ncores_per_instance = 3;
+  // Three tiles at node 0, two at node 1: a third of node 0 is too little, but node 1 has more than its two need.
+  const auto plan = plan_of(options, with(made_up::machine({8, 8}), {gpu("0000:1a:00.0", 0, 1), gpu("0000:2a:00.0", 0, 2),
+                                                                     gpu("0000:9a:00.0", 1, 1), gpu("0000:aa:00.0", 1, 1)}));
+  ASSERT_TRUE(plan.ok()) << error_of(plan);
+  EXPECT_THAT(cores(*plan), ElementsAre("0-1,6", "2-3,7", "4-5,11", "8-10", "12-14"));
+  EXPECT_TRUE(made_up::has_reason(*plan, "cores", "1 usable cores of NUMA node 1 that no instance uses"));
+  options.ncores_per_instance = 1;
+  const auto few = plan_of(options, four_cards());
+  EXPECT_TRUE(made_up::has_reason(*few, "cores", "8 usable cores of NUMA node 0-1 that no instance uses"));
+  options.ncores_per_instance = 3;
+  EXPECT_THAT(error_of(plan_of(options, four_cards())), HasSubstr("need 24 cores, but only 16 are usable"));
+}
+
+TEST(DevicesPlan, what_is_short_is_taken_near_before_far) {
+  Options options = xpu();
+  options.one_per_tile = true;
+  options.ncores_per_instance = 3;
+  const auto plan = plan_of(options, with(made_up::machine({4, 8}), {gpu("0000:9a:00.0", 1, 2)}));
+  EXPECT_THAT(cores(*plan), ElementsAre("4-6", "8-10")) << "equal halves of the node";
+  options.ncores_per_instance = 5;
+  EXPECT_THAT(cores(*plan_of(options, with(made_up::machine({4, 9}), {gpu("0000:9a:00.0", 1, 2)}))), ElementsAre("4-7,12", "0,8-11"));
+}
+
+TEST(DevicesPlan, a_node_with_fewer_cores_than_instances_borrows_from_the_richest) {
+  Options options = xpu();
+  options.one_per_tile = true;
+  const auto plan = plan_of(options, with(made_up::machine({1, 3}), {gpu("0000:1a:00.0", 0, 2), gpu("0000:9a:00.0", 1, 1)}));
+  ASSERT_TRUE(plan.ok()) << error_of(plan);
+  EXPECT_THAT(cores(*plan), ElementsAre("0", "3", "1-2"));
+}
+
 TEST(DevicesPlan, instances_share_no_core_with_hardware_threads) {
   Options options = xpu();
   options.one_per_tile = true;
   options.use_logical_cores = true;
   const auto plan = plan_of(options, with(made_up::machine({3}, 2), {gpu("0000:ab:00.0", 0, 2)}));
   EXPECT_THAT(cores(*plan), ElementsAre("0,3", "1,4"));
+  options.ncores_per_instance = 3;
+  EXPECT_THAT(error_of(plan_of(options, with(made_up::machine({3}, 2), {gpu("0000:ab:00.0", 0, 2)}))),
+              HasSubstr("2 instances with --ncores-per-instance 3 share no core, and 3 usable cores with 6 CPUs are enough for 1"));
+  const auto part = plan_of(options, with(made_up::machine({4}, 2), {gpu("0000:ab:00.0", 0, 2)}));
+  EXPECT_THAT(cores(*part), ElementsAre("0-1,4", "2-3,6"));
+  EXPECT_TRUE(made_up::has_reason(*part, "cores", "2 CPUs hardware threads of used cores that no instance uses"));
+  options.ncores_per_instance = 0;
+  EXPECT_THAT(error_of(plan_of(options, with(made_up::machine({1}, 2), {gpu("0000:ab:00.0", 0, 2)}))),
+              HasSubstr("2 instances need at least 2 cores, but only 1 is usable"));
 }
 
 // ---- ranks of another launcher ----
@@ -395,6 +440,22 @@ TEST(DevicesPlan, chosen_devices_hold_for_every_rank) {
   ASSERT_TRUE(slots.ok());
   for (const DeviceSlot& slot : *slots) EXPECT_THAT(slot.env, testing::Contains(Pair("ZE_AFFINITY_MASK", "4,5,6,7")));
   EXPECT_EQ(devices_text((*slots)[1].tiles, four_cards()), "2.1");
+}
+
+TEST(DevicesPlan, the_hierarchy_holds_for_every_rank) {
+  std::vector<Reason> reasons;
+  Options options = xpu();
+  options.device_hierarchy = "composite";
+  const auto slots = devices_of_ranks(options, four_cards(), {}, 4, reasons);
+  ASSERT_TRUE(slots.ok());
+  EXPECT_EQ(devices_text((*slots)[3].tiles, four_cards()), "3");
+  for (const DeviceSlot& slot : *slots) EXPECT_THAT(slot.env, ElementsAre(Pair("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE")));
+  const auto replaced = devices_of_ranks(options, four_cards(), {{"ZE_FLAT_DEVICE_HIERARCHY", "FLAT"}}, 4, reasons);
+  ASSERT_TRUE(replaced.ok());
+  EXPECT_THAT((*replaced)[0].env, ElementsAre(Pair("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE")));
+  EXPECT_TRUE(std::any_of(reasons.begin(), reasons.end(), [](const Reason& one) {
+    return one.warn && one.text == "--device-hierarchy replaces ZE_FLAT_DEVICE_HIERARCHY=FLAT";
+  }));
 }
 
 TEST(DevicesPlan, a_plan_of_ranks_has_near_cores_and_no_mask) {
@@ -450,9 +511,15 @@ TEST(DevicesPlan, instances_are_disjoint_in_tiles_and_cores_on_random_machines) 
     if (kind == 3) options.ninstances = up_to(8);
     options.use_logical_cores = up_to(2) == 1;
     if (up_to(3) == 1) options.device_hierarchy = "composite";
+    if (up_to(3) == 1) options.ncores_per_instance = up_to(6);
     const auto plan = plan_of(options, machine);
     if (!plan.ok()) {
       EXPECT_EQ(plan.error().code, kExitUsage) << plan.error().line();
+      std::smatch said;  // no refusal contradicts itself
+      const std::string line = plan.error().line();
+      if (std::regex_search(line, said, std::regex("need (?:at least )?(\\d+) \\w+, but only (\\d+) (?:is|are) usable"))) {
+        EXPECT_GT(std::stoi(said[1]), std::stoi(said[2])) << line;
+      }
       continue;
     }
     std::set<int> cpus;
