@@ -125,9 +125,10 @@ Result<Machine> read_machine(const std::string& sysroot) {
     Result<WholeMachine> from_hwloc = read_topology(TopologySource::kSystem, sysroot);
     if (!from_hwloc.ok()) return from_hwloc.error();
     whole = std::move(*from_hwloc);
-    const std::vector<int> small = small_cpus(sysroot);
-    for (Core& core : whole.machine.cores)
-      core.efficient = core.efficient || std::binary_search(small.begin(), small.end(), core.pus.front());
+    std::vector<int> cpus;
+    for (const Core& core : whole.machine.cores) cpus.push_back(core.pus.front());
+    const std::vector<int> small = small_cpus(sysroot, cpus);
+    for (Core& core : whole.machine.cores) core.efficient = std::binary_search(small.begin(), small.end(), core.pus.front());
   }
   whole.offline = offline_cpus(sysroot);
   const ProcessFacts facts = read_process_facts(sysroot);

@@ -79,11 +79,24 @@ std::vector<int> offline_cpus(const std::string& sysroot) {
   return out;
 }
 
-std::vector<int> small_cpus(const std::string& sysroot) {
-  std::set<int> out;
+std::vector<int> small_cpus(const std::string& sysroot, const std::vector<int>& cpus) {
+  std::set<int> named;
   for (const char* kind : {"cpu_atom", "cpu_lowpower"})
-    for (const int cpu : list_in(sysroot + "/sys/devices/" + kind + "/cpus").value_or(std::vector<int>{})) out.insert(cpu);
-  return {out.begin(), out.end()};
+    for (const int cpu : list_in(sysroot + "/sys/devices/" + kind + "/cpus").value_or(std::vector<int>{})) named.insert(cpu);
+  if (!named.empty()) return {named.begin(), named.end()};
+  const auto capacity_of = [&](int cpu) {
+    const auto line = first_line(sysroot + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity");
+    return line ? whole_number_in(*line).value_or(0) : 0;
+  };
+  // Where the kernel knows capacities it shows one for each CPU; two of them tell.
+  if (cpus.empty() || (capacity_of(cpus.front()) == 0 && capacity_of(cpus.back()) == 0)) return {};
+  std::map<int, std::uint64_t> capacities;
+  std::uint64_t largest = 0;
+  for (const int cpu : cpus) largest = std::max(largest, capacities[cpu] = capacity_of(cpu));
+  std::vector<int> out;
+  for (const auto& [cpu, capacity] : capacities)
+    if (is_small_capacity(capacity, largest)) out.push_back(cpu);
+  return out;
 }
 
 }  // namespace ipexrun::launcher

@@ -57,14 +57,25 @@ class ScopedVariable {
   std::optional<std::string> before_;
 };
 
+/// What hwloc need not look at. Each CPU has some 25 small files, and opening them is what reading a machine costs.
+void leave_out(hwloc_topology_t topology, TopologySource source) {
+  // Disallowed CPUs are wanted too: what was left out is counted and said.
+  unsigned long flags = HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED | HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS;
+  if (source == TopologySource::kSystem) {
+    // Its x86 part would move this process to each CPU in turn, for details that nobody reads here.
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+    flags |= HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS;  // frequencies for the most part; small_cpus() has the rest
+    for (const hwloc_obj_type_t type : {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE})
+      hwloc_topology_set_type_filter(topology, type, HWLOC_TYPE_FILTER_KEEP_NONE);
+  }
+  hwloc_topology_set_flags(topology, flags);
+}
+
 Result<Topology> load(TopologySource source, const std::string& text) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Error{kExitFailure, "hwloc cannot start", ""};
   Topology topology(raw);
-  // Disallowed CPUs are wanted too: what was left out is counted and said.
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  // hwloc's x86 part would move this process to each CPU in turn, for details that nobody reads here.
-  if (source == TopologySource::kSystem) hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+  leave_out(raw, source);
   if (source == TopologySource::kSynthetic && hwloc_topology_set_synthetic(raw, text.c_str()) != 0)
     return Error{kExitUsage, "--topology '" + text + "' is neither a file nor a machine in hwloc's synthetic form",
                  "for example \"node:2 core:28 pu:2\""};
@@ -115,10 +126,9 @@ std::vector<Kind> kinds_of(hwloc_topology_t topology) {
   return out;
 }
 
-/// CPUs of small cores. Intel's are named; Arm's have a capacity well below that of the largest ones. Frequencies alone decide nothing:
-/// they differ between favoured cores of one sort too.
+/// CPUs of small cores in an XML file (those of a /sys tree: small_cpus()). Intel's are named; Arm's have a small capacity. Frequencies
+/// alone decide nothing: they differ between favoured cores of one sort too.
 Bitmap efficient_cpus(hwloc_topology_t topology) {
-  constexpr double kSmall = 0.7;  // favoured cores and the middle cores of three-kind Arm parts lie above, little cores (0.25 to 0.6) below
   Bitmap out(hwloc_bitmap_alloc());
   const std::vector<Kind> kinds = kinds_of(topology);
   std::uint64_t largest = 0;
@@ -129,7 +139,7 @@ Bitmap efficient_cpus(hwloc_topology_t topology) {
   }
   for (const Kind& kind : kinds) {
     const bool small_type = named && !kind.core_type.empty() && kind.core_type != "IntelCore";
-    const bool small_capacity = !named && kind.capacity > 0 && static_cast<double>(kind.capacity) < kSmall * static_cast<double>(largest);
+    const bool small_capacity = !named && kind.capacity > 0 && is_small_capacity(kind.capacity, largest);
     if (small_type || small_capacity) hwloc_bitmap_or(out.get(), out.get(), kind.cpus.get());
   }
   return out;
