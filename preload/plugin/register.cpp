@@ -5,6 +5,7 @@
 
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/dispatcher.h"
+#include "preload/plugin/op_call.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -15,26 +16,45 @@ class NullWarnings final : public c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };
 
-}  // namespace
-
-bool has_stock_kernel(const char* name, const char* overload) {
-  const auto op = c10::Dispatcher::singleton().findSchema({std::string("aten::") + name, overload});
-  if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) return false;
-  // Lines of the state read "CPU: registered at <file>:<line> :: ...", a replaced kernel "CPU (inactive): ...". Stock's own
-  // generated registrations come from files RegisterCPU*.cpp and there is exactly one.
-  const std::string state = op->dumpState();
+struct Kernels {
   int at_cpu = 0;
-  bool stock = false;
+  bool cpu_is_stock = false;
+  bool composite_is_stock = false;
+};
+
+/// Lines of the state read "CPU: registered at <file>:<line> :: ...", a replaced kernel "CPU (inactive): ...". Stock's own generated
+/// registrations come from files RegisterCPU*.cpp and RegisterCompositeExplicitAutograd*.cpp.
+Kernels kernels_of(const char* name, const char* overload) {
+  Kernels found;
+  const auto op = c10::Dispatcher::singleton().findSchema({std::string("aten::") + name, overload});
+  if (!op) return found;
+  const std::string state = op->dumpState();
   for (std::size_t begin = 0; begin < state.size();) {
     const std::size_t end = std::min(state.find('\n', begin), state.size());
     const std::string_view line(state.data() + begin, end - begin);
     if (line.starts_with("CPU:") || line.starts_with("CPU (")) {
-      ++at_cpu;
-      stock = line.find("RegisterCPU") != std::string_view::npos;
+      ++found.at_cpu;
+      found.cpu_is_stock = line.find("RegisterCPU") != std::string_view::npos;
+    } else if (line.starts_with("CompositeExplicitAutograd[alias]:")) {
+      found.composite_is_stock = line.find("RegisterCompositeExplicitAutograd") != std::string_view::npos;
     }
     begin = end + 1;
   }
-  return at_cpu == 1 && stock;
+  return found;
+}
+
+bool stock_is_leaf(const char* name, const char* overload) { return has_stock_kernel(name, overload); }
+
+bool stock_is_composite(const char* name, const char* overload) {
+  const Kernels found = kernels_of(name, overload);
+  return found.at_cpu == 0 && found.composite_is_stock;
+}
+
+}  // namespace
+
+bool has_stock_kernel(const char* name, const char* overload) {
+  const Kernels found = kernels_of(name, overload);
+  return found.at_cpu == 1 && found.cpu_is_stock;
 }
 
 torch::Library& cpu_library() {
@@ -52,11 +72,11 @@ std::string register_ops() {
   NullWarnings quiet;
   const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   std::string left;
-#define IPEXRUN_OP(id, name, adapter, dtypes, weights)       \
-  if (has_stock_kernel(name, "")) {                          \
-    cpu_library().impl(name, TORCH_FN(adapter));             \
-  } else {                                                   \
-    left += left.empty() ? name : std::string(",") + (name); \
+#define IPEXRUN_OP(id, name, overload, kind, adapter, dtypes, weight) \
+  if (stock_is_##kind(name, overload)) {                              \
+    cpu_library().impl(op_name(Op::id), TORCH_FN(adapter));           \
+  } else {                                                            \
+    left += std::string(left.empty() ? "" : ",") + op_name(Op::id);   \
   }
 #include "preload/plugin/ops.def"
 #undef IPEXRUN_OP

@@ -8,7 +8,7 @@
 
 #include "configs/base/isa.h"
 #include "configs/base/log.h"
-#include "preload/plugin/linear_call.h"
+#include "preload/plugin/adapters.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/register.h"
 #include "preload/plugin/tier.h"
@@ -41,7 +41,7 @@ StartResult start_tier(const IpexrunStart& start) {
   if (tier() != nullptr) return kActive;
   TierState& state = tier_create(read_tier_options(start.torch_version));
   if (state.options.optimize) {
-    find_candidate_operators();
+    adapters::find_operators();
     const std::string left = register_ops();
     if (!left.empty()) log::info("left alone, another library replaced their kernels before: " + left);
   }

@@ -18,16 +18,17 @@ class StorageLiveness final : public Liveness {
 
 }  // namespace
 
-WeightUse weight_use_of(const LinearCall& call, std::int64_t op_ns) {
-  const at::Tensor& w = *call.w;
+WeightUse weight_use_of(const OpCall& call, std::int64_t op_ns) {
+  const at::Tensor& w = *call.weight();
   WeightUse use;
   use.key.storage = w.storage().unsafeGetStorageImpl();
   use.key.data = w.const_data_ptr();
   use.key.offset = w.storage_offset();
-  use.key.sizes = {call.k, call.n};
-  use.key.strides = {call.stride_k, call.stride_n};
+  call.weight_view(&use.key);
   use.key.dtype = static_cast<int>(w.scalar_type());
-  use.size_bytes = static_cast<std::size_t>((call.k - 1) * call.stride_k + (call.n - 1) * call.stride_n + 1) * w.element_size();
+  std::int64_t last = 0;
+  for (std::int64_t dim = 0; dim < w.dim(); ++dim) last += (w.size(dim) - 1) * w.stride(dim);
+  use.size_bytes = static_cast<std::size_t>(last + 1) * w.element_size();
   if (!w.is_inference()) use.version = static_cast<std::int64_t>(w._version());
   use.wants_grad = c10::GradMode::is_enabled() && w.requires_grad();
   use.op_ns = op_ns;

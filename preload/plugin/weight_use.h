@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "preload/plugin/linear_call.h"
+#include "preload/plugin/op_call.h"
 #include "preload/select/weights.h"
 
 namespace ipexrun::preload {
 
-/// Reads the right operand of a call that is not batched. Throws nothing: a tensor without a version counter has kNoVersion.
-WeightUse weight_use_of(const LinearCall& call, std::int64_t op_ns);
+/// Reads the weight of a call that has one. Throws nothing: a tensor without a version counter has kNoVersion.
+WeightUse weight_use_of(const OpCall& call, std::int64_t op_ns);
 
 /// Watches the storage without keeping its memory.
 std::unique_ptr<Liveness> liveness_of(const at::Tensor& tensor);

@@ -14,6 +14,7 @@ std::size_t hash_of(const SiteId& id) {
   std::uint64_t hash = mix(id.op, id.form);
   hash = mix(hash, static_cast<std::uint64_t>(id.threads));
   for (std::int64_t size : {id.batch, id.m, id.n, id.k}) hash = mix(hash, static_cast<std::uint64_t>(size));
+  hash = mix(hash, id.detail);
   return static_cast<std::size_t>(hash ^ (hash >> 32));
 }
 

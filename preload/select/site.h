@@ -26,6 +26,7 @@ struct SiteId {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  std::uint64_t detail = 0;  ///< a digest of what else tells kinds of calls apart (kernel sizes, strides, ...)
   friend bool operator==(const SiteId&, const SiteId&) = default;
 };
 

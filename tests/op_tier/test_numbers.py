@@ -8,7 +8,10 @@ import torch.nn.functional as F
 from conftest import bound, relative
 from torch.testing._internal.common_methods_invocations import op_db
 
-OPS = {op.name: op for op in op_db if op.name in {"addmm", "mm", "bmm", "matmul", "nn.functional.linear", "__rmatmul__"} and not op.variant_test_name}
+NAMES = {"addmm", "mm", "bmm", "baddbmm", "matmul", "__rmatmul__", "addbmm", "nn.functional.linear", "nn.functional.bilinear",
+         "nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", "nn.functional.conv_transpose1d",
+         "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d"}
+OPS = {op.name: op for op in op_db if op.name in NAMES and not op.variant_test_name}
 
 
 def same_face(result, expected):
@@ -70,18 +73,164 @@ def test_expanded_and_real_batches(candidate, stock):
         assert relative(result, expected) <= bound(candidate)
 
 
-def test_beta_alpha_and_other_biases_are_stocks(candidate, stock):
+def test_beta_alpha_and_other_biases(candidate, stock):
     x, w = torch.randn(32, 256), torch.randn(256, 256)
+    nan = torch.full((256,), float("nan"))
     for bias, kwargs in ((torch.randn(256), {"beta": 0.5}), (torch.randn(256), {"alpha": 2}), (torch.randn(32, 256), {}),
-                         (torch.randn(1), {}), (torch.randn(256), {"beta": 0})):
-        assert torch.equal(torch.addmm(bias, x, w, **kwargs), stock(torch.addmm, bias, x, w, **kwargs))
+                         (torch.randn(1), {}), (nan, {"beta": 0}), (torch.randn(32, 1), {"beta": -1, "alpha": 0.5}),
+                         (torch.randn(256, 32).t(), {"alpha": -3})):
+        expected, result = stock(torch.addmm, bias, x, w, **kwargs), torch.addmm(bias, x, w, **kwargs)
+        same_face(result, expected)
+        assert relative(result, expected) <= bound(candidate)
+    assert torch.equal(torch.addmm(nan[:1], x, w, beta=0, alpha=0), stock(torch.addmm, nan[:1], x, w, beta=0, alpha=0))
 
 
-def test_out_and_in_place_overloads_are_stocks(candidate, stock):
-    x, w, out = torch.randn(32, 256), torch.randn(256, 256), torch.empty(32, 256)
-    assert torch.equal(torch.mm(x, w, out=out), stock(torch.mm, x, w))
-    start = torch.randn(32, 256)
-    assert torch.equal(start.clone().addmm_(x, w), stock(lambda: start.clone().addmm_(x, w)))
+def writing_calls(dtype):
+    """Name, a function that writes into its first argument, that argument's start."""
+    x, w, start = torch.randn(32, 256).to(dtype), torch.randn(256, 128).to(dtype), torch.randn(32, 128).to(dtype)
+    a, b, starts = torch.randn(4, 32, 256).to(dtype), torch.randn(4, 256, 128).to(dtype), torch.randn(4, 32, 128).to(dtype)
+    return [
+        ("mm", lambda out: torch.mm(x, w, out=out), start),
+        ("addmm", lambda out: torch.addmm(start[0], x, w, out=out), start),
+        ("addmm scaled", lambda out: torch.addmm(start, x, w, beta=0.5, alpha=2, out=out), start),
+        ("addmm_", lambda out: out.addmm_(x, w), start),
+        ("addmm_ scaled", lambda out: out.addmm_(x, w, beta=-1.5, alpha=0.25), start),
+        ("addmm_ beta 0", lambda out: out.addmm_(x, w, beta=0), torch.full_like(start, float("nan"))),
+        ("bmm", lambda out: torch.bmm(a, b, out=out), starts),
+        ("bmm one matrix", lambda out: torch.bmm(a, w.expand(4, 256, 128), out=out), starts),
+        ("baddbmm", lambda out: torch.baddbmm(starts, a, b, beta=0.5, out=out), starts),
+        ("baddbmm_", lambda out: out.baddbmm_(a, b, alpha=0.125), starts),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_out_and_in_place_overloads(dtype, candidate, stock):
+    for name, call, start in writing_calls(dtype):
+        for made in (torch.clone, lambda t: t.clone().transpose(-1, -2).contiguous().transpose(-1, -2)):
+            expected, mine = made(start), made(start)
+            version, place = mine._version, mine.data_ptr()
+            stock(call, expected)
+            returned = call(mine)
+            assert returned is mine and mine.data_ptr() == place, name
+            assert mine._version > version, name
+            same_face(mine, expected)
+            assert relative(mine, expected) <= bound(candidate, dtype), name
+
+
+def test_out_that_overlaps_or_does_not_fit_is_stocks(candidate, stock):
+    x, w = torch.randn(64, 64), torch.randn(64, 64)
+    with pytest.raises(RuntimeError):
+        torch.mm(x, w, out=torch.empty(64, 64, dtype=torch.float64).to(torch.int32))
+    with pytest.raises(RuntimeError):
+        torch.addmm(w, x, w, out=torch.zeros(64).expand(64, 64))
+    resized = torch.empty(0)
+    assert torch.equal(torch.mm(x, w, out=resized), stock(torch.mm, x, w))
+
+
+CONVOLUTIONS = {
+    # name: (input shape, out channels, kernel, keywords)
+    "1x1": ((2, 64, 14, 14), 128, 1, {}),
+    "3x3": ((2, 32, 15, 17), 48, 3, {"padding": 1}),
+    "strided": ((1, 3, 33, 33), 64, 7, {"stride": 2, "padding": 3}),
+    "dilated": ((2, 16, 20, 20), 32, 3, {"dilation": (2, 3), "padding": (1, 0)}),
+    "grouped": ((2, 32, 12, 12), 64, 3, {"groups": 4}),
+    "depthwise": ((2, 64, 12, 12), 64, 3, {"groups": 64, "padding": 1}),
+    "one pixel": ((1, 512, 1, 1), 64, 1, {}),
+    "wide batch": ((17, 16, 9, 9), 24, 3, {}),
+    "1d": ((3, 40, 50), 24, 5, {"padding": 2, "stride": 3}),
+    "3d": ((2, 8, 6, 7, 8), 16, 3, {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
+    "same": ((2, 16, 11, 11), 16, (4, 3), {"padding": "same"}),
+}
+TRANSPOSED = {
+    "transposed": ((2, 32, 9, 9), 48, 3, {"stride": 2, "padding": 1, "output_padding": 1}),
+    "transposed grouped": ((2, 32, 8, 8), 64, 4, {"stride": 2, "groups": 4, "dilation": 2}),
+    "transposed 1d": ((2, 32, 21), 16, 6, {"stride": 3}),
+    "transposed 3d": ((1, 16, 5, 6, 7), 8, 3, {"padding": 1, "stride": (1, 2, 1)}),
+}
+
+
+def convolve(case, x, w, bias):
+    shape, _, _, keywords = case
+    kind = "conv_transpose" if case in TRANSPOSED.values() else "conv"
+    return getattr(F, f"{kind}{len(shape) - 2}d")(x, w, bias, **keywords)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "weight channels last", "sliced"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [*CONVOLUTIONS, *TRANSPOSED])
+def test_convolutions(name, dtype, layout, candidate, stock):
+    case = {**CONVOLUTIONS, **TRANSPOSED}[name]
+    shape, channels, kernel, keywords = case
+    dims = len(shape) - 2
+    sizes = kernel if isinstance(kernel, tuple) else (kernel,) * dims
+    groups = keywords.get("groups", 1)
+    rows = (shape[1], channels // groups) if name in TRANSPOSED else (channels, shape[1] // groups)
+    x, w, bias = torch.randn(shape).to(dtype), torch.randn(*rows, *sizes).to(dtype), torch.randn(channels).to(dtype)
+    last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(dims)
+    if layout == "sliced":
+        x = torch.cat([x, x], dim=-1)[..., : shape[-1]]
+    elif layout != "contiguous":
+        if last is None:
+            pytest.skip("no channels last for one dimension")
+        w = w.to(memory_format=last)
+        x = x.to(memory_format=last) if layout == "channels last" else x
+    with torch.no_grad():
+        for added in (None, bias):
+            expected, result = stock(convolve, case, x, w, added), convolve(case, x, w, added)
+            same_face(result, expected)
+            assert relative(result, expected) <= bound(candidate, dtype)
+
+
+def test_gradients_of_convolutions(candidate, stock):
+    for layer, shape in ((torch.nn.Conv2d(16, 32, 3, padding=1), (2, 16, 12, 12)), (torch.nn.ConvTranspose2d(16, 32, 3), (2, 16, 12, 12)),
+                         (torch.nn.Conv1d(16, 32, 3), (2, 16, 30))):
+        x = torch.randn(shape, requires_grad=True)
+
+        def gradients():
+            return torch.autograd.grad(layer(x).square().sum(), [x, *layer.parameters()])
+
+        for result, expected in zip(gradients(), stock(gradients)):
+            assert relative(result, expected) <= bound(candidate)
+
+
+def outcome(call):
+    try:
+        return call().shape
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_convolutions_that_stock_refuses_are_refused(candidate, stock):
+    x, w = torch.randn(2, 16, 8, 8), torch.randn(32, 16, 3, 3)
+    for call in (lambda: F.conv2d(x, w[:, :15]), lambda: F.conv2d(x, w, padding=-1), lambda: F.conv2d(x, w, stride=0),
+                 lambda: F.conv2d(x, w, torch.randn(31)), lambda: F.conv2d(x, w, dilation=9), lambda: F.conv2d(x, w, groups=3),
+                 lambda: F.conv2d(x, w.double()), lambda: F.conv_transpose2d(x, w), lambda: F.conv2d(x, w.to("meta")),
+                 lambda: F.conv2d(x[:0], w), lambda: F.conv2d(x, w[:0]), lambda: F.conv_transpose2d(x, w, output_padding=3)):
+        assert outcome(call) == stock(outcome, call)
+
+
+def test_convolution_under_functorch_and_compile(candidate, stock):
+    layer, x = torch.nn.Conv2d(16, 32, 3), torch.randn(4, 16, 12, 12)
+    torch.compiler.reset()
+    compiled = torch.compile(layer, backend="aot_eager")
+
+    def all_of_them():
+        weight = layer.weight.detach()
+        one = torch.func.vmap(lambda image: F.conv2d(image[None], weight))(x)
+        two = torch.func.grad(lambda kernel: F.conv2d(x, kernel).sum())(weight)
+        three = torch.func.jvp(lambda image: F.conv2d(image, weight), (x,), (torch.ones_like(x),))
+        return [one, two, *three, compiled(x)]
+
+    for result, expected in zip(all_of_them(), stock(all_of_them)):
+        assert relative(result, expected) <= bound(candidate)
+
+
+def test_a_taken_convolution_is_really_taken(hook, stock):
+    x, w = torch.randn(2, 32, 14, 14), torch.randn(32, 32, 3, 3)
+    hook.force("onednn_bf16_packed")
+    for _ in range(2):
+        result = F.conv2d(x, w)
+    assert relative(result, stock(F.conv2d, x, w)) > 1e-4  # bf16 inside shows
 
 
 def test_empty_and_mismatched_inputs_behave_as_stock(candidate):

@@ -1,17 +1,17 @@
-// addmm, mm and bmm. The order of the tests matters: what declines most often and costs least stands first.
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
+// addmm, mm, bmm and baddbmm, functional, in place and into out=. The order of the tests matters: what declines most often and costs
+// least stands first.
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/baddbmm_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
-#include <c10/core/DispatchKeySet.h>
-#include <torch/csrc/autograd/graph_task.h>
 
-#include "configs/contract/decision.h"
+#include <array>
+#include <cmath>
+
 #include "preload/plugin/adapters.h"
-#include "preload/plugin/linear_trial.h"
-#include "preload/plugin/tier.h"
-#include "preload/plugin/tier_state.h"
+#include "preload/plugin/adapters/linear_call.h"
+#include "preload/plugin/answer.h"
 
 namespace ipexrun::preload::adapters {
 namespace {
@@ -20,17 +20,6 @@ namespace {
 /// checking it costs (bench/op_tier.py, field "declined").
 constexpr std::int64_t kWorthwhileProducts = 32768;
 constexpr std::int64_t kWorthwhileBatched = 1'000'000;  ///< casting both operands has to pay as well
-
-/// A plain dense CPU tensor: no conjugate or negative bit, no functorch, Python or quantized key.
-bool plain(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kPlain(
-      {c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
-  return (tensor.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 && tensor.has_storage();
-}
-
-bool dtype_fits(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
-
-bool is_one(const at::Scalar& scalar) { return !scalar.isComplex() && scalar.toDouble() == 1.0; }
 
 /// Reads the last two dimensions of the right operand; false when they are neither row-major nor transposed, or overlap.
 bool read_right(LinearCall* call, const at::Tensor& w) {
@@ -62,97 +51,6 @@ bool worthwhile(const LinearCall& call) {
   return tier()->forced.load(std::memory_order_relaxed) != kStock;  // tests compare the candidate, however small the call
 }
 
-/// Whether this thread runs a backward pass: left to stock, and a sign that weights are about to change. Asked before anything
-/// else, because the products of a backward pass often have operands that would be declined for their layout.
-bool in_backward(TierState& state) {
-  const int task = torch::autograd::get_current_graph_task_id();
-  if (task == -1) return false;
-  if (state.last_backward.exchange(task, std::memory_order_relaxed) != task) state.weights.saw_backward();
-  return true;
-}
-
-/// What concerns the process or the thread rather than the tensors.
-/// Who switches oneDNN off, or asks for reproducible results, wants the plain kernels: every candidate replaces those.
-bool allowed_here() {
-  const at::Context& context = at::globalContext();
-  return !context.deterministicAlgorithms() && context.userEnabledMkldnn() && !at::in_parallel_region();
-}
-
-SiteId site_id_of(const LinearCall& call) {
-  SiteId id;
-  id.op = static_cast<std::uint32_t>(call.op);
-  id.form = static_cast<std::uint32_t>(call.dtype) | static_cast<std::uint32_t>(call.x_layout) << 8 |
-            static_cast<std::uint32_t>(call.w_layout) << 16 | (call.bias != nullptr ? 1u << 24 : 0) | (call.batched ? 1u << 25 : 0);
-  id.threads = at::get_num_threads();
-  id.batch = call.batch;
-  id.m = round_up_rows(call.m);
-  id.n = call.n;
-  id.k = call.k;
-  return id;
-}
-
-std::string site_text(const LinearCall& call, const SiteId& id, const TierOptions& options) {
-  const std::string dtype = call.dtype == at::kFloat ? "f32" : "bf16";
-  SiteKey key;
-  key.op = op_name(call.op);
-  key.dtypes = dtype + ',' + dtype + (call.bias != nullptr ? ',' + dtype : "");
-  key.layouts = {call.x_layout, call.folded() ? 'e' : call.w_layout};
-  key.sizes = (call.batched ? "b=" + std::to_string(id.batch) + ',' : "") + "m=" + std::to_string(id.m) + ",n=" + std::to_string(id.n) +
-              ",k=" + std::to_string(id.k);
-  key.threads = id.threads;
-  key.isa = level_name(options.isa);
-  key.torch = options.torch_minor;
-  return key.text();
-}
-
-Site* site_of(TierState& state, const LinearCall& call) noexcept {
-  const SiteId id = site_id_of(call);
-  if (Site* known = state.sites.find(id)) return known;
-  try {
-    auto site = std::make_unique<Site>();
-    site->id = id;
-    site->key = site_text(call, id, state.options);
-    site->candidates = candidates_for(call, state.options);
-    // bf16 moves half the bytes and multiplies at least twice as fast: where it wins clearly, fp32 products cannot win.
-    site->needless_after_clear_win = 1u << kOnednnF32Packed;
-    recall(state, *site);
-    return state.sites.insert(std::move(site));
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-
-at::Tensor run(TierState& state, const LinearCall& call, c10::function_ref<at::Tensor()> stock) {
-  count_call(state);
-  Site* site = site_of(state, call);
-  if (site == nullptr || site->candidates.empty()) return stock();
-  const int forced = state.forced.load(std::memory_order_relaxed);
-  if (forced != kStock) {
-    const auto& fitting = site->candidates;
-    if (std::find(fitting.begin(), fitting.end(), forced) == fitting.end()) return stock();
-    LinearTrial trial(state, call, *site, true, stock);
-    state.selector.call_forced(*site, trial, forced);
-    return std::move(trial).result();
-  }
-  LinearTrial trial(state, call, *site, false, stock);
-  state.selector.call(*site, trial);
-  return std::move(trial).result();
-}
-
-/// The tests that all three share; `describe` fills the call in and says whether it fits.
-template <typename Describe>
-at::Tensor answer(Describe describe, c10::function_ref<at::Tensor()> stock) {
-  if (!tier_enabled()) return stock();
-  TierState& state = *tier();
-  LinearCall call;
-  if (in_backward(state) || !describe(&call) || !allowed_here()) {
-    state.declined.fetch_add(1, std::memory_order_relaxed);
-    count_call(state);
-    return stock();
-  }
-  return run(state, call, stock);
-}
-
 bool describe_2d(LinearCall* call, Op op, const at::Tensor& x, const at::Tensor& w) {
   if (x.dim() != 2 || w.dim() != 2) return false;
   call->op = op;
@@ -163,16 +61,10 @@ bool describe_2d(LinearCall* call, Op op, const at::Tensor& x, const at::Tensor&
          plain(x) && plain(w);
 }
 
-bool describe_bias(LinearCall* call, const at::Tensor& bias) {
-  if (bias.dim() != 1 || bias.size(0) != call->n || bias.stride(0) != 1 || bias.scalar_type() != call->dtype || !plain(bias)) return false;
-  call->bias = &bias;
-  return true;
-}
-
 /// A right operand expanded over the batch is one matrix: the batch then belongs to the rows.
-bool describe_bmm(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
+bool describe_3d(LinearCall* call, Op op, const at::Tensor& x, const at::Tensor& w) {
   if (x.dim() != 3 || w.dim() != 3 || x.size(0) != w.size(0) || x.size(0) == 0) return false;
-  call->op = Op::kBmm;
+  call->op = op;
   call->x = &x;
   call->w = &w;
   call->dtype = x.scalar_type();
@@ -188,22 +80,135 @@ bool describe_bmm(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
   return worthwhile(*call) && plain(x) && plain(w);
 }
 
+/// [M,N], or [B,M,N].
+class ResultSizes {
+ public:
+  explicit ResultSizes(const LinearCall& call) : sizes_{call.x->size(0), call.x->size(1), call.n}, dim_(call.x->dim()) {
+    if (dim_ == 2) sizes_[1] = call.n;
+  }
+  [[nodiscard]] at::IntArrayRef of_stock() const { return {sizes_.data(), static_cast<std::size_t>(dim_)}; }
+
+ private:
+  std::array<std::int64_t, 3> sizes_;
+  std::int64_t dim_;
+};
+
+/// One element a column, nothing scaled: the form that kernels add themselves.
+bool is_bias(const LinearCall& call, const at::Tensor& self) {
+  return self.dim() == 1 && self.size(0) == call.n && self.stride(0) == 1 && call.alpha == 1 && call.beta == 1;
+}
+
+bool describe_scalar(double* to, const at::Scalar& scalar) {
+  if (scalar.isComplex() || scalar.isSymbolic()) return false;
+  *to = scalar.toDouble();
+  return std::isfinite(*to);
+}
+
+bool describe_addend(LinearCall* call, const at::Tensor& self, const at::Scalar& beta, const at::Scalar& alpha) {
+  if (self.scalar_type() != call->dtype || !plain(self)) return false;
+  if (!describe_scalar(&call->alpha, alpha) || !describe_scalar(&call->beta, beta)) return false;
+  if (is_bias(*call, self)) {
+    call->bias = &self;
+    return true;
+  }
+  if (!at::is_expandable_to(self.sizes(), ResultSizes(*call).of_stock())) return false;
+  if (call->beta != 0) call->addend = &self;
+  return true;
+}
+
+bool describe_out(LinearCall* call, const at::Tensor& out) {
+  call->out = &out;
+  return can_be_filled(out, ResultSizes(*call).of_stock(), call->dtype) && apart(out, *call->x) && apart(out, *call->w);
+}
+
+/// What an in-place call adds to itself is read before anything is written.
+bool describe_in_place(LinearCall* call, at::Tensor& self, const at::Scalar& beta, const at::Scalar& alpha) {
+  return describe_addend(call, self, beta, alpha) && describe_out(call, self);
+}
+
 }  // namespace
 
 at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
-  return answer(
+  return answer<LinearCall>(
+             [&](LinearCall* call) { return describe_2d(call, Op::kAddmm, mat1, mat2) && describe_addend(call, self, beta, alpha); },
+             [&]() -> Outputs { return at::cpu::addmm(self, mat1, mat2, beta, alpha); })
+      .first;
+}
+
+at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
+                      const at::Scalar& alpha, at::Tensor& out) {
+  answer<LinearCall>(
       [&](LinearCall* call) {
-        return describe_2d(call, Op::kAddmm, mat1, mat2) && describe_bias(call, self) && is_one(beta) && is_one(alpha);
+        return describe_2d(call, Op::kAddmmOut, mat1, mat2) && describe_addend(call, self, beta, alpha) && describe_out(call, out) &&
+               apart(out, self);
       },
-      [&] { return at::cpu::addmm(self, mat1, mat2, beta, alpha); });
+      [&]() -> Outputs { return at::cpu::addmm_outf(self, mat1, mat2, beta, alpha, out); },
+      [&]() -> Outputs { return at::cpu::addmm(self, mat1, mat2, beta, alpha); });
+  return out;
+}
+
+at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
+  answer<LinearCall>(
+      [&](LinearCall* call) { return describe_2d(call, Op::kAddmmInPlace, mat1, mat2) && describe_in_place(call, self, beta, alpha); },
+      [&]() -> Outputs { return at::cpu::addmm_(self, mat1, mat2, beta, alpha); },
+      [&]() -> Outputs { return at::cpu::addmm(self, mat1, mat2, beta, alpha); });
+  return self;
 }
 
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
-  return answer([&](LinearCall* call) { return describe_2d(call, Op::kMm, self, mat2); }, [&] { return at::cpu::mm(self, mat2); });
+  return answer<LinearCall>([&](LinearCall* call) { return describe_2d(call, Op::kMm, self, mat2); },
+                            [&]() -> Outputs { return at::cpu::mm(self, mat2); })
+      .first;
+}
+
+at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
+  answer<LinearCall>([&](LinearCall* call) { return describe_2d(call, Op::kMmOut, self, mat2) && describe_out(call, out); },
+                     [&]() -> Outputs { return at::cpu::mm_outf(self, mat2, out); }, [&]() -> Outputs { return at::cpu::mm(self, mat2); });
+  return out;
 }
 
 at::Tensor bmm(const at::Tensor& self, const at::Tensor& mat2) {
-  return answer([&](LinearCall* call) { return describe_bmm(call, self, mat2); }, [&] { return at::cpu::bmm(self, mat2); });
+  return answer<LinearCall>([&](LinearCall* call) { return describe_3d(call, Op::kBmm, self, mat2); },
+                            [&]() -> Outputs { return at::cpu::bmm(self, mat2); })
+      .first;
+}
+
+at::Tensor& bmm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
+  answer<LinearCall>([&](LinearCall* call) { return describe_3d(call, Op::kBmmOut, self, mat2) && describe_out(call, out); },
+                     [&]() -> Outputs { return at::cpu::bmm_outf(self, mat2, out); },
+                     [&]() -> Outputs { return at::cpu::bmm(self, mat2); });
+  return out;
+}
+
+at::Tensor baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
+                   const at::Scalar& alpha) {
+  return answer<LinearCall>(
+             [&](LinearCall* call) { return describe_3d(call, Op::kBaddbmm, batch1, batch2) && describe_addend(call, self, beta, alpha); },
+             [&]() -> Outputs { return at::cpu::baddbmm(self, batch1, batch2, beta, alpha); })
+      .first;
+}
+
+at::Tensor& baddbmm_out(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
+                        const at::Scalar& alpha, at::Tensor& out) {
+  answer<LinearCall>(
+      [&](LinearCall* call) {
+        return describe_3d(call, Op::kBaddbmmOut, batch1, batch2) && describe_addend(call, self, beta, alpha) && describe_out(call, out) &&
+               apart(out, self);
+      },
+      [&]() -> Outputs { return at::cpu::baddbmm_outf(self, batch1, batch2, beta, alpha, out); },
+      [&]() -> Outputs { return at::cpu::baddbmm(self, batch1, batch2, beta, alpha); });
+  return out;
+}
+
+at::Tensor& baddbmm_(at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
+                     const at::Scalar& alpha) {
+  answer<LinearCall>(
+      [&](LinearCall* call) {
+        return describe_3d(call, Op::kBaddbmmInPlace, batch1, batch2) && describe_in_place(call, self, beta, alpha);
+      },
+      [&]() -> Outputs { return at::cpu::baddbmm_(self, batch1, batch2, beta, alpha); },
+      [&]() -> Outputs { return at::cpu::baddbmm(self, batch1, batch2, beta, alpha); });
+  return self;
 }
 
 }  // namespace ipexrun::preload::adapters

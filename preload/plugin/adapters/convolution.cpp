@@ -1,0 +1,118 @@
+// convolution, plain and transposed, of 1 to 3 spatial dimensions. Stands before stock's composite kernel.
+// Before the generated header, which names it and does not include it.
+#include <c10/core/SymIntArrayRef.h>
+
+#include <ATen/ops/convolution_compositeexplicitautograd_dispatch.h>
+
+#include "preload/plugin/adapters.h"
+#include "preload/plugin/adapters/convolution_call.h"
+#include "preload/plugin/adapters/linear_call.h"
+#include "preload/plugin/answer.h"
+
+namespace ipexrun::preload::adapters {
+namespace {
+
+/// Multiply-adds below which a call is left alone, because changing layout and dtype costs as much.
+constexpr std::int64_t kWorthwhileProducts = 500'000;
+
+/// A symbolic list as numbers, the last spatial dimension last; one number stands for all dimensions.
+bool read(Spatial* to, c10::SymIntArrayRef from, std::int64_t dims) {
+  const auto count = static_cast<std::int64_t>(from.size());
+  if (count != dims && count != 1) return false;
+  for (std::int64_t i = 0; i < dims; ++i) {
+    const auto value = from[static_cast<std::size_t>(count == 1 ? 0 : i)].maybe_as_int();
+    if (!value) return false;
+    (*to)[static_cast<std::size_t>(3 - dims + i)] = *value;
+  }
+  return true;
+}
+
+bool positive(const Spatial& sizes) { return sizes[0] > 0 && sizes[1] > 0 && sizes[2] > 0; }
+bool not_negative(const Spatial& sizes) { return sizes[0] >= 0 && sizes[1] >= 0 && sizes[2] >= 0; }
+
+bool asks_for_channels_last(const at::Tensor& tensor) {
+  const at::MemoryFormat format = tensor.suggest_memory_format();
+  return format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d;
+}
+
+void describe_sizes(ConvolutionCall* call) {
+  for (std::size_t dim = static_cast<std::size_t>(3 - call->dims()); dim < 3; ++dim) {
+    const auto index = static_cast<std::int64_t>(dim) - (3 - call->dims()) + 2;
+    call->kernel[dim] = call->w->size(index);
+    call->in[dim] = call->x->size(index);
+    const std::int64_t reach = call->dilation[dim] * (call->kernel[dim] - 1) + 1;
+    call->out[dim] = call->transposed ? (call->in[dim] - 1) * call->stride[dim] - 2 * call->padding[dim] + reach + call->output_padding[dim]
+                                      : (call->in[dim] + 2 * call->padding[dim] - reach) / call->stride[dim] + 1;
+    // A kernel that reaches over the padded input: the division would round towards zero. Stock raises.
+    if (!call->transposed && call->in[dim] + 2 * call->padding[dim] < reach) call->out[dim] = 0;
+  }
+}
+
+bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
+  const std::int64_t dim = x.dim();
+  if (dim < 3 || dim > 5 || w.dim() != dim || !dtype_fits(x.scalar_type()) || w.scalar_type() != x.scalar_type()) return false;
+  if (!plain(x) || !plain(w) || x.numel() == 0 || w.numel() == 0) return false;
+  call->x = &x;
+  call->w = &w;
+  call->dtype = x.scalar_type();
+  if (bias.has_value() && bias->defined()) {
+    if (bias->dim() != 1 || bias->scalar_type() != call->dtype || !plain(*bias)) return false;
+    call->bias = &*bias;
+  }
+  call->channels_last = dim > 3 && (asks_for_channels_last(x) || asks_for_channels_last(w));
+  return true;
+}
+
+/// Whether stock would accept the sizes; it raises for the others.
+bool sizes_fit(const ConvolutionCall& call) {
+  if (call.groups <= 0 || call.x->size(1) % call.groups != 0) return false;
+  if (call.transposed ? call.w->size(0) != call.x->size(1) : call.w->size(1) * call.groups != call.x->size(1)) return false;
+  if (!call.transposed && call.w->size(0) % call.groups != 0) return false;
+  if (call.bias != nullptr && call.bias->size(0) != call.out_channels()) return false;
+  for (std::size_t dim = 0; call.transposed && dim < 3; ++dim) {
+    if (call.output_padding[dim] >= std::max(call.stride[dim], call.dilation[dim])) return false;
+  }
+  return positive(call.out);
+}
+
+bool worthwhile(const ConvolutionCall& call) {
+  const std::int64_t pixels = call.transposed ? call.in[0] * call.in[1] * call.in[2] : call.out[0] * call.out[1] * call.out[2];
+  const std::int64_t products = call.x->size(0) * pixels * call.depth() * (call.transposed ? call.w->size(1) : call.out_channels());
+  return products >= kWorthwhileProducts || tier()->forced.load(std::memory_order_relaxed) != kStock;
+}
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::SymIntArrayRef stride,
+                       c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
+                       c10::SymInt groups) {
+  return answer<ConvolutionCall>(
+             [&](ConvolutionCall* call) {
+               if (!describe_operands(call, input, weight, bias)) return false;
+               const auto group_count = groups.maybe_as_int();
+               if (!group_count) return false;
+               call->groups = *group_count;
+               call->transposed = transposed;
+               const std::int64_t dims = call->dims();
+               if (!read(&call->stride, stride, dims) || !read(&call->padding, padding, dims) || !read(&call->dilation, dilation, dims)) {
+                 return false;
+               }
+               if (transposed && !read(&call->output_padding, output_padding, dims)) return false;
+               if (!positive(call->stride) || !positive(call->dilation)) return false;
+               if (!not_negative(call->padding) || !not_negative(call->output_padding)) return false;
+               describe_sizes(call);
+               return sizes_fit(*call) && worthwhile(*call);
+             },
+             [&]() -> Outputs {
+               return at::compositeexplicitautograd::convolution_symint(input, weight, bias, stride, padding, dilation, transposed,
+                                                                        output_padding, groups);
+             })
+      .first;
+}
+
+void find_operators() {
+  find_linear_operators();
+  find_convolution_operators();
+}
+
+}  // namespace ipexrun::preload::adapters

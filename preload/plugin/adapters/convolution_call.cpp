@@ -1,0 +1,176 @@
+// Sites and candidates of a convolution: oneDNN with weights packed once, in bf16 or fp32. Stock reorders the weight at every call.
+#include "preload/plugin/adapters/convolution_call.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "configs/contract/decision.h"
+#include "preload/plugin/candidate_kernels.h"
+
+namespace ipexrun::preload {
+namespace {
+
+using Scalars = c10::List<std::optional<at::Scalar>>;
+using Reorder = at::Tensor(const at::Tensor&, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, std::int64_t, at::OptionalIntArrayRef);
+using ReorderTransposed = at::Tensor(const at::Tensor&, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, std::int64_t,
+                                     at::OptionalIntArrayRef);
+using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, at::IntArrayRef, at::IntArrayRef,
+                             at::IntArrayRef, std::int64_t, c10::string_view, Scalars, std::optional<c10::string_view>);
+using PointwiseTransposed = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, at::IntArrayRef,
+                                       at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, std::int64_t, c10::string_view, Scalars,
+                                       std::optional<c10::string_view>);
+
+struct Operators {
+  std::optional<c10::TypedOperatorHandle<Reorder>> reorder;
+  std::optional<c10::TypedOperatorHandle<ReorderTransposed>> reorder_transposed;
+  std::optional<c10::TypedOperatorHandle<Pointwise>> pointwise;
+  std::optional<c10::TypedOperatorHandle<PointwiseTransposed>> pointwise_transposed;
+};
+
+Operators& operators() {
+  static auto* found = new Operators;
+  return *found;
+}
+
+template <typename Schema>
+void find(std::optional<c10::TypedOperatorHandle<Schema>>* to, const char* name) {
+  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
+  if (!op) return;
+  try {
+    *to = op->typed<Schema>();
+  } catch (const std::exception&) {  // a torch whose operator takes other arguments
+  }
+}
+
+std::uint64_t digest(std::uint64_t hash, at::IntArrayRef values) {
+  for (const std::int64_t value : values) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15ull;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+/// A batch as sites see it: stock's choice of kernel changes at 16, so small ones are exact.
+std::int64_t site_batch(std::int64_t batch) { return batch <= 16 ? batch : round_up_rows(batch); }
+
+std::string times(const Spatial& sizes, std::int64_t dims) {
+  std::string text;
+  for (std::int64_t i = 3 - dims; i < 3; ++i) text += (text.empty() ? "" : "x") + std::to_string(sizes[static_cast<std::size_t>(i)]);
+  return text;
+}
+
+char layout_letter(const at::Tensor& tensor) {
+  if (tensor.is_contiguous()) return 'c';
+  return tensor.is_contiguous(tensor.suggest_memory_format()) ? 'l' : 's';
+}
+
+/// oneDNN's operators know two and three spatial dimensions: one more is put before a single one, as stock does.
+at::Tensor widened(const at::Tensor& tensor) { return tensor.dim() == 3 ? tensor.unsqueeze(2) : tensor; }
+
+/// The parameters of the widened problem.
+class Parameters {
+ public:
+  Parameters(const ConvolutionCall& call, const Spatial& from) : from_(from), count_(call.dims() == 3 ? 3 : 2) {}
+  operator at::IntArrayRef() const {  // NOLINT(google-explicit-constructor): it stands for the list
+    return {from_.data() + (3 - count_), static_cast<std::size_t>(count_)};
+  }
+
+ private:
+  const Spatial& from_;
+  std::int64_t count_;
+};
+
+}  // namespace
+
+bool find_convolution_operators() {
+  Operators& found = operators();
+  find(&found.reorder, "mkldnn::_reorder_convolution_weight");
+  find(&found.pointwise, "mkldnn::_convolution_pointwise");
+  find(&found.reorder_transposed, "mkldnn::_reorder_convolution_transpose_weight");
+  find(&found.pointwise_transposed, "mkldnn::_convolution_transpose_pointwise");
+  return found.reorder && found.pointwise;
+}
+
+SiteId ConvolutionCall::site_id() const {
+  SiteId id;
+  id.op = static_cast<std::uint32_t>(Op::kConvolution);
+  id.form = static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(layout_letter(*x)) << 8 |
+            static_cast<std::uint32_t>(layout_letter(*w)) << 16 | (bias != nullptr ? 1u << 24 : 0) | (channels_last ? 1u << 25 : 0) |
+            (transposed ? 1u << 26 : 0);
+  id.threads = at::get_num_threads();
+  id.batch = site_batch(x->size(0));
+  id.m = round_up_rows(out[0] * out[1] * out[2]);
+  id.n = out_channels();
+  id.k = depth();
+  std::uint64_t hash = digest(static_cast<std::uint64_t>(dims()), {groups, in_channels()});
+  for (const Spatial* each : {&kernel, &stride, &padding, &dilation, &output_padding}) hash = digest(hash, *each);
+  id.detail = hash;
+  return id;
+}
+
+SiteKey ConvolutionCall::site_key(const SiteId& id, const TierOptions& options) const {
+  const std::string word = dtype == at::kFloat ? "f32" : "bf16";
+  SiteKey key;
+  key.op = transposed ? "convolution.transposed" : "convolution";
+  key.dtypes = word + ',' + word + (bias != nullptr ? ',' + word : "");
+  key.layouts = {layout_letter(*x), layout_letter(*w), channels_last ? 'l' : 'c'};
+  key.sizes = "b=" + std::to_string(id.batch) + ",px=" + std::to_string(id.m) + ",ci=" + std::to_string(in_channels()) +
+              ",co=" + std::to_string(id.n) + ",k=" + times(kernel, dims()) + ",s=" + times(stride, dims()) +
+              ",p=" + times(padding, dims()) + ",d=" + times(dilation, dims()) + ",g=" + std::to_string(groups) +
+              (transposed ? ",o=" + times(output_padding, dims()) : "");
+  key.threads = id.threads;
+  key.isa = level_name(options.isa);
+  key.torch = options.torch_minor;
+  return key;
+}
+
+std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
+  const Operators& known = operators();
+  const bool offered = transposed ? known.reorder_transposed && known.pointwise_transposed : known.reorder && known.pointwise;
+  if (!offered) return {};
+  const bool half_inputs = dtype == at::kBFloat16;
+  std::vector<int> fitting;
+  if ((half_inputs && bf16_is_native(options.isa)) || (!half_inputs && bf16_inside_allowed(options))) fitting.push_back(kOnednnBf16Packed);
+  if (!half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
+  return fitting;
+}
+
+void ConvolutionCall::weight_view(WeightKey* key) const {
+  key->sizes = {depth(), out_channels()};
+  key->strides = {static_cast<std::int64_t>(digest(1, w->sizes())), static_cast<std::int64_t>(digest(2, w->strides()))};
+}
+
+std::shared_ptr<const TensorPack> ConvolutionCall::pack(int candidate) const {
+  const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
+  const at::Tensor weight = widened(*w).to(inside);
+  const at::Tensor input = widened(*x);
+  const auto bytes = static_cast<std::size_t>(weight.numel()) * weight.element_size();
+  at::Tensor packed =
+      transposed ? operators().reorder_transposed->call(weight, Parameters(*this, padding), Parameters(*this, output_padding),
+                                                        Parameters(*this, stride), Parameters(*this, dilation), groups, input.sizes())
+                 : operators().reorder->call(weight, Parameters(*this, padding), Parameters(*this, stride), Parameters(*this, dilation),
+                                             groups, input.sizes());
+  return std::make_shared<const TensorPack>(std::move(packed), bytes);
+}
+
+Outputs ConvolutionCall::run(int candidate, const TensorPack* pack, IsaSet /*isa*/) const {
+  if (pack == nullptr) return {};
+  const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
+  const at::Tensor input = widened(*x).to(inside);
+  std::optional<at::Tensor> added;
+  if (bias != nullptr) added = bias->to(inside);
+  at::Tensor result = transposed
+                          ? operators().pointwise_transposed->call(input, pack->packed(), added, Parameters(*this, padding),
+                                                                   Parameters(*this, output_padding), Parameters(*this, stride),
+                                                                   Parameters(*this, dilation), groups, "none", Scalars(), std::nullopt)
+                          : operators().pointwise->call(input, pack->packed(), added, Parameters(*this, padding), Parameters(*this, stride),
+                                                        Parameters(*this, dilation), groups, "none", Scalars(), std::nullopt);
+  const bool wide = dims() == 3;
+  const at::MemoryFormat format = !channels_last ? at::MemoryFormat::Contiguous
+                                  : wide         ? at::MemoryFormat::ChannelsLast3d
+                                                 : at::MemoryFormat::ChannelsLast;
+  result = result.to(result.options().dtype(dtype), false, false, format).contiguous(format);
+  return dims() == 1 ? result.squeeze(2) : result;
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,173 @@
+// Sites and candidates of a product: own kernel, oneDNN through stock's prepacked operators, and plain bf16 casts.
+#include "preload/plugin/adapters/linear_call.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/add_cpu_dispatch.h>
+#include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/empty_cpu_dispatch.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul_cpu_dispatch.h>
+
+#include "configs/contract/decision.h"
+#include "kernels/linear.h"
+#include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/parallel.h"
+
+namespace ipexrun::preload {
+namespace {
+
+using Reorder = at::Tensor(const at::Tensor&, std::optional<c10::SymInt>);
+using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, c10::string_view,
+                             c10::List<std::optional<at::Scalar>>, std::optional<c10::string_view>);
+
+struct Operators {
+  std::optional<c10::TypedOperatorHandle<Reorder>> reorder;
+  std::optional<c10::TypedOperatorHandle<Pointwise>> pointwise;
+};
+
+Operators& operators() {
+  static auto* found = new Operators;
+  return *found;
+}
+
+kernels::DType kernel_dtype(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBf16;
+}
+
+kernels::LinearArgs kernel_args(const LinearCall& call) {
+  kernels::LinearArgs args;
+  args.a = call.x->const_data_ptr();
+  args.a_dtype = args.c_dtype = args.bias_dtype = call.dtype == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBf16;
+  args.lda = call.lda;
+  args.ldc = args.n = call.n;
+  args.m = call.m;
+  args.k = call.k;
+  return args;
+}
+
+}  // namespace
+
+bool find_linear_operators() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const auto reorder = dispatcher.findSchema({"mkldnn::_reorder_linear_weight", ""});
+  const auto pointwise = dispatcher.findSchema({"mkldnn::_linear_pointwise", ""});
+  if (!reorder || !pointwise) return false;
+  try {
+    operators().reorder = reorder->typed<Reorder>();
+    operators().pointwise = pointwise->typed<Pointwise>();
+  } catch (const std::exception&) {  // a torch whose operators take other arguments
+    operators() = Operators{};
+  }
+  return operators().pointwise.has_value();
+}
+
+SiteId LinearCall::site_id() const {
+  SiteId id;
+  id.op = static_cast<std::uint32_t>(op);
+  id.form = static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(x_layout) << 8 | static_cast<std::uint32_t>(w_layout) << 16 |
+            (bias != nullptr ? 1u << 24 : 0) | (batched ? 1u << 25 : 0) | (addend != nullptr ? 1u << 26 : 0) | (alpha != 1 ? 1u << 27 : 0);
+  id.threads = at::get_num_threads();
+  id.batch = batch;
+  id.m = round_up_rows(m);
+  id.n = n;
+  id.k = k;
+  return id;
+}
+
+SiteKey LinearCall::site_key(const SiteId& id, const TierOptions& options) const {
+  const std::string word = dtype == at::kFloat ? "f32" : "bf16";
+  SiteKey key;
+  key.op = op_name(op);
+  key.dtypes = word + ',' + word + (bias != nullptr || addend != nullptr ? ',' + word : "");
+  key.layouts = {x_layout, folded() ? 'e' : w_layout};
+  if (addend != nullptr) key.layouts += 's';
+  key.sizes = (batched ? "b=" + std::to_string(id.batch) + ',' : "") + "m=" + std::to_string(id.m) + ",n=" + std::to_string(id.n) +
+              ",k=" + std::to_string(id.k) + (alpha != 1 ? ",scaled=1" : "");
+  key.threads = id.threads;
+  key.isa = level_name(options.isa);
+  key.torch = options.torch_minor;
+  return key;
+}
+
+std::vector<int> LinearCall::candidates(const TierOptions& options) const {
+  const bool half_inputs = dtype == at::kBFloat16;
+  const bool bf16_allowed = half_inputs || bf16_inside_allowed(options);
+  std::vector<int> fitting;
+  const bool onednn = operators().pointwise.has_value();
+  if (batched) {
+    if (bf16_allowed && !half_inputs) fitting.push_back(kOnednnBf16Cast);
+    return fitting;
+  }
+  if (bf16_allowed && kernels::packed_b_bytes(k, n) > 0 && kernels::linear_bf16_supported(kernel_args(*this), options.isa)) {
+    fitting.push_back(kOwnBf16);
+  }
+  if (bf16_allowed && onednn) fitting.push_back(kOnednnBf16Packed);
+  // Asked for bfloat16, fp32 products are no answer unless the user forces them.
+  if (onednn && !half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
+  return fitting;
+}
+
+void LinearCall::weight_view(WeightKey* key) const {
+  key->sizes = {k, n};
+  key->strides = {stride_k, stride_n};
+}
+
+std::shared_ptr<const TensorPack> LinearCall::pack(int candidate) const {
+  if (candidate == kOwnBf16) {
+    const std::size_t bytes = kernels::packed_b_bytes(k, n);
+    at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+    kernels::MatrixB b{w->const_data_ptr(), kernel_dtype(*w), k, n, stride_k, stride_n};
+    kernels::pack_b(b, packed.mutable_data_ptr(), torch_pool());
+    return std::make_shared<const TensorPack>(std::move(packed), bytes);
+  }
+  const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
+  const at::Tensor weight = w2d().t().to(inside).contiguous();
+  const auto bytes = static_cast<std::size_t>(k * n) * weight.element_size();
+  at::Tensor packed = operators().reorder->call(weight, c10::SymInt(m));
+  return std::make_shared<const TensorPack>(std::move(packed), bytes);
+}
+
+at::Tensor LinearCall::run_own(const TensorPack& pack, IsaSet isa) const {
+  at::Tensor c = at::cpu::empty({m, n}, x->options());
+  kernels::LinearArgs args = kernel_args(*this);
+  args.packed_b = pack.packed().const_data_ptr();
+  if (bias != nullptr) args.bias = bias->const_data_ptr();
+  args.c = c.mutable_data_ptr();
+  return kernels::linear_bf16(args, torch_pool(), isa) ? c : at::Tensor();
+}
+
+at::Tensor LinearCall::run_onednn(const TensorPack& pack, at::ScalarType inside) const {
+  std::optional<at::Tensor> bias_inside;
+  if (bias != nullptr) bias_inside = bias->to(inside);
+  return operators()
+      .pointwise->call(x2d().to(inside), pack.packed(), bias_inside, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt)
+      .to(dtype);
+}
+
+Outputs LinearCall::run(int candidate, const TensorPack* pack, IsaSet isa) const {
+  at::Tensor product;
+  if (candidate == kOnednnBf16Cast) {
+    product = at::cpu::bmm(x->to(at::kBFloat16), w->to(at::kBFloat16)).to(dtype);
+  } else if (pack != nullptr) {
+    product = candidate == kOwnBf16 ? run_own(*pack, isa) : run_onednn(*pack, candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat);
+  }
+  if (!product.defined()) return {};
+  if (folded()) product = product.view({x->size(0), x->size(1), n});
+  if (alpha != 1) at::cpu::mul_(product, c10::scalar_to_tensor(alpha));
+  if (addend != nullptr) at::cpu::add_(product, *addend, beta);
+  return product;
+}
+
+void LinearCall::deliver(Outputs* results) const {
+  if (out == nullptr) return;
+  out->copy_(results->first);
+  results->first = *out;
+}
+
+void LinearCall::deliver_aside(const Outputs& results) const {
+  if (out != nullptr) at::empty_like(*out).copy_(results.first);
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,57 @@
+// The accuracy rule for products: rows and columns spread over the result against fp64, the whole result against stock's.
+#include "preload/plugin/adapters/linear_call.h"
+#include "preload/plugin/adapters/sampling.h"
+
+namespace ipexrun::preload {
+namespace {
+
+constexpr std::int64_t kSampledRows = 4;
+
+}  // namespace
+
+template <typename T>
+bool LinearCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const {
+  const T* x_data = x->const_data_ptr<T>();
+  const T* w_data = w->const_data_ptr<T>();
+  const T* bias_data = bias == nullptr ? nullptr : bias->const_data_ptr<T>();
+  const at::Tensor stock_rows = stock.contiguous();
+  const at::Tensor candidate_rows = candidate.contiguous();
+  const at::Tensor added = addend == nullptr ? at::Tensor() : addend->expand(stock.sizes()).contiguous();
+  const T* s = stock_rows.const_data_ptr<T>();
+  const T* c = candidate_rows.const_data_ptr<T>();
+  const T* a = addend == nullptr ? nullptr : added.const_data_ptr<T>();
+  const std::int64_t rows = batch * m;
+  const std::int64_t sampled_rows = std::min(rows, kSampledRows);
+  const std::int64_t columns = std::clamp<std::int64_t>(kSampledProducts / (sampled_rows * k), 1, n);
+  std::vector<double> truth;
+  std::vector<double> stock_values;
+  std::vector<double> candidate_values;
+  spread(rows, sampled_rows, [&](std::int64_t row) {
+    const std::int64_t in_batch = row / m;
+    const T* x_row = batched ? x_data + in_batch * x->stride(0) + (row % m) * lda : x_data + row * lda;
+    const T* w_batch = batched ? w_data + in_batch * w->stride(0) : w_data;
+    spread(n, columns, [&](std::int64_t column) {
+      const T* w_column = w_batch + column * stride_n;
+      double sum = 0;
+      for (std::int64_t i = 0; i < k; ++i) sum += static_cast<double>(x_row[i]) * static_cast<double>(w_column[i * stride_k]);
+      sum *= alpha;
+      if (bias_data != nullptr) sum += static_cast<double>(bias_data[column]);
+      if (a != nullptr) sum += beta * static_cast<double>(a[row * n + column]);
+      truth.push_back(sum);
+      stock_values.push_back(static_cast<double>(s[row * n + column]));
+      candidate_values.push_back(static_cast<double>(c[row * n + column]));
+    });
+  });
+  const Accuracy sampled = check_accuracy(truth, stock_values, candidate_values, static_cast<std::size_t>(sampled_rows), precision);
+  if (!sampled.pass) return false;
+  Agreement whole;
+  whole.add_all(s, c, static_cast<std::size_t>(rows * n));
+  return whole.holds(sampled.stock_error, precision);
+}
+
+bool LinearCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {
+  if (dtype == at::kBFloat16) return accurate_as<at::BFloat16>(stock.first, result.first, Precision::kBf16Op);
+  return accurate_as<float>(stock.first, result.first, candidate_is_bf16(candidate) ? Precision::kBf16Op : Precision::kFloat32);
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,77 @@
+#include "preload/plugin/answer.h"
+
+#include <ATen/Context.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/Parallel.h>
+#include <c10/core/DispatchKeySet.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <new>
+
+#include "preload/plugin/op_trial.h"
+
+namespace ipexrun::preload {
+namespace {
+
+Site* site_of(TierState& state, const OpCall& call) noexcept {
+  const SiteId id = call.site_id();
+  if (Site* known = state.sites.find(id)) return known;
+  try {
+    auto site = std::make_unique<Site>();
+    site->id = id;
+    site->key = call.site_key(id, state.options).text();
+    site->candidates = call.candidates(state.options);
+    // bf16 moves half the bytes and multiplies at least twice as fast: where it wins clearly, fp32 products cannot win.
+    site->needless_after_clear_win = 1u << kOnednnF32Packed;
+    recall(state, *site);
+    return state.sites.insert(std::move(site));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+bool plain(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kPlain(
+      {c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
+  return (tensor.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 && tensor.has_storage();
+}
+
+bool in_backward(TierState& state) {
+  const int task = torch::autograd::get_current_graph_task_id();
+  if (task == -1) return false;
+  if (state.last_backward.exchange(task, std::memory_order_relaxed) != task) state.weights.saw_backward();
+  return true;
+}
+
+bool allowed_here() {
+  const at::Context& context = at::globalContext();
+  return !context.deterministicAlgorithms() && context.userEnabledMkldnn() && !at::in_parallel_region();
+}
+
+bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype) {
+  return out.sizes() == sizes && out.scalar_type() == dtype && plain(out) && at::has_internal_overlap(out) == at::MemOverlap::No;
+}
+
+bool apart(const at::Tensor& a, const at::Tensor& b) { return at::get_overlap_status(a, b) == at::MemOverlapStatus::No; }
+
+Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside) {
+  count_call(state);
+  Site* site = site_of(state, call);
+  if (site == nullptr || site->candidates.empty()) return stock();
+  const int forced = state.forced.load(std::memory_order_relaxed);
+  if (forced != kStock) {
+    const auto& fitting = site->candidates;
+    if (std::find(fitting.begin(), fitting.end(), forced) == fitting.end()) return stock();
+    OpTrial trial(state, call, *site, true, stock, stock_aside);
+    state.selector.call_forced(*site, trial, forced);
+    return std::move(trial).result();
+  }
+  OpTrial trial(state, call, *site, false, stock, stock_aside);
+  state.selector.call(*site, trial);
+  return std::move(trial).result();
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,55 @@
+// What every adapter does with a call of the user's program: is it one for us at all, at which site, and what does selection say.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
+
+#include "preload/plugin/op_call.h"
+#include "preload/plugin/tier.h"
+#include "preload/plugin/tier_state.h"
+
+namespace ipexrun::preload {
+
+/// A plain dense CPU tensor: no conjugate or negative bit, no functorch, Python or quantized key.
+bool plain(const at::Tensor& tensor);
+
+/// float32 or bfloat16.
+inline bool dtype_fits(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
+
+/// Whether this thread runs a backward pass: left to stock, and a sign that weights are about to change. Asked before anything
+/// else, because the calls of a backward pass often have operands that would be declined for their layout.
+bool in_backward(TierState& state);
+
+/// What concerns the process or the thread rather than the tensors. Who switches oneDNN off, or asks for reproducible results,
+/// wants the plain kernels: every candidate replaces those.
+bool allowed_here();
+
+/// Whether a place that a call writes to can be filled by a copy of a result made aside: `sizes` and dtype are right already and no
+/// two of its elements share memory. Whether it overlaps an input is stock's business to refuse: asked before, see `apart`.
+bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype);
+bool apart(const at::Tensor& a, const at::Tensor& b);
+
+/// Hands a call that fits to selection. `stock_aside` computes into new memory what `stock` may write in place.
+Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside);
+
+/// `describe` fills the call in and says whether it fits. The order of the tests matters: what declines most often and costs least
+/// stands first.
+template <typename Call, typename Describe>
+Outputs answer(Describe describe, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside) {
+  if (!tier_enabled()) return stock();
+  TierState& state = *tier();
+  Call call;
+  if (in_backward(state) || !describe(&call) || !allowed_here()) {
+    state.declined.fetch_add(1, std::memory_order_relaxed);
+    count_call(state);
+    return stock();
+  }
+  return select_for(state, call, stock, stock_aside);
+}
+
+template <typename Call, typename Describe>
+Outputs answer(Describe describe, c10::function_ref<Outputs()> stock) {
+  return answer<Call>(describe, stock, stock);
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,17 @@
+// What the candidates of several ops share.
+#pragma once
+
+#include "configs/base/isa.h"
+#include "preload/plugin/tier_state.h"
+
+namespace ipexrun::preload {
+
+/// bf16 products in hardware.
+inline bool bf16_is_native(IsaSet isa) { return isa_has(isa, kIsaAvx512Bf16) || isa_has(isa, kIsaAmxBf16); }
+
+/// Whether fp32 calls may be computed in bf16. (bf16 calls are bf16 products already, whatever the policy says.)
+inline bool bf16_inside_allowed(const TierOptions& options) {
+  return options.dtype == DtypePolicy::kBfloat16 || (options.dtype == DtypePolicy::kAuto && bf16_is_native(options.isa));
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,80 @@
+// One call of the user's program to an op that has candidates, as its adapter found it: the interface between what all ops share
+// (sites, selection, weights, accuracy checks: answer.h, op_trial.h) and what is one op's own (adapters/).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "preload/plugin/tier_state.h"
+#include "preload/select/accuracy.h"
+#include "preload/select/weights.h"
+
+namespace ipexrun::preload {
+
+enum class Op : int {
+#define IPEXRUN_OP(id, name, overload, kind, adapter, dtypes, weight) id,
+#include "preload/plugin/ops.def"
+#undef IPEXRUN_OP
+};
+/// The schema's name without the namespace, the overload after a dot.
+const char* op_name(Op op) noexcept;
+
+/// What an op returns. `more` is empty for all but a few ops; an empty vector allocates nothing.
+struct Outputs {
+  at::Tensor first;
+  std::vector<at::Tensor> more;
+
+  Outputs() = default;
+  Outputs(at::Tensor only) : first(std::move(only)) {}  // NOLINT(google-explicit-constructor): most ops return one tensor
+  [[nodiscard]] bool defined() const { return first.defined(); }
+};
+
+/// A packed weight in the layout of one candidate.
+class TensorPack final : public Pack {
+ public:
+  explicit TensorPack(at::Tensor packed, std::size_t bytes) : packed_(std::move(packed)), bytes_(bytes) {}
+  [[nodiscard]] std::size_t size_bytes() const noexcept override { return bytes_; }
+  [[nodiscard]] const at::Tensor& packed() const { return packed_; }
+
+ private:
+  at::Tensor packed_;
+  std::size_t bytes_;
+};
+
+/// Holds pointers to the user's tensors and outlives none of them. Used by one thread.
+class OpCall {
+ public:
+  virtual ~OpCall() = default;
+
+  [[nodiscard]] virtual SiteId site_id() const = 0;
+  /// The same as text, and the numbers of the candidates that fit such a call in racing order: asked once a site.
+  [[nodiscard]] virtual SiteKey site_key(const SiteId& id, const TierOptions& options) const = 0;
+  [[nodiscard]] virtual std::vector<int> candidates(const TierOptions& options) const = 0;
+
+  /// The operand that may be a weight with a pack; null when such a call has none.
+  [[nodiscard]] virtual const at::Tensor* weight() const = 0;
+  /// How it is viewed, as {sizes, strides}; the same for every call that may share its packs.
+  virtual void weight_view(WeightKey* key) const { static_cast<void>(key); }
+  /// Packs it for `candidate`; may throw.
+  [[nodiscard]] virtual std::shared_ptr<const TensorPack> pack(int candidate) const {
+    static_cast<void>(candidate);
+    return nullptr;
+  }
+
+  /// Computes the call; results have the dtype, shape and strides of stock's. `pack` is null for a call without a weight. May
+  /// throw; nothing defined means that the candidate could not.
+  [[nodiscard]] virtual Outputs run(int candidate, const TensorPack* pack, IsaSet isa) const = 0;
+
+  /// The accuracy rule, with fp64 truth at sampled places. Both have stock's dtype, shape and strides.
+  [[nodiscard]] virtual bool accurate(const Outputs& stock, const Outputs& result, int candidate) const = 0;
+
+  /// In-place and out= overloads: moves results that were computed aside to where the user wants them. Their own cost is part of a
+  /// candidate's time, so it is asked for a spare place while exploring.
+  virtual void deliver(Outputs* results) const { static_cast<void>(results); }
+  virtual void deliver_aside(const Outputs& results) const { static_cast<void>(results); }
+};
+
+}  // namespace ipexrun::preload
