@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRunDirHead = "ipexrun-";  // six letters of mkdtemp follow
+constexpr const char* kRunDirMark = "made-by-ipexrun";
 constexpr const char* kShimFile = "libipexrun_shim.so";
 constexpr const char* kCrashFile = "libipexrun_crash.so";
 
@@ -107,6 +108,16 @@ bool hold(const std::string& folder) {
   return ::stat(folder.c_str(), &info) == 0;
 }
 
+/// The name alone proves nothing: "ipexrun-models" may be the user's own. A folder with this file in it was made here.
+bool mark(const std::string& folder) {
+  return Fd(::open((folder + "/" + kRunDirMark).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)).open();
+}
+
+bool is_marked(int folder) {
+  struct stat info {};
+  return ::fstatat(folder, kRunDirMark, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid();
+}
+
 /// Removes run folders whose launcher was killed.
 void remove_left_over(const std::string& place) {
   std::error_code failure;
@@ -117,7 +128,7 @@ void remove_left_over(const std::string& place) {
     if (::lstat(it->path().c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) continue;
     const Fd folder(::open(it->path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     std::error_code ignored;
-    if (folder.open() && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(it->path(), ignored);
+    if (folder.open() && is_marked(folder.get()) && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(it->path(), ignored);
   }
 }
 
@@ -208,8 +219,10 @@ Result<std::string> make_run_dir() {
     }
     remove_left_over(*place);
     std::string name = *place + "/" + kRunDirHead + "XXXXXX";
-    if (::mkdtemp(name.data()) != nullptr && hold(name)) return name;  // mode 0700
+    const bool made = ::mkdtemp(name.data()) != nullptr;  // mode 0700
+    if (made && hold(name) && mark(name)) return name;
     refused += (refused.empty() ? "" : ", ") + *place + ": " + errno_text(errno);
+    if (made) ::rmdir(name.c_str());
   }
   return Error{kExitFailure, "no folder for event files, so there will be no summary: " + refused, "set TMPDIR to a writable folder"};
 }
