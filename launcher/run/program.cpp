@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <deque>
 #include <filesystem>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMaxInterpreters = 4;  // the kernel follows as many #! lines
+constexpr int kMaxLinks = 40;        // and symbolic links
 
 std::string absolute(const std::string& path) {
   std::error_code failure;
@@ -67,18 +69,48 @@ uid_t launcher_owner() {
   return ::stat("/proc/self/exe", &info) == 0 ? info.st_uid : ::geteuid();
 }
 
-/// Why somebody else could replace what is at `path`, "" = nobody can.
-std::string foreign_hand(const std::string& path, bool folder) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return "'" + path + "': " + errno_text(errno);
+/// Why somebody else could replace what is at `path`, "" = nobody can. Of a symbolic link only the owner is asked: its mode means nothing.
+std::string foreign_hand(const std::string& path, const struct stat& info) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid() && info.st_uid != launcher_owner()) {
     return "'" + path + "' belongs to user " + std::to_string(info.st_uid);
   }
-  const bool sticky = folder && (info.st_mode & S_ISVTX) != 0;  // as /tmp: others cannot rename what they do not own
+  if (S_ISLNK(info.st_mode)) return "";
+  const bool sticky = S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX) != 0;  // as /tmp: others cannot rename what they do not own
   if ((info.st_mode & S_IWOTH) != 0 && !sticky) return "'" + path + "' can be written by everybody";
   // Systems with one group a user create files writable by that group; it has no other member.
   if ((info.st_mode & S_IWGRP) != 0 && !sticky && info.st_gid != 0 && info.st_gid != ::getegid() && info.st_gid != info.st_uid) {
     return "'" + path + "' can be written by group " + std::to_string(info.st_gid);
+  }
+  return "";
+}
+
+/// The same for everything on the way to `path` (absolute): its folders, symbolic links, and the folders that these lead through.
+std::string foreign_hand_on_the_way(const std::string& path) {
+  std::deque<std::string> rest;
+  for (const fs::path& part : fs::path(path).relative_path()) rest.push_back(part.string());
+  std::string here;  // without "/" at its end; nothing in it is a link
+  for (int links = 0; !rest.empty();) {
+    const std::string part = rest.front();
+    rest.pop_front();
+    if (part.empty() || part == ".") continue;
+    if (part == "..") {
+      here.resize(here.empty() ? 0 : here.rfind('/'));
+      continue;
+    }
+    const std::string next = here + "/" + part;
+    struct stat info {};
+    if (::lstat(next.c_str(), &info) != 0) return "'" + next + "': " + errno_text(errno);
+    if (std::string why = foreign_hand(next, info); !why.empty()) return why;
+    if (!S_ISLNK(info.st_mode)) {
+      here = next;
+      continue;
+    }
+    std::error_code failure;
+    const fs::path target = fs::read_symlink(next, failure);
+    if (failure || ++links > kMaxLinks) return "'" + next + "': " + errno_text(ELOOP);
+    if (target.is_absolute()) here.clear();
+    const fs::path parts = target.relative_path();
+    rest.insert(rest.begin(), parts.begin(), parts.end());
   }
   return "";
 }
@@ -155,11 +187,7 @@ std::string preload_objection(const std::string& library) {
   const auto elf = read_elf(library);
   if (!elf) return "'" + library + "' cannot be read or is no library";
   if (!elf->native || !elf->shared_object) return "'" + library + "' is no library for this machine (" + elf->machine + ")";
-  if (std::string why = foreign_hand(library, false); !why.empty()) return why;
-  for (fs::path folder = fs::path(library).parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
-    if (std::string why = foreign_hand(folder.string(), true); !why.empty()) return why;
-  }
-  return "";
+  return foreign_hand_on_the_way(library);
 }
 
 }  // namespace ipexrun::launcher

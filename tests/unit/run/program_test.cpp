@@ -144,5 +144,32 @@ TEST(PreloadObjection, RefusesWhatLdPreloadCannotHoldOrOthersCanWrite) {
   EXPECT_EQ(preload_objection(open_file), "");
 }
 
+TEST(PreloadObjection, FollowsLinksAsTheLoaderDoes) {
+  const TempFolder folder;
+  const std::string library = folder.write("open/liba.so", library_image());
+  folder.write("safe/README", "");
+  std::filesystem::create_symlink("../open/liba.so", folder.path("safe/liba.so"));
+  std::filesystem::create_directory_symlink(folder.path("safe"), folder.path("also"));
+  EXPECT_EQ(preload_objection(folder.path("also/liba.so")), "");
+  std::filesystem::create_symlink("loop.so", folder.path("safe/loop.so"));
+  EXPECT_NE(preload_objection(folder.path("safe/loop.so")), "");
+  // The file that the link leads to could be swapped, though nothing beside the link could.
+  ASSERT_EQ(::chmod(folder.path("open").c_str(), 0777), 0);
+  EXPECT_EQ(preload_objection(folder.path("safe/liba.so")), "'" + folder.path("open") + "' can be written by everybody");
+  EXPECT_EQ(preload_objection(folder.path("also/liba.so")), "'" + folder.path("open") + "' can be written by everybody");
+}
+
+TEST(PreloadObjection, RefusesALinkOfSomebodyElse) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs the right to give files away";
+  const TempFolder folder;
+  folder.write("safe/liba.so", library_image());
+  folder.write("shared/README", "");
+  ASSERT_EQ(::chmod(folder.path("shared").c_str(), 01777), 0);
+  std::filesystem::create_symlink(folder.path("safe/liba.so"), folder.path("shared/liba.so"));
+  EXPECT_EQ(preload_objection(folder.path("shared/liba.so")), "");
+  ASSERT_EQ(::lchown(folder.path("shared/liba.so").c_str(), 65534, 65534), 0);
+  EXPECT_EQ(preload_objection(folder.path("shared/liba.so")), "'" + folder.path("shared/liba.so") + "' belongs to user 65534");
+}
+
 }  // namespace
 }  // namespace ipexrun::launcher
