@@ -1,6 +1,8 @@
 #include "launcher/run/malloc_exercise.h"
 
 #include <dlfcn.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +68,7 @@ bool in_a_forked_child() {
   const pid_t pid = ::fork();
   if (pid < 0) return true;  // no process may be started: says nothing about the allocator
   if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     std::vector<void*> blocks;
     const bool fine = allocate(blocks);
     release(blocks);
@@ -78,6 +81,7 @@ bool in_a_forked_child() {
 }  // namespace
 
 int exercise_malloc(const char* library) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a candidate that hangs is not to outlive a launcher that was interrupted
   if (!on_threads() || !in_a_forked_child()) {
     std::fputs("memory could not be allocated\n", stderr);
     return 1;

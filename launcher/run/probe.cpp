@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t kMaxOutput = 64u << 10;
 constexpr int kPreloadTimeoutMs = 5000;  // of work that takes 30 ms: the machine may be busy
+constexpr int kPauseMs = 2;
 
 /// Reads what is there; false at the end of the pipe.
 bool take(const Fd& pipe, std::string& text) {
@@ -28,6 +29,17 @@ bool take(const Fd& pipe, std::string& text) {
   if (n <= 0) return n < 0 && errno == EINTR;
   if (text.size() < kMaxOutput) text.append(buffer.data(), static_cast<std::size_t>(n));
   return true;
+}
+
+/// Whether the child ended by itself before `deadline`; it is not reaped. ECHILD: the caller ignores SIGCHLD, so the kernel reaped it.
+bool ended_by(pid_t pid, std::chrono::steady_clock::time_point deadline) {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return errno == ECHILD;
+    if (info.si_pid != 0) return true;
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    ::poll(nullptr, 0, kPauseMs);
+  }
 }
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
@@ -63,8 +75,13 @@ ProbeResult run_probe(const std::vector<std::string>& argv, const std::map<std::
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, out_write.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err_write.get(), STDERR_FILENO);
+  // In a process group of its own, so that it can be ended with what it started.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   pid_t pid = 0;
-  const int failure = ::posix_spawn(&pid, words[0].c_str(), &actions, nullptr, pointers(words).data(), pointers(environment).data());
+  const int failure = ::posix_spawn(&pid, words[0].c_str(), &actions, &attributes, pointers(words).data(), pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failure != 0) {
     result.errors = errno_text(failure);
@@ -83,8 +100,8 @@ ProbeResult run_probe(const std::vector<std::string>& argv, const std::map<std::
     if (fds[0].revents != 0 && !take(out_read, result.output)) out_read.reset();
     if (fds[1].revents != 0 && !take(err_read, result.errors)) err_read.reset();
   }
-  result.ended = !out_read.open() && !err_read.open();
-  if (!result.ended) ::kill(pid, SIGKILL);
+  result.ended = !out_read.open() && !err_read.open() && ended_by(pid, deadline);
+  ::kill(-pid, SIGKILL);  // not reaped yet, so nobody else has the number; one that has ended itself keeps its exit code
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0) {
     if (errno != EINTR) {

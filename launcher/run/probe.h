@@ -16,7 +16,7 @@ struct ProbeResult {
 };
 
 /// Runs argv[0] (absolute path) with the caller's environment changed by `env`, stdin empty. A child that takes longer than
-/// `timeout_ms` is killed.
+/// `timeout_ms` is killed; what it started and left in its process group is, in any case.
 ProbeResult run_probe(const std::vector<std::string>& argv, const std::map<std::string, std::string>& env, int timeout_ms);
 
 /// Preloads `library` into a child that exercises malloc (malloc_exercise.h) and then loads `also_loaded` ("" = nothing): "" when that

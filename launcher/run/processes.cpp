@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -23,11 +24,11 @@ namespace {
 constexpr int kPasses = 400;
 constexpr int kPauseMs = 5;
 
-/// One line of /proc/PID/stat. The name in parentheses may itself contain blanks and parentheses.
-std::optional<Process> parse_stat(pid_t pid, const std::string& line) {
-  const std::size_t name_end = line.rfind(") ");
+/// /proc/PID/stat. The name in parentheses may itself contain blanks, parentheses and line ends.
+std::optional<Process> parse_stat(pid_t pid, const std::string& text) {
+  const std::size_t name_end = text.rfind(") ");
   if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(name_end + 2));
+  std::istringstream fields(text.substr(name_end + 2));
   Process out;
   out.pid = pid;
   char state = 0;
@@ -42,9 +43,8 @@ std::optional<Process> parse_stat(pid_t pid, const std::string& line) {
 
 std::optional<Process> read_process(const std::string& proc, pid_t pid) {
   std::ifstream file(proc + "/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  return parse_stat(pid, line);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  return parse_stat(pid, text);
 }
 
 /// Never signals another process that got the number in the meantime.

@@ -184,6 +184,7 @@ void Supervisor::ended(std::size_t i, int status, const struct rusage& usage) {
 void Supervisor::restart_due() {
   while (const auto i = restarts_.take_due(Clock::now())) {
     Running& instance = instances_[*i];
+    clear_the_place();
     if (instance.pump) instance.pump->step(out_);
     if (Status started = restart_(*i); !started) {
       instance.outcome.exit_code = started.error().code;
@@ -337,6 +338,14 @@ void Supervisor::end_left_over() {
   if (!end_left_over_) return;
   if (const std::size_t left = end_descendants(*end_left_over_); left != 0)
     say(fmt::format("{} process{} started by the program cannot be ended", left, left == 1 ? "" : "es"));
+}
+
+/// What a failed start left running would hold ports, memory and cores that the next one needs. Where there are several instances each has
+/// a process group, which was ended with it, and other descendants cannot be told apart.
+void Supervisor::clear_the_place() {
+  if (instances_.size() > 1) return;
+  end_descendants(end_left_over_.value_or(Reach::kAttached));
+  end_left_over_.reset();
 }
 
 /// Everything has ended: pass the rest on, for as long as the reader of our stdout takes it and nobody asks for an end.

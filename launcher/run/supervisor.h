@@ -68,6 +68,7 @@ class Supervisor {
   void send(const Running& instance, int signal) const;
   void kill_all();
   void end_left_over();
+  void clear_the_place();
   void draw_progress();
   void say(const std::string& text);
   [[nodiscard]] int alive() const;

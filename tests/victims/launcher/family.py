@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+PR_SET_NAME = 15
 OUT = int(os.environ["WITNESS"])
 INSTANCE = os.environ.get("INSTANCE", "0")
 
@@ -58,8 +59,9 @@ def headless():
 
 
 def daemon():
-    """Detached in the classic way: a session of its own, forked twice."""
+    """Detached in the classic way: a session of its own, forked twice. And of a name that breaks a line of /proc/PID/stat."""
     if os.fork() == 0:
+        ctypes.CDLL(None).prctl(PR_SET_NAME, b"odd\n) name", 0, 0, 0)
         os.setsid()
         if os.fork() == 0:
             stay("daemon")

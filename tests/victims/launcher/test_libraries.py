@@ -52,6 +52,19 @@ def test_a_bad_candidate_is_said_once_and_the_next_one_is_taken(ipexrun, tmp_pat
     assert len(said) == 1 and str(bad) in said[0] and why in said[0], done.stderr
 
 
+@pytest.mark.parametrize("where", ["pthread_atfork(0, 0, hang)", "hang()", "close(1), close(2), hang()"])
+def test_a_candidate_that_hangs_is_refused_and_nothing_of_its_probe_stays(ipexrun, tmp_path, library, start, witness, where):
+    bad = library(tmp_path / "libjemalloc.so.2", f"""#include <pthread.h>
+#include <unistd.h>
+static void hang(void) {{ for (;;) pause(); }}
+__attribute__((constructor)) static void begin(void) {{ {where}; }}
+""")
+    launcher = start([ipexrun, "--memory-allocator", bad, "echo", "never"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, errors = launcher.communicate(timeout=60)
+    assert (launcher.returncode, out) == (2, "") and "did not end" in errors, errors
+    witness.wait_for_end()
+
+
 @pytest.mark.parametrize("option", ["--memory-allocator", "--omp-runtime"])
 def test_a_library_given_by_its_path_must_work(ipexrun, tmp_path, library, option):
     name = "libjemalloc.so.2" if option == "--memory-allocator" else "libomp.so.5"

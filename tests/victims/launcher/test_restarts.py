@@ -76,6 +76,20 @@ def test_when_restarts_are_used_up_the_others_are_ended(run_plan, witness, start
     assert errors.count("starting it again") == 2 and errors.count("instance 1 exited with code 6; ending the others") == 1, errors
 
 
+@pytest.mark.parametrize("end", ["kill -9 $$", "kill -11 $$", "exit 3"])
+def test_what_a_failed_start_left_running_is_gone_before_the_next(run_plan, witness, start, tmp_path, sh, end):
+    text = f"""ulimit -c 0
+if [ -n "$IPEXRUN_RESTART" ]; then kill -0 $(cat left) && exit 7; exit 0; fi
+(trap '' TERM HUP; echo up >/dev/fd/$WITNESS; exec sleep 600) &
+echo $! > left; read go; {end}"""
+    launcher = start([run_plan, "--max-restarts", "1", "--restart-pause-ms", "1", "--", sh, "-c", text], cwd=tmp_path, stdin=subprocess.PIPE)
+    witness.wait_for(b"up")
+    launcher.stdin.write(b"go\n")
+    launcher.stdin.close()
+    assert launcher.wait(60) == 0
+    witness.wait_for_end()
+
+
 def test_ctrl_c_during_the_pause_ends_the_run(run_plan, start, witness, sh):
     text = "echo up >/dev/fd/$WITNESS; exit 6"
     launcher = start([run_plan, "--max-restarts", "1", "--restart-pause-ms", "1000000", "--", sh, "-c", text], stderr=subprocess.PIPE, text=True)
