@@ -49,7 +49,10 @@ std::optional<LogName> parse_log_name(const std::string& name) {
   const std::string_view rest = text.substr(instance + kInstance.size(), text.size() - instance - kInstance.size() - kEnd.size());
   const std::size_t cores = rest.find(kCores);
   if (cores == std::string_view::npos || !all_of(rest.substr(0, cores), "0123456789")) return std::nullopt;
-  const std::string_view list = rest.substr(cores + kCores.size());  // "0-3,8", or "0-to-43-44-cpus" where the list is long
+  std::string_view list = rest.substr(cores + kCores.size());  // "0-3,8", or "0-to-43-44-cpus" where the list is long
+  const std::size_t dot = list.find('.');                      // ".2": of a second run of that second (open_log)
+  if (dot != std::string_view::npos && !all_of(list.substr(dot + 1), "0123456789")) return std::nullopt;
+  list = list.substr(0, dot);
   if (!list.empty() && !all_of(list, "0123456789,-tocpus")) return std::nullopt;
   const std::string_view stamp = text.substr(instance - kStampLength, kStampLength);
   if (!is_stamp(stamp) || text[instance - kStampLength - 1] != '_') return std::nullopt;

@@ -6,7 +6,7 @@
 
 namespace ipexrun::launcher {
 
-/// The parts of a log file's name, PREFIX_<time>_instance_<i>_cores_<list>.log, that tell its run.
+/// The parts of a log file's name, PREFIX_<time>_instance_<i>_cores_<list>[.N].log, that tell its run.
 struct LogName {
   std::string prefix;
   std::string stamp;  ///< "20261121T101500"

@@ -17,6 +17,7 @@ namespace ipexrun::launcher {
 namespace {
 
 constexpr std::size_t kReadBytes = 64u << 10;
+constexpr int kMostRunsASecond = 10'000;
 constexpr int kReadsAStep = 16;  // then the caller looks at signals again, however fast the program writes
 
 /// True when `fd` takes at least PIPE_BUF bytes at once (pipes guarantee that much behind POLLOUT) or reports an error that write
@@ -24,6 +25,13 @@ constexpr int kReadsAStep = 16;  // then the caller looks at signals again, howe
 bool can_write(int fd) {
   pollfd entry{fd, POLLOUT, 0};
   return ::poll(&entry, 1, 0) == 1;
+}
+
+/// "a.log" -> "a.2.log"
+std::string numbered(const std::string& path, int number) {
+  if (number == 1) return path;
+  const std::filesystem::path whole = path;
+  return (whole.parent_path() / whole.stem()).string() + "." + std::to_string(number) + whole.extension().string();
 }
 
 }  // namespace
@@ -73,12 +81,21 @@ void LogFollower::pass(std::string_view text, Sink& sink) {
   partial_.append(text);
 }
 
+/// Somebody emptied the file (logrotate's copytruncate, a shell's `: > file`): what comes now stands at its start.
+bool LogFollower::was_cut() {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0 || info.st_size >= at_) return false;
+  at_ = 0;
+  return true;
+}
+
 bool LogFollower::step(Sink& sink) {
   if (sink.closed()) return true;
   std::array<char, kReadBytes> buffer;
   for (int reads = 0; reads < kReadsAStep && sink.has_room(); ++reads) {
     const ssize_t n = ::pread(fd_.get(), buffer.data(), buffer.size(), at_);
     if (n < 0 && errno == EINTR) continue;
+    if (n == 0 && was_cut()) continue;
     if (n <= 0) return true;
     at_ += n;
     pass({buffer.data(), static_cast<std::size_t>(n)}, sink);
@@ -200,17 +217,21 @@ void PipePump::attach(Fd pipe) {
   if (copy_) copy_->end_line();
 }
 
-Result<Fd> open_log(const std::string& path) {
+Result<OpenLog> open_log(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code failure;
   if (!folder.empty() && !std::filesystem::is_directory(folder, failure)) {
     std::filesystem::create_directories(folder, failure);
     if (failure) return Error{kExitFailure, "cannot create log folder '" + folder.string() + "': " + failure.message(), "see --log-dir"};
   }
-  Fd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644));
-  if (!fd.open()) return Error{kExitFailure, "cannot write log file '" + path + "': " + errno_text(errno), "see --log-dir"};
-  ::flock(fd.get(), LOCK_SH | LOCK_NB);  // in use: --log-keep of another run leaves it alone
-  return fd;
+  for (int number = 1;; ++number) {
+    OpenLog log{Fd(), numbered(path, number)};
+    log.fd = Fd(::open(log.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644));
+    if (!log.fd.open()) return Error{kExitFailure, "cannot write log file '" + log.path + "': " + errno_text(errno), "see --log-dir"};
+    // In use: another run takes another name, and its --log-keep leaves this one alone. File systems without locks cannot tell.
+    const bool taken = ::flock(log.fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!taken || number == kMostRunsASecond) return log;
+  }
 }
 
 }  // namespace ipexrun::launcher

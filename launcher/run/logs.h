@@ -93,6 +93,8 @@ class LogFollower {
   void finish(Sink& sink);
 
  private:
+  bool was_cut();
+
   Fd fd_;
   off_t at_ = 0;
   std::string prefix_;
@@ -134,7 +136,13 @@ class PipePump {
   std::optional<std::size_t> left_;  ///< bytes still to be read; nullopt = until the pipe ends
 };
 
-/// Opens (creates, 0644) `path` for appending, making the missing folders above it (0755). Error: what was refused, kExitFailure.
-Result<Fd> open_log(const std::string& path);
+struct OpenLog {
+  Fd fd;
+  std::string path;
+};
+
+/// Opens (creates, 0644) `path` for appending, making the missing folders above it (0755), and locks it. Where another run is writing to it
+/// (started in the same second), NAME.2.log is taken, and so on. Error: what was refused, kExitFailure.
+Result<OpenLog> open_log(const std::string& path);
 
 }  // namespace ipexrun::launcher

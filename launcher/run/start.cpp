@@ -191,14 +191,16 @@ Status Starter::prepare_pipe(const InstancePlan& plan, Memory& memory, Running& 
 Status Starter::prepare_log(const InstancePlan& plan, Running& running, Fd pipe) {
   auto log = open_log(plan.log_path);
   if (!log) return log.error();
-  running.outcome.output_path = plan.log_path;
+  const std::string path = log->path;
+  if (path != plan.log_path) log::warn(fmt::format("another run writes to '{}': this one's log is '{}'", plan.log_path, path));
+  running.outcome.output_path = path;
   std::unique_ptr<LogFollower> follower;
-  Fd reader(::open(plan.log_path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!settings_.quiet && reader.open()) {
     const std::string prefix = plan_.instances.size() > 1 ? "[" + std::to_string(plan.index) + "] " : "";
-    follower = std::make_unique<LogFollower>(std::move(reader), ::lseek(log->get(), 0, SEEK_END), prefix);
+    follower = std::make_unique<LogFollower>(std::move(reader), ::lseek(log->fd.get(), 0, SEEK_END), prefix);
   }
-  auto file = std::make_unique<LogFile>(std::move(log.value()), plan.log_path);
+  auto file = std::make_unique<LogFile>(std::move(log->fd), path);
   running.pump = std::make_unique<PipePump>(std::move(pipe), std::move(file), std::move(follower));
   return ok_status();
 }

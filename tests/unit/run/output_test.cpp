@@ -56,6 +56,18 @@ TEST(LogFollower, PassesCompleteLinesBehindThePrefix) {
   EXPECT_EQ(pipe.all(), "[1] last\n");
 }
 
+TEST(LogFollower, GoesOnWithAFileThatWasEmptied) {
+  const TempFolder folder;
+  const std::string path = folder.write("log", "a long line\n");
+  const Pipe pipe;
+  Sink sink(pipe.write.get());
+  LogFollower follower(reader_of(path), 0, "");
+  EXPECT_TRUE(follower.step(sink));
+  folder.write("log", "new\n");
+  EXPECT_TRUE(follower.step(sink));
+  EXPECT_EQ(pipe.all(), "a long line\nnew\n");
+}
+
 TEST(LogFollower, WithoutPrefixPassesBytesAsTheyCome) {
   const TempFolder folder;
   const std::string path = folder.write("log", "a\nb");
@@ -190,6 +202,17 @@ TEST(OpenLog, MakesFoldersAndAppends) {
   const auto refused = open_log(folder.path("file/log"));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, kExitFailure);
+}
+
+TEST(OpenLog, TakesAnotherNameWhereAnotherRunWrites) {
+  const TempFolder folder;
+  const auto first = open_log(folder.path("a.b.log"));
+  const auto second = open_log(folder.path("a.b.log"));
+  const auto third = open_log(folder.path("a.b.log"));
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+  EXPECT_EQ(first->path, folder.path("a.b.log"));
+  EXPECT_EQ(second->path, folder.path("a.b.2.log"));
+  EXPECT_EQ(third->path, folder.path("a.b.3.log"));
 }
 
 std::string bits(std::initializer_list<int> numbers, std::size_t room = 512) {

@@ -93,7 +93,8 @@ TEST(LogName, OfAnyOtherFormIsNotOurs) {
         "run_20261121T101500_instance_0_cores_0.log.gz", "run_20261121T101500_instance_x_cores_0.log",
         "run_20261121T101500_instance__cores_0.log", "run_20261121T101500_instance_0_cores_0;rm.log",
         "run_20261121-101500_instance_0_cores_0.log", "run_2026112T101500_instance_0_cores_0.log", "run_20261121T101500_instance_0.log",
-        "run_20261121T101500_instance_0_cores_0", "run20261121T101500_instance_0_cores_0.log"}) {
+        "run_20261121T101500_instance_0_cores_0", "run20261121T101500_instance_0_cores_0.log",
+        "run_20261121T101500_instance_0_cores_0..log", "run_20261121T101500_instance_0_cores_0.2x.log"}) {
     EXPECT_FALSE(parse_log_name(name)) << name;
   }
 }
@@ -130,6 +131,14 @@ TEST(RemoveOldLogs, NeverThisRunsOwnWhateverTheClockSays) {
   EXPECT_THAT(names_in(folder), ElementsAre(log_of(1)));
 }
 
+TEST(RemoveOldLogs, TakesTheSecondRunOfASecondToo) {
+  const TempFolder folder;
+  for (const char* name : {"run_20261101T101500_instance_0_cores_0.log", "run_20261101T101500_instance_0_cores_0.2.log"})
+    folder.write(name, "");
+  folder.write(log_of(2), "");
+  EXPECT_EQ(remove_old_logs(folder.path(log_of(2)), 1), 2);
+}
+
 TEST(RemoveOldLogs, LeavesWhatAnotherRunStillWrites) {
   const TempFolder folder;
   folder.write(log_of(2), "");
@@ -159,6 +168,15 @@ TEST(Processes, AreReadFromProc) {
   EXPECT_EQ(all[0].started, 12345678901ull);
   EXPECT_TRUE(all[0].zombie);
   EXPECT_THAT(read_processes(proc.path("missing")), IsEmpty());
+}
+
+TEST(Processes, ANameMayHoldALineEnd) {
+  const TempFolder proc;
+  proc.write("12/stat", "12 (a\nb) c) S 7 12 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 99 1 2 3\n");
+  const auto all = read_processes(proc.path());
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].parent, 7);
+  EXPECT_EQ(all[0].started, 99ull);
 }
 
 TEST(Processes, DescendantsAreFoundInAnyOrder) {

@@ -60,6 +60,19 @@ def test_a_second_run_appends(run_plan, tmp_path):
     assert (tmp_path / "run_0.log").read_text() == "x\nx\n"
 
 
+def test_two_runs_of_the_same_second_do_not_share_a_log(run_plan, tmp_path, witness, start, sh):
+    first = start([run_plan, "--log-dir", tmp_path, "--", sh, "-c", "echo first; echo up >/dev/fd/$WITNESS; read go"], stdin=subprocess.PIPE,
+                  stdout=subprocess.DEVNULL)
+    witness.wait_for(b"up\n")
+    second = subprocess.run([run_plan, "--log-dir", tmp_path, "--", "/bin/echo", "second"], capture_output=True, text=True, timeout=60)
+    assert (second.returncode, second.stdout) == (0, "second\n")
+    assert "another run writes to" in second.stderr and "run_0.2.log" in second.stderr
+    first.stdin.close()
+    assert first.wait(60) == 1  # read at the end of its input
+    assert (tmp_path / "run_0.log").read_text() == "first\n"
+    assert (tmp_path / "run_0.2.log").read_text() == "second\n"
+
+
 def test_a_closed_stdout_holds_nobody_up(run_plan, tmp_path, python):
     read_end, write_end = os.pipe()
     os.close(read_end)
