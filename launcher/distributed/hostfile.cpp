@@ -1,5 +1,7 @@
 #include "launcher/distributed/hostfile.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -16,6 +18,11 @@ bool is_number(const std::string& text) {
 bool is_host(const std::string& text) {
   if (text.empty() || text.front() == '-') return false;
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_'; });
+}
+
+bool is_ipv6(const std::string& text) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET6, text.c_str(), &address) == 1;
 }
 
 bool is_slots(const std::string& word) {
@@ -39,14 +46,15 @@ Result<std::vector<HostLine>> parse_hostfile(const std::string& path, const std:
     host.line = number;
     if (!(words >> host.host)) continue;
     const std::string where = path + ":" + std::to_string(number) + ": ";
+    host.ipv6 = is_ipv6(host.host);
     const std::size_t colon = host.host.find(':');
-    if (colon != std::string::npos) {
+    if (colon != std::string::npos && !host.ipv6) {
       if (!is_number(host.host.substr(colon + 1)))
         return Error{kExitUsage, where + "'" + host.host + "' is no host", "one host a line: NAME, NAME slots=N or NAME:N"};
       host.hydra_form = true;
       host.host.resize(colon);
     }
-    if (!is_host(host.host))
+    if (!host.ipv6 && !is_host(host.host))
       return Error{kExitUsage, where + "'" + host.host + "' is no host", "one host a line: NAME, NAME slots=N or NAME:N"};
     for (std::string word; words >> word;) {
       if (!is_slots(word))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "launcher/plan/text.h"
 
@@ -63,6 +64,14 @@ int port_or_default(const Options& options, const JobFacts& facts, bool one_host
   return one_host && facts.free_port > 0 ? facts.free_port : 29500;
 }
 
+/// "2" -> 2; nullopt for anything but a number of hosts.
+std::optional<int> plain_count(const std::string& text) {
+  int count = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (failure != std::errc() || end != text.data() + text.size() || count < 1) return std::nullopt;
+  return count;
+}
+
 /// Ranks of a host: as asked, else what Slurm was asked for, else one a NUMA node.
 int ranks_per_host(const Options& options, const JobFacts& facts, EngineChoice choice, std::vector<Reason>& reasons) {
   const auto& asked = options.distributed.nprocs_per_node;
@@ -71,10 +80,10 @@ int ranks_per_host(const Options& options, const JobFacts& facts, EngineChoice c
     return *asked;
   }
   const std::string per_node = value_of(facts.env, "SLURM_NTASKS_PER_NODE");
-  if (choice == EngineChoice::kSrun && !asked && !per_node.empty() && per_node.find_first_not_of("0123456789") == std::string::npos &&
-      per_node.size() < 6) {
+  const auto of_slurm = plain_count(per_node);
+  if (choice == EngineChoice::kSrun && !asked && of_slurm && *of_slurm <= kMostRanks) {
     reasons.push_back({"ranks", per_node, "the Slurm allocation was made for so many on each node (SLURM_NTASKS_PER_NODE)"});
-    return std::max(1, std::stoi(per_node));
+    return *of_slurm;
   }
   reasons.push_back({"ranks", std::to_string(facts.numa_nodes), "one a NUMA node of this host (--nprocs-per-node says otherwise)"});
   return facts.numa_nodes;
@@ -92,8 +101,14 @@ Status add_extra(const Options& options, std::vector<std::string>& argv) {
   return ok_status();
 }
 
-/// "2" -> 2; the option's check has let nothing else pass.
-int plain_count(const std::string& text) { return std::stoi(text); }
+/// Ranks of the whole job.
+Result<std::string> all_ranks(int hosts, int ranks_per_host) {
+  const long long ranks = static_cast<long long>(hosts) * ranks_per_host;
+  if (ranks <= kMostRanks) return std::to_string(ranks);
+  return usage(
+      std::to_string(hosts) + " hosts with " + std::to_string(ranks_per_host) + " ranks each are " + std::to_string(ranks) + " ranks",
+      "at most " + std::to_string(kMostRanks));
+}
 
 Status torchrun_command(const Options& options, const JobFacts& facts, Job& job) {
   const DistributedOptions& wanted = options.distributed;
@@ -145,13 +160,16 @@ Status check_hostfile_form(const std::string& path, const std::vector<HostLine>&
     const std::string where = path + ":" + std::to_string(host.line) + ": ";
     if (engine == Engine::kOpenMpi && host.hydra_form)
       return usage(where + "'" + host.host + ":N' is MPICH's form, but mpirun is Open MPI's", "write '" + host.host + " slots=N'");
+    if (engine != Engine::kOpenMpi && host.ipv6)
+      return usage(where + "the hostfile of " + engine_name(engine) + " cannot hold IPv6 addresses",
+                   "write a name instead of '" + host.host + "'");
     if (engine != Engine::kOpenMpi && host.open_mpi_form)
       return usage(where + "'slots=' is Open MPI's form, but this is " + engine_name(engine), "write '" + host.host + ":N'");
   }
   return ok_status();
 }
 
-bool is_this_host(const std::string& host) { return host == "localhost" || host.starts_with("127."); }
+bool is_this_host(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 Status mpirun_command(const Options& options, const JobFacts& facts, Job& job) {
   const DistributedOptions& wanted = options.distributed;
@@ -168,9 +186,9 @@ Status mpirun_command(const Options& options, const JobFacts& facts, Job& job) {
     if (!form.ok()) return form;
   }
   const int listed = facts.hosts.empty() ? 1 : static_cast<int>(facts.hosts.size());
-  const int hosts = wanted.nnodes.empty() ? listed : plain_count(wanted.nnodes);
+  const int hosts = wanted.nnodes.empty() ? listed : plain_count(wanted.nnodes).value_or(listed + 1);
   if (hosts > listed)
-    return usage("--nnodes " + std::to_string(hosts) + ", but " +
+    return usage("--nnodes " + wanted.nnodes + ", but " +
                      (wanted.hostfile.empty() ? "no --hostfile names them"
                                               : "'" + wanted.hostfile + "' names " + count_text(facts.hosts.size(), "host")),
                  "one host a line");
@@ -186,7 +204,8 @@ Status mpirun_command(const Options& options, const JobFacts& facts, Job& job) {
         {"engine", "MASTER_ADDR=" + address, one_host ? "one host" : "the first host of '" + wanted.hostfile + "', where rank 0 runs"});
   }
   const std::string port = std::to_string(port_or_default(options, facts, one_host));
-  const std::string ranks = std::to_string(hosts * job.ranks_per_host);
+  const auto ranks = all_ranks(hosts, job.ranks_per_host);
+  if (!ranks.ok()) return ranks.error();
   const std::string each = std::to_string(job.ranks_per_host);
 
   std::vector<std::string>& argv = job.process.argv;
@@ -198,7 +217,7 @@ Status mpirun_command(const Options& options, const JobFacts& facts, Job& job) {
     if (facts.root && !allowed && wanted.extra_mpi_params.find("allow-run-as-root") == std::string::npos)
       return usage("Open MPI's mpirun does not start programs for root", "be another user, or give --extra-mpi-params --allow-run-as-root");
     if (!wanted.hostfile.empty()) argv.insert(argv.end(), {"--hostfile", wanted.hostfile});
-    argv.insert(argv.end(), {"-np", ranks, "--map-by", "ppr:" + each + ":node:OVERSUBSCRIBE", "--bind-to", "none"});
+    argv.insert(argv.end(), {"-np", *ranks, "--map-by", "ppr:" + each + ":node:OVERSUBSCRIBE", "--bind-to", "none"});
     if (!wanted.hostfile.empty())
       for (const auto& [name, value] : facts.env)
         if (std::any_of(kPassedOn.begin(), kPassedOn.end(), [&name = name](std::string_view head) { return name.starts_with(head); }))
@@ -206,7 +225,7 @@ Status mpirun_command(const Options& options, const JobFacts& facts, Job& job) {
     argv.insert(argv.end(), {"-x", "MASTER_ADDR=" + address, "-x", "MASTER_PORT=" + port});
   } else {
     if (!wanted.hostfile.empty()) argv.insert(argv.end(), {"-f", wanted.hostfile});
-    argv.insert(argv.end(), {"-n", ranks, "-ppn", each});
+    argv.insert(argv.end(), {"-n", *ranks, "-ppn", each});
     if (job.engine == Engine::kIntelMpi) {
       argv.insert(argv.end(), {"-genv", "I_MPI_PIN", "0"});
     } else {
@@ -231,21 +250,18 @@ Status srun_command(const Options& options, const JobFacts& facts, Job& job) {
   const std::string allocated =
       value_of(facts.env, "SLURM_JOB_NUM_NODES").empty() ? value_of(facts.env, "SLURM_NNODES") : value_of(facts.env, "SLURM_JOB_NUM_NODES");
   job.hosts = !wanted.nnodes.empty() ? wanted.nnodes : allocated.empty() ? "1" : allocated;
-  const bool counted = !allocated.empty() && allocated.size() < 8 && allocated.find_first_not_of("0123456789") == std::string::npos;
-  if (!job.hosts.empty() && job.hosts.find_first_not_of("0123456789") != std::string::npos)
-    return usage("the number of nodes of the Slurm allocation is not known: '" + job.hosts + "'", "give --nnodes");
-  if (counted && plain_count(job.hosts) > plain_count(allocated))
-    return usage(
-        "--nnodes " + job.hosts + ", but the Slurm allocation has " + count_text(static_cast<std::size_t>(plain_count(allocated)), "node"),
-        "ask salloc or sbatch for more");
+  const auto hosts = plain_count(job.hosts);
+  const auto most = plain_count(allocated);
+  if (!hosts) return usage("the number of nodes of the Slurm allocation is not known: '" + job.hosts + "'", "give --nnodes");
+  if (most && *hosts > *most)
+    return usage("--nnodes " + job.hosts + ", but the Slurm allocation has " + count_text(static_cast<std::size_t>(*most), "node"),
+                 "ask salloc or sbatch for more");
+  const auto ranks = all_ranks(*hosts, job.ranks_per_host);
+  if (!ranks.ok()) return ranks.error();
   std::vector<std::string>& argv = job.process.argv;
   job.process.executable = facts.srun;
-  argv = {facts.srun,
-          "--nodes=" + job.hosts,
-          "--ntasks=" + std::to_string(plain_count(job.hosts) * job.ranks_per_host),
-          "--ntasks-per-node=" + std::to_string(job.ranks_per_host),
-          "--cpu-bind=none",
-          "--kill-on-bad-exit=1"};
+  argv = {facts.srun,        "--nodes=" + job.hosts, "--ntasks=" + *ranks, "--ntasks-per-node=" + std::to_string(job.ranks_per_host),
+          "--cpu-bind=none", "--kill-on-bad-exit=1"};
   if (!wanted.master_addr.empty()) job.process.env["MASTER_ADDR"] = wanted.master_addr;
   if (wanted.master_port) job.process.env["MASTER_PORT"] = std::to_string(*wanted.master_port);
   job.reasons.push_back({"engine", "not bound", "srun binds nothing (--cpu-bind=none): each rank takes its own slice of its host"});

@@ -7,21 +7,26 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-constexpr int kMostRanks = 1 << 24;
 constexpr const char* kDefaultPort = "29500";  // what torch and IPEX's launcher take
 constexpr long kSlurmFirstPort = 20000;
 constexpr long kSlurmPorts = 10000;
+constexpr long kMostSlurmNumber = 0xffffffff;  // Slurm counts jobs and steps in 32 bits
 
 std::string value_of(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
   return found == environment.end() ? "" : found->second;
 }
 
-std::optional<int> number(const std::string& text) {
-  int value = 0;
+std::optional<long> number_up_to(long most, const std::string& text) {
+  long value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || value < 0 || value > kMostRanks) return std::nullopt;
+  if (failure != std::errc() || end != text.data() + text.size() || value < 0 || value > most) return std::nullopt;
   return value;
+}
+
+std::optional<int> number(const std::string& text) {
+  const auto value = number_up_to(kMostRanks, text);
+  return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
 
 /// The names under which one engine says what a rank must know; nullptr = it does not say.
@@ -138,11 +143,11 @@ Meeting meeting_of(const Rank& rank, const Environment& environment) {
     out.address = first_host(hosts);
     out.address_from = "the first host of SLURM_STEP_NODELIST, where rank 0 runs";
   }
-  const auto job = number(value_of(environment, "SLURM_JOB_ID"));
-  const auto step = number(value_of(environment, "SLURM_STEP_ID"));
+  const auto job = number_up_to(kMostSlurmNumber, value_of(environment, "SLURM_JOB_ID"));
+  const auto step = number_up_to(kMostSlurmNumber, value_of(environment, "SLURM_STEP_ID"));
   if (rank.engine == Engine::kSlurm && job) {
     // Every rank must find the same port, and two steps on one host different ones.
-    out.port = std::to_string(kSlurmFirstPort + (16L * *job + step.value_or(0)) % kSlurmPorts);
+    out.port = std::to_string(kSlurmFirstPort + (16 * *job + step.value_or(0)) % kSlurmPorts);
     out.port_from = "made from the numbers of the Slurm job and step";
   } else {
     out.port = kDefaultPort;

@@ -8,6 +8,9 @@
 
 namespace ipexrun::launcher {
 
+/// Of a whole job. More are taken for a mistake.
+constexpr int kMostRanks = 1 << 24;
+
 enum class Engine {
   kTorchrun,
   kOpenMpi,

@@ -47,12 +47,15 @@ Result<std::vector<HostLine>> read_hostfile(const std::string& path) {
   const auto kind = fs::status(path, failure);
   if (!fs::exists(kind)) return Error{kExitUsage, "cannot read hostfile '" + path + "': " + errno_text(ENOENT), "one host a line"};
   if (fs::is_directory(kind)) return Error{kExitUsage, "hostfile '" + path + "' is a directory", "name the file in it"};
+  // A pipe, as <(...) of a shell is one, would be empty for mpirun, which reads it again.
+  if (!fs::is_regular_file(kind)) return Error{kExitUsage, "hostfile '" + path + "' is no regular file", "mpirun reads it again"};
+  const auto size = fs::file_size(path, failure);
+  if (!failure && size > kHostfileMaxBytes)
+    return Error{kExitUsage, "hostfile '" + path + "' has more than 1 MiB", "is it the right file?"};
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
   if (in.bad() || !in.is_open()) return Error{kExitUsage, "cannot read hostfile '" + path + "'", "is it readable by this user?"};
-  if (text.str().size() > kHostfileMaxBytes)
-    return Error{kExitUsage, "hostfile '" + path + "' has more than 1 MiB", "is it the right file?"};
   return parse_hostfile(path, text.str());
 }
 

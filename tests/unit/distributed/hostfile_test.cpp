@@ -26,6 +26,15 @@ TEST(Hostfile, bad_lines_are_named) {
   }
 }
 
+TEST(Hostfile, ipv6_addresses_are_hosts_and_no_counts) {
+  const auto hosts = parse_hostfile("h", "fe80::1 slots=2\n::1\n2001:db8::2:4\n");
+  ASSERT_TRUE(hosts.ok()) << hosts.error().line();
+  EXPECT_EQ((*hosts)[0].host, "fe80::1");
+  EXPECT_EQ((*hosts)[2].host, "2001:db8::2:4");
+  for (const HostLine& host : *hosts) EXPECT_TRUE(host.ipv6 && !host.hydra_form) << host.host;
+  for (const char* bad : {"[::1]:2", "[::1]", "fe80::1%eth0", "1:2:3", "::g"}) EXPECT_FALSE(parse_hostfile("h", bad).ok()) << bad;
+}
+
 TEST(Hostfile, one_without_a_host_is_an_error) {
   for (const char* text : {"", "\n\n", "# nothing\n"}) {
     const auto hosts = parse_hostfile("hosts.txt", text);

@@ -242,6 +242,28 @@ TEST(Job, requests_without_sense_are_one_line) {
   expect_refused(options, facts(), "both name the meeting place");
 }
 
+TEST(Job, numbers_that_no_slurm_would_say_are_one_line) {
+  Options options = ranks(2);
+  options.distributed.engine = "srun";
+  JobFacts with = in_slurm();
+  for (const char* odd : {"99999999999", "0", "-1", "two", "2x", "1:4"}) {
+    with.env["SLURM_JOB_NUM_NODES"] = odd;
+    expect_refused(options, with, odd);
+  }
+  with.env["SLURM_JOB_NUM_NODES"] = "9000000";
+  expect_refused(options, with, "18000000 ranks");
+  options.distributed.nnodes = "1048576";
+  options.distributed.nprocs_per_node = 65536;
+  with.env.erase("SLURM_JOB_NUM_NODES");
+  expect_refused(options, with, "68719476736 ranks");
+  options.distributed.nnodes = "2";
+  options.distributed.nprocs_per_node.reset();
+  for (const char* odd : {"99999999999", "0", "2(x3)"}) {
+    with.env["SLURM_NTASKS_PER_NODE"] = odd;
+    EXPECT_NE(command(options, with).find("|--ntasks=2|"), std::string::npos) << odd << ": " << command(options, with);
+  }
+}
+
 TEST(Job, engines_that_are_not_there_say_what_to_install) {
   JobFacts with = facts();
   with.mpirun.clear();
@@ -268,6 +290,16 @@ TEST(Job, open_mpi_and_root) {
   expect_refused(options, with, "--allow-run-as-root");
   options.distributed.extra_mpi_params = "--allow-run-as-root";
   EXPECT_EQ(command(options, with).find("error"), std::string::npos);
+}
+
+TEST(Job, ipv6_addresses_are_for_open_mpi) {
+  Options options = ranks(2);
+  options.distributed.hostfile = "h";
+  JobFacts with = facts();
+  with.hosts = {{.host = "fe80::1", .line = 1, .ipv6 = true}, {.host = "fe80::2", .line = 2, .ipv6 = true}};
+  EXPECT_NE(command(options, with).find("|MASTER_ADDR=fe80::1|"), std::string::npos) << command(options, with);
+  with.mpirun_version = "HYDRA build details:";
+  expect_refused(options, with, "cannot hold IPv6");
 }
 
 TEST(Job, a_hostfile_in_the_form_of_the_other_mpi) {

@@ -131,6 +131,10 @@ TEST(Rank, where_ranks_meet) {
   const std::string port = meeting_of(*find_rank(env).rank, env).port;
   env["SLURM_STEP_ID"] = "2";
   EXPECT_NE(meeting_of(*find_rank(env).rank, env).port, port) << "two steps on one host";
+  env["SLURM_JOB_ID"] = "4294967040";  // numbers beyond 2^24 are common on old clusters
+  EXPECT_NE(meeting_of(*find_rank(env).rank, env).port, "29500");
+  env["SLURM_JOB_ID"] = "99999999999999999999";
+  EXPECT_EQ(meeting_of(*find_rank(env).rank, env).port, "29500");
 }
 
 }  // namespace
