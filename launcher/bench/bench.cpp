@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "configs/base/log.h"
 #include "launcher/bench/compare.h"
 #include "launcher/bench/environment.h"
 #include "launcher/bench/output.h"
@@ -189,7 +188,7 @@ Result<int> run_bench(const Options& options, const Machine& machine, const Plan
   const int code = exit_code_of(*session);
   if (Status written = write_outputs(report, options.bench.outputs); !written) {
     if (code == kExitOk) return written.error();
-    log::error(written.error().line());
+    return Error{code, written.error().what, written.error().hint};  // a program that failed by itself keeps its code
   }
   return code;
 }

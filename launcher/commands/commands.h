@@ -20,7 +20,7 @@ Result<int> show_topology(const Options& options);
 /// `ipexrun --version`.
 Result<int> show_version(const char* version);
 
-/// Text of ours on stdout; a reader that went away (ipexrun --help | head) is no failure.
+/// print_text() (run/print.h) as a command.
 Result<int> print(const std::string& text);
 
 }  // namespace ipexrun::launcher

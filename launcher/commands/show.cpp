@@ -1,5 +1,4 @@
 // Commands that only print.
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -10,13 +9,13 @@
 #include "launcher/plan/machine.h"
 #include "launcher/plan/show.h"
 #include "launcher/run/context.h"
+#include "launcher/run/print.h"
 
 namespace ipexrun::launcher {
 
 Result<int> print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-  return static_cast<int>(kExitOk);
+  const Status printed = print_text(text);
+  return printed.ok() ? Result<int>(kExitOk) : Result<int>(printed.error());
 }
 
 Result<int> show_version(const char* version) {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "launcher/plan/machine.h"
 #include "launcher/run/checks.h"
+#include "launcher/run/print.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -26,7 +26,7 @@ const char* word(CheckLevel level) {
 
 }  // namespace
 
-int run_doctor(const Options& options) {
+Result<int> run_doctor(const Options& options) {
   Machine machine;
   std::vector<Check> checks;
   if (auto read = read_machine()) {
@@ -37,6 +37,7 @@ int run_doctor(const Options& options) {
   for (Check& check : all_checks(machine)) checks.push_back(std::move(check));
   const bool usable = std::none_of(checks.begin(), checks.end(), [](const Check& check) { return check.level == CheckLevel::kFail; });
 
+  std::string text;
   if (options.json) {
     nlohmann::ordered_json out;
     out["usable"] = usable;
@@ -44,15 +45,18 @@ int run_doctor(const Options& options) {
       out["checks"].push_back({{"level", word(check.level)}, {"name", check.name}, {"seen", check.seen}, {"hint", check.hint}});
     }
     out["gain"] = gain_paragraph(machine);
-    fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-    return usable ? kExitOk : kExitFailure;
+    text = out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  } else {
+    for (const Check& check : checks) {
+      const std::string hint = check.hint.empty() ? "" : " (" + check.hint + ")";
+      text += fmt::format("{:<4}  {:<16}  {}{}\n", word(check.level), check.name, check.seen, hint);
+    }
+    text += fmt::format("\n{}\n{}\n", gain_paragraph(machine),
+                        usable ? "Programs can be run." : "Something has to be repaired first: see the lines that say fail.");
   }
-  for (const Check& check : checks) {
-    fmt::print("{:<4}  {:<16}  {}{}\n", word(check.level), check.name, check.seen, check.hint.empty() ? "" : " (" + check.hint + ")");
-  }
-  fmt::print("\n{}\n{}\n", gain_paragraph(machine),
-             usable ? "Programs can be run." : "Something has to be repaired first: see the lines that say fail.");
-  return usable ? kExitOk : kExitFailure;
+  const Status printed = print_text(text);
+  if (!printed.ok()) return printed.error();
+  return static_cast<int>(usable ? kExitOk : kExitFailure);
 }
 
 }  // namespace ipexrun::launcher

@@ -15,6 +15,7 @@
 #include "launcher/plan/machine.h"
 #include "launcher/run/context.h"
 #include "launcher/run/doctor.h"
+#include "launcher/run/print.h"
 #include "launcher/run/program.h"
 #include "launcher/run/system_facts.h"
 #include "launcher/run/torch_probe.h"
@@ -121,7 +122,7 @@ Section python_section(const std::string& lib_dir) {
 
 }  // namespace
 
-int run_env(const Options& options) {
+Result<int> run_env(const Options& options) {
   const std::string lib_dir = find_lib_dir();
   Section own{"ipexrun", {}};
   own.add("version", IPEXRUN_VERSION);
@@ -130,6 +131,7 @@ int run_env(const Options& options) {
   own.add("command", command_line());
   const std::vector<Section> sections{own, system_section(), machine_section(), python_section(lib_dir), variables()};
 
+  std::string text;
   if (options.json) {
     nlohmann::ordered_json out;
     for (const Section& section : sections) {
@@ -139,14 +141,16 @@ int run_env(const Options& options) {
         object[key] = object.contains(key) ? object[key].get<std::string>() + "; " + value : value;
       }
     }
-    fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-    return kExitOk;
+    text = out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  } else {
+    for (const Section& section : sections) {
+      text += section.title + "\n";
+      for (const auto& [key, value] : section.rows) text += fmt::format("  {:<18} {}\n", key, value);
+    }
   }
-  for (const Section& section : sections) {
-    fmt::print("{}\n", section.title);
-    for (const auto& [key, value] : section.rows) fmt::print("  {:<18} {}\n", key, value);
-  }
-  return kExitOk;
+  const Status printed = print_text(text);
+  if (!printed.ok()) return printed.error();
+  return static_cast<int>(kExitOk);
 }
 
 }  // namespace ipexrun::launcher

@@ -97,6 +97,14 @@ def test_a_killed_launchers_run_folder_is_removed_by_the_next(ipexrun, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_of_the_users_own_with_such_a_name_stays(ipexrun, tmp_path):
+    own = tmp_path / "ipexrun-models"
+    own.mkdir(mode=0o700)
+    (own / "weights").write_text("precious")
+    assert run([ipexrun, "true"], env={"XDG_RUNTIME_DIR": "", "TMPDIR": str(tmp_path)}).returncode == 0
+    assert (own / "weights").read_text() == "precious"
+
+
 def test_read_only_places_cost_the_summary_only(ipexrun):
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("needs the right to mount")
@@ -136,6 +144,20 @@ def test_doctor_and_env_answer(ipexrun):
     done = run([ipexrun, "doctor"])
     assert "shim" in done.stdout and "allocator" in done.stdout
     assert done.returncode == (1 if "\nfail " in "\n" + done.stdout else 0)
+
+
+@pytest.mark.parametrize("words", [["env"], ["doctor"], ["--help"], ["topology"], ["--dry-run", "--json", "true"]])
+def test_a_full_disk_is_said_and_a_reader_that_went_away_is_not(ipexrun, words):
+    env = {"OMP_LONG": "x" * 100_000}  # more than a pipe or a buffer takes
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([ipexrun, *words], env={**os.environ, **env}, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and "cannot write to stdout: No space left on device" in done.stderr, done.stderr
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run([ipexrun, *words], env={**os.environ, **env}, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(write_end)
+    assert done.returncode in (0, 1) and "stdout" not in done.stderr and "terminate" not in done.stderr, done.stderr
 
 
 def test_secrets_are_not_reported(ipexrun):
