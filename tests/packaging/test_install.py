@@ -22,11 +22,15 @@ def run(*argv, **kwargs):
 
 
 def build_environment(**more):
-    """Both builds compile most files by the same command line: where there is ccache, the second one is served from it."""
+    """Both builds compile most files by the same command line: where there is ccache, the second one is served from it. The name of the
+    compiler counts too: scikit-build-core takes the one that Python was built with, and so CMake is told of it."""
     env = {k: v for k, v in os.environ.items() if k != "IPEXRUN_PYTHON"}
-    if shutil.which("ccache"):
-        for language in ("C", "CXX"):
+    for language, variable in (("C", "CC"), ("CXX", "CXX")):
+        if shutil.which("ccache"):
             env.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", "ccache")
+        compiler = (sysconfig.get_config_var(variable) or "").split()
+        if compiler and shutil.which(compiler[0]):
+            env.setdefault(variable, compiler[0])
     return {**env, **more}
 
 
