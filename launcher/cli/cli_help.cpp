@@ -98,10 +98,10 @@ std::string option_text(const OptionRow& row) {
   return out;
 }
 
-const std::vector<OptionGroup>& groups() {
-  static const std::vector<OptionGroup> all = {OptionGroup::kInstances, OptionGroup::kProcess,    OptionGroup::kRanks,
-                                               OptionGroup::kLogs,      OptionGroup::kShow,       OptionGroup::kBench,
-                                               OptionGroup::kXpu,       OptionGroup::kCompatible, OptionGroup::kLater};
+/// In their own order, which is that of the headings.
+std::vector<OptionGroup> groups() {
+  std::vector<OptionGroup> all;
+  for (int group = 0; group <= static_cast<int>(OptionGroup::kLater); ++group) all.push_back(static_cast<OptionGroup>(group));
   return all;
 }
 

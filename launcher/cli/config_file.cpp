@@ -14,6 +14,7 @@
 #include "configs/contract/decision.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_setters.h"
+#include "launcher/plan/text.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -55,7 +56,7 @@ std::string flag_text(const std::string& text) {
 }
 
 Status read_schema(const Place& place, const YAML::Node& value) {
-  const auto number = setters::parse_number<int>(value.IsScalar() ? value.Scalar() : "");
+  const auto number = parse_number<int>(value.IsScalar() ? value.Scalar() : "");
   if (!number || *number < 1) return place.error("schema needs a whole number", "this version writes schema: 1");
   if (*number > kConfigSchema)
     return place.error("schema " + std::to_string(*number) + " is newer than this ipexrun knows",
@@ -90,8 +91,8 @@ bool is_utf8(const std::string& text) {
 nlohmann::json scalar_json(const YAML::Node& node) {
   // A quoted scalar has the tag "!": text even when it looks like a number.
   if (node.Tag() != "!") {
-    if (const auto number = setters::parse_number<std::int64_t>(node.Scalar())) return *number;
-    if (const auto number = setters::parse_number<double>(node.Scalar())) return *number;
+    if (const auto number = parse_number<std::int64_t>(node.Scalar())) return *number;
+    if (const auto number = parse_number<double>(node.Scalar())) return *number;
   }
   return node.Scalar();
 }

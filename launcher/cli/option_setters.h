@@ -10,6 +10,7 @@
 
 #include "launcher/cli/option_table.h"
 #include "launcher/plan/show.h"
+#include "launcher/plan/text.h"
 
 namespace ipexrun::launcher::setters {
 
@@ -20,14 +21,6 @@ inline const Options& default_options() {
 
 inline Error bad_value(const std::string& name, const std::string& wanted, const std::string& seen, std::string hint = "") {
   return Error{kExitUsage, "--" + name + " needs " + wanted + ", not '" + seen + "'", std::move(hint)};
-}
-
-template <typename Number>
-std::optional<Number> parse_number(const std::string& text) {
-  Number value{};
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 template <typename Field>

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 
+#include "launcher/plan/environment.h"
 #include "launcher/plan/show.h"
 #include "launcher/plan/text.h"
 
 namespace ipexrun::launcher {
 namespace {
-
-std::string value_of(const std::map<std::string, std::string>& env, const std::string& name) {
-  const auto found = env.find(name);
-  return found == env.end() ? "" : found->second;
-}
 
 /// The second hardware thread of the core that owns `cpu`; -1 = it has none that is allowed.
 int second_thread(const Machine& machine, int cpu) {

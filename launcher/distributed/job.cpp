@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "launcher/plan/environment.h"
 #include "launcher/plan/text.h"
 
 namespace ipexrun::launcher {
@@ -16,11 +17,6 @@ constexpr std::array<std::string_view, 24> kPassedOn{
     "PATH",  "LD_LIBRARY_PATH", "PYTHON",    "VIRTUAL_ENV", "CONDA_PREFIX", "IPEXRUN_", "OMP_", "KMP_",
     "GOMP_", "MALLOC_",         "MIMALLOC_", "TCMALLOC_",   "GLOO_",        "CCL_",     "FI_",  "I_MPI_",
     "TORCH", "PYTORCH",         "ATEN_",     "DNNL_",       "ONEDNN_",      "MKL_",     "HF_",  "TRANSFORMERS_"};
-
-std::string value_of(const std::map<std::string, std::string>& env, const std::string& name) {
-  const auto found = env.find(name);
-  return found == env.end() ? "" : found->second;
-}
 
 Error usage(const std::string& what, const std::string& hint = "") { return Error{kExitUsage, what, hint}; }
 

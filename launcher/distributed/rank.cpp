@@ -1,6 +1,7 @@
 #include "launcher/distributed/rank.h"
 
-#include <charconv>
+#include "launcher/plan/environment.h"
+#include "launcher/plan/text.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -12,16 +13,9 @@ constexpr long kSlurmFirstPort = 20000;
 constexpr long kSlurmPorts = 10000;
 constexpr long kMostSlurmNumber = 0xffffffff;  // Slurm counts jobs and steps in 32 bits
 
-std::string value_of(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
 std::optional<long> number_up_to(long most, const std::string& text) {
-  long value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || value < 0 || value > most) return std::nullopt;
-  return value;
+  const auto value = parse_number<long>(text);
+  return value && *value >= 0 && *value <= most ? value : std::nullopt;
 }
 
 std::optional<int> number(const std::string& text) {

@@ -4,16 +4,12 @@
 
 #include "configs/contract/env.h"
 #include "launcher/distributed/communication.h"
+#include "launcher/plan/environment.h"
 #include "launcher/plan/show.h"
 #include "launcher/plan/text.h"
 
 namespace ipexrun::launcher {
 namespace {
-
-std::string value_of(const std::map<std::string, std::string>& env, const std::string& name) {
-  const auto found = env.find(name);
-  return found == env.end() ? "" : found->second;
-}
 
 bool within(const std::vector<int>& small, const std::vector<int>& large) {
   return small.size() < large.size() && std::includes(large.begin(), large.end(), small.begin(), small.end());

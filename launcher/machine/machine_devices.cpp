@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "launcher/machine/text_files.h"
+#include "launcher/plan/text.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -44,10 +45,7 @@ std::string line_of(const fs::path& path) { return first_line(path.string()).val
 /// The number in "gt0", "tile1", "renderD128"; nullopt when `name` is not `stem` and digits.
 std::optional<int> number_after(const std::string& name, std::string_view stem) {
   if (!name.starts_with(stem) || name.size() == stem.size()) return std::nullopt;
-  int value = 0;
-  const auto [end, failure] = std::from_chars(name.data() + stem.size(), name.data() + name.size(), value);
-  if (failure != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return value;
+  return parse_number<int>(std::string_view(name).substr(stem.size()));
 }
 
 /// Entries of `folder` that are named `stem` and a number, in order of the numbers. A folder that is not there has none.
@@ -59,9 +57,6 @@ std::vector<fs::path> numbered(const fs::path& folder, std::string_view stem) {
   for (auto& [number, path] : out) paths.push_back(std::move(path));
   return paths;
 }
-
-/// Addresses have one width but for the domain: "0000:4d:00.0", "10000:e1:00.0".
-bool address_before(const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; }
 
 /// PCI devices by address. A system that hides /sys/bus shows its GPUs through /sys/class/drm alone.
 std::map<std::string, fs::path> pci_devices(const std::string& sysroot) {

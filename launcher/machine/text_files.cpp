@@ -6,26 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "launcher/plan/show.h"
+#include "launcher/plan/text.h"
 
 namespace ipexrun::launcher {
 namespace {
 
 constexpr const char* kBlanks = " \t\r\n";
-
-template <typename T>
-std::optional<T> parsed(const std::string& text) {
-  T value{};
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 }  // namespace
 
@@ -75,11 +67,11 @@ std::vector<std::string> words_of(const std::string& line, char separator) {
 }
 
 std::optional<double> number_in(const std::string& text) {
-  const std::optional<double> value = parsed<double>(text);
+  const std::optional<double> value = parse_number<double>(text);
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-std::optional<std::uint64_t> whole_number_in(const std::string& text) { return parsed<std::uint64_t>(text); }
+std::optional<std::uint64_t> whole_number_in(const std::string& text) { return parse_number<std::uint64_t>(text); }
 
 std::uint64_t meminfo_bytes(std::string_view meminfo, std::string_view key) {
   const std::string text = value_in(meminfo, key).value_or("");

@@ -1,12 +1,12 @@
 #include "launcher/plan/devices.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "launcher/plan/environment.h"
 #include "launcher/plan/show.h"
 #include "launcher/plan/text.h"
 
@@ -19,11 +19,6 @@ constexpr const char* kPciOrder = "ZE_ENABLE_PCI_ID_DEVICE_ORDER";
 constexpr const char* kSelector = "ONEAPI_DEVICE_SELECTOR";
 
 using Variables = std::map<std::string, std::string>;
-
-std::string value_of(const Variables& env, const char* name) {
-  const auto found = env.find(name);
-  return found == env.end() ? "" : found->second;
-}
 
 /// A tile as (Gpu::index, tile).
 using TileId = std::pair<int, int>;
@@ -44,8 +39,6 @@ std::vector<int> usable(const Machine& machine) {
     if (gpu.problem.empty()) out.push_back(gpu.index);
   return out;
 }
-
-bool address_before(const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; }
 
 /// --device-hierarchy, else the caller's, else the driver's own default: tiles as devices where a GPU has several.
 std::string hierarchy_of(const Options& options, const Machine& machine, const Variables& env) {
@@ -76,10 +69,8 @@ std::vector<TileId> tiles_in_order(const Machine& machine, const Numbering& numb
 }
 
 std::optional<int> whole_number(std::string_view text) {
-  int value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || failure != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const auto value = parse_number<int>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 /// The tiles that a mask shows. Entries that name nothing in this numbering are passed over, as the driver does.

@@ -41,6 +41,9 @@ struct Gpu {
   std::string problem;  ///< why programs cannot use it, one line; "" = they can
 };
 
+/// The order of PCI addresses. They have one width but for the domain: "0000:4d:00.0", "10000:e1:00.0".
+inline bool address_before(const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; }
+
 /// What the process may use (already restricted to affinity, cpuset and Mems_allowed) and what was left out and why.
 struct Machine {
   std::vector<Core> cores;      ///< ordered by node, then logical core order; cores without an allowed PU are absent

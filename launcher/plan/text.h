@@ -1,11 +1,23 @@
-// Small texts that reasons and tables share.
+// Small texts that reasons and tables share, and numbers in texts.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace ipexrun::launcher {
+
+/// The number that the entire text is; no blanks, no sign "+".
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
 
 /// "1 core", "2 cores".
 inline std::string count_text(std::size_t count, const std::string& noun) {

@@ -14,6 +14,7 @@
 
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
+#include "launcher/plan/environment.h"
 #include "launcher/run/allocators.h"
 #include "launcher/run/library_search.h"
 #include "launcher/run/omp_runtime.h"
@@ -37,11 +38,6 @@ std::map<std::string, std::string> environment() {
     if (equals != std::string::npos) out.emplace(entry.substr(0, equals), entry.substr(equals + 1));
   }
   return out;
-}
-
-std::string value_of(const std::map<std::string, std::string>& variables, const char* name) {
-  const auto entry = variables.find(name);
-  return entry == variables.end() ? "" : entry->second;
 }
 
 bool preloads_allocator(const std::map<std::string, std::string>& variables) {

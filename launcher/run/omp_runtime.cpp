@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "launcher/plan/environment.h"
 #include "launcher/run/elf_file.h"
 #include "launcher/run/library_search.h"
 #include "launcher/run/program.h"
@@ -18,11 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostLibraries = 1000;  // a program linked with more is not followed further
-
-std::string value_of(const std::map<std::string, std::string>& env, const char* name) {
-  const auto entry = env.find(name);
-  return entry == env.end() ? "" : entry->second;
-}
 
 std::vector<std::string> split(const std::string& text, const char* separators) {
   std::vector<std::string> out;

@@ -23,6 +23,7 @@
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
 #include "launcher/distributed/hostfile.h"
+#include "launcher/plan/environment.h"
 #include "launcher/run/posix.h"
 #include "launcher/run/probe.h"
 #include "launcher/run/program.h"
@@ -36,11 +37,6 @@ namespace fs = std::filesystem;
 constexpr int kVersionTimeoutMs = 10000;
 constexpr std::uintmax_t kHostfileMaxBytes = 1 << 20;
 constexpr const char* kFailureHead = "failure-";
-
-std::string value_of(const std::map<std::string, std::string>& env, const std::string& name) {
-  const auto found = env.find(name);
-  return found == env.end() ? "" : found->second;
-}
 
 Result<std::vector<HostLine>> read_hostfile(const std::string& path) {
   std::error_code failure;

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "launcher/plan/environment.h"
 #include "launcher/run/probe.h"
 
 namespace ipexrun::launcher {
@@ -38,11 +39,6 @@ print(json.dumps(out))
 )PY";
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-std::string value_of(const std::map<std::string, std::string>& env, const char* name) {
-  const auto entry = env.find(name);
-  return entry == env.end() ? "" : entry->second;
-}
 
 /// The folders of packages below `prefix`, for the Python called `version` ("python3.11"), or for any when it is "".
 std::vector<fs::path> package_folders(const fs::path& prefix, const std::string& version) {
