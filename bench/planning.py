@@ -2,8 +2,9 @@
 
     python bench/planning.py [--build build/dev] [--repeats 20] [--smoke]
 
-The limit is 50 ms for 2048 PUs. Three sources of one machine: hwloc's synthetic text, an XML file that lstopo writes, a /sys tree
-of small files (what a real machine has; tests/machines/sysfs.py makes it). Times of the whole process are CPU time (user and system,
+The limit is 50 ms for 2048 PUs. Four sources of one machine: hwloc's synthetic text, an XML file that lstopo writes, a sparse /sys tree
+(tests/machines/sysfs.py: facts of a package or a cache stand at its first CPU only), and a full one with the files of topology and
+caches that a kernel shows for each CPU. Times of the whole process are CPU time (user and system,
 which other work on the machine does not change much) and wall time, each the least and the median of the repeats. Prints JSON.
 """
 
@@ -29,6 +30,34 @@ TREE = [
     for i in range(64)
 ] + [f"node: {n} memory=64G" for n in range(16)]
 WAYS = [[], ["--ninstances", "auto"], ["--ninstances", "37"], ["--throughput-mode"], ["--json", "--ncores-per-instance", "1"]]
+
+
+def write_full(root):
+    """The same machine with all that a kernel shows of each CPU: four caches, and masks as wide as the machine."""
+    cpu_root, cores = root / "sys/devices/system/cpu", 1024
+
+    def mask(numbers):
+        words = sysfs.mask(numbers).split(",")
+        return ",".join(["00000000"] * (2 * cores // 32 - len(words)) + words)
+
+    def threads(first, count):
+        return mask([core + cores * thread for core in range(first, first + count) for thread in (0, 1)])
+
+    for cpu in range(2 * cores):
+        core = cpu % cores
+        own, l3, package = threads(core, 1), threads(core // 16 * 16, 16), threads(core // 128 * 128, 128)
+        sets = {"core_cpus": own, "cluster_cpus": own, "die_cpus": package, "package_cpus": package}
+        numbers = {"core_id": core, "cluster_id": core, "die_id": 0, "physical_package_id": core // 128}
+        for name, text in {**sets, **numbers}.items():
+            sysfs.write(cpu_root / f"cpu{cpu}/topology/{name}", str(text))
+        caches = ((1, "Data", "48K", own), (1, "Instruction", "32K", own), (2, "Unified", "2048K", own), (3, "Unified", "32768K", l3))
+        for index, (level, kind, size, shared) in enumerate(caches):
+            facts = {"level": level, "type": kind, "size": size, "id": core, "shared_cpu_map": shared}
+            facts.update({"coherency_line_size": 64, "number_of_sets": 64, "physical_line_partition": 1})
+            for name, text in facts.items():
+                sysfs.write(cpu_root / f"cpu{cpu}/cache/index{index}/{name}", str(text))
+        for name in ("cpuinfo_max_freq", "base_frequency"):
+            sysfs.write(cpu_root / f"cpu{cpu}/cpufreq/{name}", "2000000")
 
 
 def timed(command, repeats):
@@ -63,7 +92,12 @@ def main():
             sources["xml"] = ["--topology", xml]
         root = Path(folder) / "root"
         sysfs.build(root, TREE)
-        sources["sys tree"] = ["--sysroot", str(root)]
+        sources["sparse /sys tree"] = ["--sysroot", str(root)]
+        if not args.smoke:  # 87,000 files
+            full = Path(folder) / "full"
+            sysfs.build(full, TREE)
+            write_full(full)
+            sources["full /sys tree"] = ["--sysroot", str(full)]
         for source, options in sources.items():
             for way in WAYS[:1] if args.smoke else WAYS:
                 row = {"source": source, "options": " ".join(way) or "(default)"}
