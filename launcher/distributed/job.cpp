@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "launcher/plan/environment.h"
 #include "launcher/plan/text.h"
@@ -62,10 +61,8 @@ int port_or_default(const Options& options, const JobFacts& facts, bool one_host
 
 /// "2" -> 2; nullopt for anything but a number of hosts.
 std::optional<int> plain_count(const std::string& text) {
-  int count = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (failure != std::errc() || end != text.data() + text.size() || count < 1) return std::nullopt;
-  return count;
+  const auto count = parse_number<int>(text);
+  return count && *count >= 1 ? count : std::nullopt;
 }
 
 /// Ranks of a host: as asked, else what Slurm was asked for, else one a NUMA node.
