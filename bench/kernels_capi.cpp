@@ -1,4 +1,4 @@
-// The kernels as a C library for bench/linear_vs_torch.py; no product links it.
+// The kernels as a C library for bench/*_vs_torch.py; no product links it.
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -7,6 +7,7 @@
 
 #include "configs/base/isa.h"
 #include "kernels/linear.h"
+#include "kernels/reorder.h"
 
 namespace {
 
@@ -78,6 +79,13 @@ class Pool {
   bool stop_ = false;
 };
 
+ipexrun::IsaSet isa_of(const char* level) {
+  const ipexrun::IsaSet isa = ipexrun::isa_of_process();
+  return level != nullptr ? isa & ipexrun::level_from_name(level).value_or(0) : isa;
+}
+
+ipexrun::kernels::Parallel parallel_of(int threads, void* pool) { return {threads, threads > 1 ? &Pool::run : nullptr, pool}; }
+
 }  // namespace
 
 #define IPEXRUN_BENCH_EXPORT extern "C" __attribute__((visibility("default")))
@@ -97,10 +105,16 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_pool_delete(void* pool) { delete static_
 /// Dense A and C; `level` is a level name of configs/base/isa.h or null for what this process may use. 1 on success.
 IPEXRUN_BENCH_EXPORT int ipexrun_bench_linear(const void* a, int a_bf16, const void* packed, const float* bias, void* c, int c_bf16,
                                               std::int64_t m, std::int64_t n, std::int64_t k, int threads, void* pool, const char* level) {
-  ipexrun::IsaSet isa = ipexrun::isa_of_process();
-  if (level != nullptr) isa &= ipexrun::level_from_name(level).value_or(0);
   const ipexrun::kernels::LinearArgs args{a, a_bf16 != 0 ? DType::kBf16 : DType::kF32, k, packed, bias, DType::kF32,
                                           c, c_bf16 != 0 ? DType::kBf16 : DType::kF32, n, m,      n,    k};
-  const ipexrun::kernels::Parallel parallel{threads, threads > 1 ? &Pool::run : nullptr, pool};
-  return ipexrun::kernels::linear_bf16(args, parallel, isa) ? 1 : 0;
+  return ipexrun::kernels::linear_bf16(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// [N][C][P] to [N][P][C], or back when `to_planar` is not 0; dtypes as above.
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_reorder(const void* from, int from_bf16, void* to, int to_bf16, std::int64_t images,
+                                                std::int64_t channels, std::int64_t pixels, int to_planar, int threads, void* pool,
+                                                const char* level) {
+  const ipexrun::kernels::ReorderArgs args{
+      from, from_bf16 != 0 ? DType::kBf16 : DType::kF32, to, to_bf16 != 0 ? DType::kBf16 : DType::kF32, images, channels, pixels};
+  (to_planar != 0 ? ipexrun::kernels::to_planar : ipexrun::kernels::to_channels_last)(args, parallel_of(threads, pool), isa_of(level));
 }

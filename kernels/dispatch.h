@@ -39,4 +39,29 @@ struct LinearVariants {
 /// Best first; the reference, which needs nothing, is last.
 LinearVariants linear_variants();
 
+/// A matrix to be transposed: element (r, c) from `from[r * from_stride + c]` to `to[c * to_stride + r]`, strides in elements.
+struct TransposeBlock {
+  const void* from;
+  std::int64_t from_stride;
+  void* to;
+  std::int64_t to_stride;
+  std::int64_t rows;
+  std::int64_t columns;
+  DType from_dtype;
+  DType to_dtype;
+};
+
+struct ReorderVariant {
+  const char* name;
+  IsaSet needs;
+  void (*run)(const TransposeBlock& block);
+};
+
+struct ReorderVariants {
+  const ReorderVariant* first;
+  std::size_t count;
+};
+
+ReorderVariants reorder_variants();
+
 }  // namespace ipexrun::kernels

@@ -3,19 +3,13 @@
 
 #include <atomic>
 
+#include "kernels/choose.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
 #include "kernels/scratch.h"
 
 namespace ipexrun::kernels {
 namespace {
-
-const LinearVariant& choose(IsaSet isa) {
-  const LinearVariants table = linear_variants();
-  std::size_t i = 0;
-  while (i + 1 < table.count && !isa_has(isa, table.first[i].needs)) ++i;
-  return table.first[i];
-}
 
 /// How many parts C is cut into by rows and by panels. K is never cut, so every element of C is summed in one order, whatever the
 /// number of threads.
@@ -86,16 +80,16 @@ constexpr double kSerialProducts = 1 << 18;
 }  // namespace
 
 bool linear_bf16_supported(const LinearArgs& args, IsaSet isa) {
-  return args.m > 0 && args.n > 0 && args.k > 0 && packed_b_bytes(args.k, args.n) != 0 && choose(isa).native;
+  return args.m > 0 && args.n > 0 && args.k > 0 && packed_b_bytes(args.k, args.n) != 0 && choose(linear_variants(), isa).native;
 }
 
-const char* linear_bf16_variant(const LinearArgs&, IsaSet isa) { return choose(isa).name; }
+const char* linear_bf16_variant(const LinearArgs&, IsaSet isa) { return choose(linear_variants(), isa).name; }
 
 bool linear_bf16(const LinearArgs& args, const Parallel& parallel, IsaSet isa) {
   if (args.m <= 0 || args.n <= 0) return true;
   // Without a K there is nothing to multiply: the reference writes the bias or zeros.
   const LinearVariants table = linear_variants();
-  const LinearVariant& variant = args.k > 0 ? choose(isa) : table.first[table.count - 1];
+  const LinearVariant& variant = args.k > 0 ? choose(table, isa) : table.first[table.count - 1];
   const double products = static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k);
   const int threads = parallel.run != nullptr && products > kSerialProducts ? parallel.threads : 1;
   Job job{&args, &variant, choose_grid(args, threads > 1 ? threads : 1)};

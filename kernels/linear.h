@@ -9,11 +9,10 @@
 #include <cstdint>
 
 #include "configs/base/isa.h"
+#include "kernels/dtype.h"
 #include "kernels/parallel.h"
 
 namespace ipexrun::kernels {
-
-enum class DType : int { kF32 = 0, kBf16 = 1 };
 
 /// Where element (k, n) of B lies: data[k * stride_k + n * stride_n], in elements. A torch weight w[N,K] used as w.t() has
 /// stride_k = 1 and stride_n = K.

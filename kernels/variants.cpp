@@ -1,9 +1,11 @@
 // The tables of variants. A variant that the compiler could not build is not in them (IPEXRUN_KERNELS_* from CMakeLists.txt).
 #include "kernels/dispatch.h"
 #include "kernels/ref/linear.h"
+#include "kernels/ref/reorder.h"
 
 #ifdef IPEXRUN_KERNELS_SIMD
 #include "kernels/simd/linear.h"
+#include "kernels/simd/reorder.h"
 #endif
 #ifdef IPEXRUN_KERNELS_AMX
 #include "kernels/amx/linear.h"
@@ -28,8 +30,19 @@ constexpr LinearVariant kLinear[] = {
     {"ref", 0, false, ref::linear_scratch_bytes, ref::linear},
 };
 
+constexpr ReorderVariant kReorder[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::transpose},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::transpose},
+#endif
+    {"ref", 0, ref::transpose},
+};
+
 }  // namespace
 
 LinearVariants linear_variants() { return {kLinear, sizeof(kLinear) / sizeof(kLinear[0])}; }
+ReorderVariants reorder_variants() { return {kReorder, sizeof(kReorder) / sizeof(kReorder[0])}; }
 
 }  // namespace ipexrun::kernels

@@ -86,14 +86,7 @@ Guarded& Guarded::operator=(Guarded&& other) noexcept {
 
 Parallel thread_parallel(int threads) { return {threads, run_on_threads, reinterpret_cast<void*>(static_cast<std::intptr_t>(threads))}; }
 
-std::vector<IsaSet> levels_here() {
-  std::vector<IsaSet> levels;
-  const LinearVariants table = linear_variants();
-  for (std::size_t i = table.count; i > 0; --i) {
-    if (isa_has(isa_of_process(), table.first[i - 1].needs)) levels.push_back(table.first[i - 1].needs);
-  }
-  return levels;
-}
+std::vector<IsaSet> levels_here() { return levels_of(linear_variants()); }
 
 std::string variant_of(IsaSet isa) {
   LinearArgs args;

@@ -36,7 +36,17 @@ class Guarded {
 /// A Parallel over fresh std::threads, one a worker and call: slow, but with nothing shared between calls.
 Parallel thread_parallel(int threads);
 
-/// The instruction sets of this machine, one entry for each variant that can run here, lowest (none: the reference) first.
+/// What the variants of a table need, without those that cannot run here, lowest (nothing: the reference) first.
+template <typename Variants>
+std::vector<IsaSet> levels_of(const Variants& table) {
+  std::vector<IsaSet> levels;
+  for (std::size_t i = table.count; i > 0; --i) {
+    if (isa_has(isa_of_process(), table.first[i - 1].needs)) levels.push_back(table.first[i - 1].needs);
+  }
+  return levels;
+}
+
+/// levels_of() for the variants of linear.
 std::vector<IsaSet> levels_here();
 
 /// Name of the variant that an instruction set selects.

@@ -1,0 +1,71 @@
+// Vectors of 8 32-bit lanes for simd/reorder.cpp.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace ipexrun::kernels::avx2 {
+namespace {
+
+struct Lanes {
+  using Vector = __m256i;
+  static constexpr int kCount = 8;
+
+  [[gnu::always_inline]] static Vector zero() { return _mm256_setzero_si256(); }
+  [[gnu::always_inline]] static Vector load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+  [[gnu::always_inline]] static void store(void* to, Vector value) { _mm256_storeu_si256(static_cast<__m256i*>(to), value); }
+
+  /// The first `bytes` bytes, the rest zero.
+  [[gnu::always_inline]] static Vector load_part(const void* from, std::int64_t bytes) {
+    alignas(32) char buffer[32] = {};
+    __builtin_memcpy(buffer, from, static_cast<std::size_t>(bytes));
+    return load(buffer);
+  }
+  [[gnu::always_inline]] static void store_part(void* to, Vector value, std::int64_t bytes) {
+    alignas(32) char buffer[32];
+    store(buffer, value);
+    __builtin_memcpy(to, buffer, static_cast<std::size_t>(bytes));
+  }
+
+  [[gnu::always_inline]] static Vector shift_left_16(Vector value) { return _mm256_slli_epi32(value, 16); }
+  [[gnu::always_inline]] static Vector shift_right_16(Vector value) { return _mm256_srli_epi32(value, 16); }
+  [[gnu::always_inline]] static Vector upper_half(Vector value) { return _mm256_blend_epi16(value, _mm256_setzero_si256(), 0x55); }
+  /// Each lane: the lower half of `low`, the upper half of `high`.
+  [[gnu::always_inline]] static Vector halves(Vector low, Vector high) { return _mm256_blend_epi16(low, high, 0xaa); }
+
+  /// fp32 lanes whose upper halves are the bf16 of bf16.h; the lower halves are left as they come.
+  [[gnu::always_inline]] static Vector rounded(Vector bits) {
+    const Vector odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const Vector up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256 value = _mm256_castsi256_ps(bits);
+    const __m256 quiet = _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x400000)));
+    return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(up), quiet, _mm256_cmp_ps(value, value, _CMP_UNORD_Q)));
+  }
+
+  /// Lane j of v[i] becomes lane i of v[j].
+  [[gnu::always_inline]] static void transpose(Vector (&v)[kCount]) {
+    Vector t[8];
+    Vector u[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      t[2 * i] = _mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
+      t[2 * i + 1] = _mm256_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      u[4 * i] = _mm256_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+      u[4 * i + 1] = _mm256_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+      u[4 * i + 2] = _mm256_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+      u[4 * i + 3] = _mm256_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      v[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
+      v[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace ipexrun::kernels::avx2
