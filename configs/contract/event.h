@@ -60,7 +60,9 @@ enum IpexrunEventKind {
   IPEXRUN_EVENT_SITE = 3,    /* state of one site (cumulative, latest wins); text = SiteKey::text() */
   IPEXRUN_EVENT_TOTALS = 4,  /* totals of the op tier (cumulative, latest wins) */
   IPEXRUN_EVENT_NOTE = 5,    /* one line for a person */
-  IPEXRUN_EVENT_EXIT = 6     /* orderly end of the owner */
+  IPEXRUN_EVENT_EXIT = 6,    /* orderly end of the owner */
+  IPEXRUN_EVENT_OP = 7       /* totals of one op (cumulative, latest wins); text = its name, then after one '\t' why calls never came to
+                                selection: "layout=12,small=3", "" = none */
 };
 
 #define IPEXRUN_CALL_TRAINING 1u  /* grad mode on and the module in train() */
@@ -78,6 +80,8 @@ typedef struct IpexrunEvent {
   int64_t value[6]; /* CALL: [0] batch size (dimension 0 of the first tensor argument, 0 = none)
                        SITE: [0] calls [1] taken [2] declined [3] median stock ns [4] median choice ns [5] samples;
                              the choice and the reason are appended to text after two '\t'
+                       OP: [0] calls [1] taken [2] never came to selection [3] ns that stock would have taken for the calls taken
+                             [4] ns saved by them [5] sites
                        TOTALS: [0] calls [1] taken [2] declined [3] saved ns [4] pack bytes [5] sites */
   char text[160];   /* NUL terminated, cut when longer */
 } IpexrunEvent;

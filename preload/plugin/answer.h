@@ -35,12 +35,15 @@ Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outpu
 /// `describe` fills the call in and says whether it fits. The order of the tests matters: what declines most often and costs least
 /// stands first.
 template <typename Call, typename Describe>
-Outputs answer(Describe describe, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside) {
+Outputs answer(Op op, Describe describe, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside) {
   if (!tier_enabled()) return stock();
   TierState& state = *tier();
+  OpCounts& counts = counts_of(op);
+  counts.calls.fetch_add(1, std::memory_order_relaxed);
   Call call;
-  if (in_backward(state) || !describe(&call) || !allowed_here()) {
-    state.declined.fetch_add(1, std::memory_order_relaxed);
+  call.op = op;
+  if (!call.is(Declined::kBackward, !in_backward(state)) || !describe(&call) || !call.is(Declined::kSettings, allowed_here())) {
+    counts.declined[static_cast<std::size_t>(call.declined)].fetch_add(1, std::memory_order_relaxed);
     count_call(state);
     return stock();
   }
@@ -48,8 +51,8 @@ Outputs answer(Describe describe, c10::function_ref<Outputs()> stock, c10::funct
 }
 
 template <typename Call, typename Describe>
-Outputs answer(Describe describe, c10::function_ref<Outputs()> stock) {
-  return answer<Call>(describe, stock, stock);
+Outputs answer(Op op, Describe describe, c10::function_ref<Outputs()> stock) {
+  return answer<Call>(op, describe, stock, stock);
 }
 
 }  // namespace ipexrun::preload

@@ -13,4 +13,29 @@ const char* op_name(Op op) noexcept {
   return "";
 }
 
+const char* decline_word(Declined why) noexcept {
+  switch (why) {
+    case Declined::kDtype:
+      return "dtype";
+    case Declined::kLayout:
+      return "layout";
+    case Declined::kSmall:
+      return "small";
+    case Declined::kForm:
+      return "form";
+    case Declined::kKind:
+      return "kind of tensor";
+    case Declined::kBackward:
+      return "backward";
+    case Declined::kSettings:
+      return "settings";
+  }
+  return "";
+}
+
+OpCounts& counts_of(Op op) noexcept {
+  static constinit std::array<OpCounts, kOpCount> counts{};
+  return counts[static_cast<std::size_t>(op)];
+}
+
 }  // namespace ipexrun::preload

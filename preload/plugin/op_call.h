@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -21,6 +23,32 @@ enum class Op : int {
 };
 /// The schema's name without the namespace, the overload after a dot.
 const char* op_name(Op op) noexcept;
+
+/// Why a call never came to selection; words for people in decline_word().
+enum class Declined : int {
+  kDtype,     ///< no candidate computes in it, or the operands differ in it
+  kLayout,    ///< strides that candidates do not read
+  kSmall,     ///< too little work to pay for looking it up
+  kForm,      ///< arguments that candidates do not do, or that stock raises for
+  kKind,      ///< not a plain dense CPU tensor: a subclass, functorch, a mode, conjugate or negative bit
+  kBackward,  ///< inside a backward pass
+  kSettings,  ///< deterministic algorithms, oneDNN switched off, or inside a parallel region
+};
+inline constexpr std::size_t kDeclinedCount = 7;
+const char* decline_word(Declined why) noexcept;
+
+inline constexpr std::size_t kOpCount = 0
+#define IPEXRUN_OP(id, name, overload, kind, adapter, dtypes, weight) +1
+#include "preload/plugin/ops.def"
+#undef IPEXRUN_OP
+    ;
+
+/// Counts of one op since the start of the process.
+struct OpCounts {
+  std::atomic<std::uint64_t> calls{0};
+  std::array<std::atomic<std::uint64_t>, kDeclinedCount> declined{};
+};
+OpCounts& counts_of(Op op) noexcept;
 
 /// What an op returns. `more` is empty for all but a few ops; an empty vector allocates nothing.
 struct Outputs {
@@ -47,7 +75,16 @@ class TensorPack final : public Pack {
 /// Holds pointers to the user's tensors and outlives none of them. Used by one thread.
 class OpCall {
  public:
+  Op op{};
+  Declined declined = Declined::kForm;  ///< why an adapter found that the call does not fit
+
   virtual ~OpCall() = default;
+
+  /// `holds`, and the reason for the report if it does not.
+  bool is(Declined otherwise, bool holds) {
+    if (!holds) declined = otherwise;
+    return holds;
+  }
 
   [[nodiscard]] virtual SiteId site_id() const = 0;
   /// The same as text, and the numbers of the candidates that fit such a call in racing order: asked once a site.

@@ -1,9 +1,11 @@
 // What the op tier tells: events for the launcher, JSON for tests and users.
 #include <unistd.h>
 
+#include <array>
 #include <ctime>
 #include <string>
 
+#include "preload/plugin/op_call.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
 
@@ -24,19 +26,69 @@ IpexrunEvent event_of(IpexrunEventKind kind) {
 }
 
 struct Totals {
+  std::uint64_t calls = 0;
   std::uint64_t taken = 0;
+  std::uint64_t declined = 0;
+  std::int64_t stock_ns = 0;  ///< what the calls taken would have needed on stock
   std::int64_t saved_ns = 0;
+  int sites = 0;
 };
 
-Totals totals_of(const TierState& state) {
-  Totals totals;
+using TotalsOfOps = std::array<Totals, kOpCount>;
+
+TotalsOfOps totals_of_ops(const TierState& state) {
+  TotalsOfOps all;
+  for (std::size_t op = 0; op < kOpCount; ++op) {
+    const OpCounts& counts = counts_of(static_cast<Op>(op));
+    all[op].calls = counts.calls.load(std::memory_order_relaxed);
+    for (const auto& count : counts.declined) all[op].declined += count.load(std::memory_order_relaxed);
+  }
   state.sites.for_each([&](const Site& site) {
+    Totals& totals = all[site.id.op];
     const std::uint64_t taken = site.taken.load(std::memory_order_relaxed);
+    const std::int64_t stock_ns = static_cast<std::int64_t>(taken) * site.stock_ns.load(std::memory_order_relaxed);
     totals.taken += taken;
-    totals.saved_ns +=
-        static_cast<std::int64_t>(taken) * (site.stock_ns.load(std::memory_order_relaxed) - site.choice_ns.load(std::memory_order_relaxed));
+    totals.stock_ns += stock_ns;
+    totals.saved_ns += stock_ns - static_cast<std::int64_t>(taken) * site.choice_ns.load(std::memory_order_relaxed);
+    ++totals.sites;
   });
-  return totals;
+  return all;
+}
+
+Totals totals_of(const TotalsOfOps& ops) {
+  Totals sum;
+  for (const Totals& one : ops) {
+    sum.calls += one.calls;
+    sum.taken += one.taken;
+    sum.declined += one.declined;
+    sum.saved_ns += one.saved_ns;
+  }
+  return sum;
+}
+
+/// "layout=12,small=3"
+std::string declined_text(Op op) {
+  std::string text;
+  for (std::size_t why = 0; why < kDeclinedCount; ++why) {
+    const std::uint64_t count = counts_of(op).declined[why].load(std::memory_order_relaxed);
+    if (count > 0) text += std::string(text.empty() ? "" : ",") + decline_word(static_cast<Declined>(why)) + '=' + std::to_string(count);
+  }
+  return text;
+}
+
+void write_op_events(const TotalsOfOps& ops) {
+  for (std::size_t op = 0; op < kOpCount; ++op) {
+    const Totals& totals = ops[op];
+    if (totals.calls == 0) continue;
+    IpexrunEvent event = event_of(IPEXRUN_EVENT_OP);
+    event.value[0] = static_cast<std::int64_t>(totals.calls);
+    event.value[1] = static_cast<std::int64_t>(totals.taken);
+    event.value[2] = static_cast<std::int64_t>(totals.declined);
+    event.value[3] = totals.stock_ns;
+    event.value[4] = totals.saved_ns;
+    event.value[5] = totals.sites;
+    events().write(event, std::string(op_name(static_cast<Op>(op))) + '\t' + declined_text(static_cast<Op>(op)));
+  }
 }
 
 /// A forced candidate answers without a decision of its site: reports name what really ran.
@@ -72,15 +124,21 @@ void write_site_event(Site& site) noexcept {
 
 void write_totals(TierState& state) noexcept {
   if (!events().active()) return;
-  const Totals totals = totals_of(state);
-  IpexrunEvent event = event_of(IPEXRUN_EVENT_TOTALS);
-  event.value[0] = static_cast<std::int64_t>(state.calls.load());
-  event.value[1] = static_cast<std::int64_t>(totals.taken);
-  event.value[2] = event.value[0] - event.value[1];
-  event.value[3] = totals.saved_ns;
-  event.value[4] = static_cast<std::int64_t>(state.weights.pack_bytes());
-  event.value[5] = state.sites.size();
-  events().write(event, "");
+  try {
+    const TotalsOfOps ops = totals_of_ops(state);
+    const Totals totals = totals_of(ops);
+    IpexrunEvent event = event_of(IPEXRUN_EVENT_TOTALS);
+    event.value[0] = static_cast<std::int64_t>(totals.calls);
+    event.value[1] = static_cast<std::int64_t>(totals.taken);
+    event.value[2] = event.value[0] - event.value[1];
+    event.value[3] = totals.saved_ns;
+    event.value[4] = static_cast<std::int64_t>(state.weights.pack_bytes());
+    event.value[5] = state.sites.size();
+    events().write(event, "");
+    write_op_events(ops);
+  } catch (const std::exception&) {
+    // No memory for lines of text: the next totals say it.
+  }
 }
 
 void count_call(TierState& state) noexcept {
@@ -102,12 +160,32 @@ std::string tier_report_json() {
   const TierState* state = tier();
   if (state == nullptr) return "{}";
   const auto number = [](auto value) { return std::to_string(value); };
+  const TotalsOfOps ops = totals_of_ops(*state);
+  const Totals totals = totals_of(ops);
   std::string json =
-      std::string("{\"mode\": \"") + (state->options.optimize ? "optimize" : "observe") + "\", \"calls\": " + number(state->calls.load()) +
-      ", \"taken\": " + number(totals_of(*state).taken) + ", \"declined\": " + number(state->declined.load()) +
+      std::string("{\"mode\": \"") + (state->options.optimize ? "optimize" : "observe") + "\", \"calls\": " + number(totals.calls) +
+      ", \"taken\": " + number(totals.taken) + ", \"declined\": " + number(totals.declined) +
       ", \"explorations\": " + number(state->selector.explorations()) + ", \"explored_ns\": " + number(state->selector.explored_ns()) +
-      ", \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) + ", \"sites\": [";
+      ", \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) + ", \"ops\": [";
   bool first = true;
+  for (std::size_t op = 0; op < kOpCount; ++op) {
+    const Totals& one = ops[op];
+    if (one.calls == 0) continue;
+    json += std::string(first ? "" : ", ") + "{\"op\": \"" + op_name(static_cast<Op>(op)) + "\", \"calls\": " + number(one.calls) +
+            ", \"taken\": " + number(one.taken) + ", \"stock_ns\": " + number(one.stock_ns) + ", \"saved_ns\": " + number(one.saved_ns) +
+            ", \"sites\": " + number(one.sites) + ", \"declined\": {";
+    bool first_word = true;
+    for (std::size_t why = 0; why < kDeclinedCount; ++why) {
+      const std::uint64_t count = counts_of(static_cast<Op>(op)).declined[why].load(std::memory_order_relaxed);
+      if (count == 0) continue;
+      json += std::string(first_word ? "" : ", ") + '"' + decline_word(static_cast<Declined>(why)) + "\": " + number(count);
+      first_word = false;
+    }
+    json += "}}";
+    first = false;
+  }
+  json += "], \"sites\": [";
+  first = true;
   state->sites.for_each([&](const Site& site) {
     json += std::string(first ? "" : ", ") + "{\"site\": \"" + site.key + "\", \"choice\": \"" + candidate_name(shown_choice(site)) +
             "\", \"decided\": " + (site.state.load() == SiteState::kDecided ? "true" : "false") + ", \"reason\": \"" + shown_reason(site) +

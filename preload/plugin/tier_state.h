@@ -52,7 +52,6 @@ struct TierState {
   Selector selector;
   std::atomic<int> forced;
   std::atomic<std::uint64_t> calls{0};
-  std::atomic<std::uint64_t> declined{0};
   std::atomic<int> last_backward{-1};  ///< autograd's number of the backward pass that was seen last
 };
 

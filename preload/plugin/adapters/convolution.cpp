@@ -50,8 +50,9 @@ void describe_sizes(ConvolutionCall* call) {
 
 bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
   const std::int64_t dim = x.dim();
-  if (dim < 3 || dim > 5 || w.dim() != dim || !dtype_fits(x.scalar_type()) || w.scalar_type() != x.scalar_type()) return false;
-  if (!plain(x) || !plain(w) || x.numel() == 0 || w.numel() == 0) return false;
+  if (dim < 3 || dim > 5 || w.dim() != dim) return false;
+  if (!call->is(Declined::kDtype, dtype_fits(x.scalar_type()) && w.scalar_type() == x.scalar_type())) return false;
+  if (!call->is(Declined::kKind, plain(x) && plain(w)) || !call->is(Declined::kForm, x.numel() > 0 && w.numel() > 0)) return false;
   call->x = &x;
   call->w = &w;
   call->dtype = x.scalar_type();
@@ -87,6 +88,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                        c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
                        c10::SymInt groups) {
   return answer<ConvolutionCall>(
+             Op::kConvolution,
              [&](ConvolutionCall* call) {
                if (!describe_operands(call, input, weight, bias)) return false;
                const auto group_count = groups.maybe_as_int();
@@ -101,7 +103,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                if (!positive(call->stride) || !positive(call->dilation)) return false;
                if (!not_negative(call->padding) || !not_negative(call->output_padding)) return false;
                describe_sizes(call);
-               return sizes_fit(*call) && worthwhile(*call);
+               return sizes_fit(*call) && call->is(Declined::kSmall, worthwhile(*call));
              },
              [&]() -> Outputs {
                return at::compositeexplicitautograd::convolution_symint(input, weight, bias, stride, padding, dilation, transposed,

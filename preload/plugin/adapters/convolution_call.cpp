@@ -53,10 +53,16 @@ std::uint64_t digest(std::uint64_t hash, at::IntArrayRef values) {
 /// A batch as sites see it: stock's choice of kernel changes at 16, so small ones are exact.
 std::int64_t site_batch(std::int64_t batch) { return batch <= 16 ? batch : round_up_rows(batch); }
 
-std::string times(const Spatial& sizes, std::int64_t dims) {
+/// ",k=3x1", or ",k=3" when all are equal; "" where they are what they are when nobody says anything.
+std::string sizes_text(char name, const Spatial& sizes, std::int64_t dims, std::int64_t usual) {
   std::string text;
-  for (std::int64_t i = 3 - dims; i < 3; ++i) text += (text.empty() ? "" : "x") + std::to_string(sizes[static_cast<std::size_t>(i)]);
-  return text;
+  bool all_equal = true;
+  for (std::int64_t i = 3 - dims; i < 3; ++i) {
+    text += (text.empty() ? "" : "x") + std::to_string(sizes[static_cast<std::size_t>(i)]);
+    all_equal = all_equal && sizes[static_cast<std::size_t>(i)] == sizes[2];
+  }
+  if (all_equal && sizes[2] == usual) return "";
+  return std::string(",") + name + '=' + (all_equal ? std::to_string(sizes[2]) : text);
 }
 
 char layout_letter(const at::Tensor& tensor) {
@@ -93,7 +99,7 @@ bool find_convolution_operators() {
 
 SiteId ConvolutionCall::site_id() const {
   SiteId id;
-  id.op = static_cast<std::uint32_t>(Op::kConvolution);
+  id.op = static_cast<std::uint32_t>(op);
   id.form = static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(layout_letter(*x)) << 8 |
             static_cast<std::uint32_t>(layout_letter(*w)) << 16 | (bias != nullptr ? 1u << 24 : 0) | (channels_last ? 1u << 25 : 0) |
             (transposed ? 1u << 26 : 0);
@@ -111,13 +117,13 @@ SiteId ConvolutionCall::site_id() const {
 SiteKey ConvolutionCall::site_key(const SiteId& id, const TierOptions& options) const {
   const std::string word = dtype == at::kFloat ? "f32" : "bf16";
   SiteKey key;
-  key.op = transposed ? "convolution.transposed" : "convolution";
+  key.op = (transposed ? "convolution_transpose" : "convolution") + std::to_string(dims()) + 'd';
   key.dtypes = word + ',' + word + (bias != nullptr ? ',' + word : "");
   key.layouts = {layout_letter(*x), layout_letter(*w), channels_last ? 'l' : 'c'};
   key.sizes = "b=" + std::to_string(id.batch) + ",px=" + std::to_string(id.m) + ",ci=" + std::to_string(in_channels()) +
-              ",co=" + std::to_string(id.n) + ",k=" + times(kernel, dims()) + ",s=" + times(stride, dims()) +
-              ",p=" + times(padding, dims()) + ",d=" + times(dilation, dims()) + ",g=" + std::to_string(groups) +
-              (transposed ? ",o=" + times(output_padding, dims()) : "");
+              ",co=" + std::to_string(id.n) + sizes_text('k', kernel, dims(), 0) + sizes_text('s', stride, dims(), 1) +
+              sizes_text('p', padding, dims(), 0) + sizes_text('d', dilation, dims(), 1) + sizes_text('o', output_padding, dims(), 0) +
+              (groups == 1 ? "" : ",g=" + std::to_string(groups));
   key.threads = id.threads;
   key.isa = level_name(options.isa);
   key.torch = options.torch_minor;

@@ -51,33 +51,33 @@ bool worthwhile(const LinearCall& call) {
   return tier()->forced.load(std::memory_order_relaxed) != kStock;  // tests compare the candidate, however small the call
 }
 
-bool describe_2d(LinearCall* call, Op op, const at::Tensor& x, const at::Tensor& w) {
+bool describe_2d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
   if (x.dim() != 2 || w.dim() != 2) return false;
-  call->op = op;
   call->x = &x;
   call->w = &w;
   call->dtype = x.scalar_type();
-  return dtype_fits(call->dtype) && w.scalar_type() == call->dtype && read_right(call, w) && read_left(call, x) && worthwhile(*call) &&
-         plain(x) && plain(w);
+  return call->is(Declined::kDtype, dtype_fits(call->dtype) && w.scalar_type() == call->dtype) &&
+         call->is(Declined::kLayout, read_right(call, w) && read_left(call, x)) && call->is(Declined::kSmall, worthwhile(*call)) &&
+         call->is(Declined::kKind, plain(x) && plain(w));
 }
 
 /// A right operand expanded over the batch is one matrix: the batch then belongs to the rows.
-bool describe_3d(LinearCall* call, Op op, const at::Tensor& x, const at::Tensor& w) {
+bool describe_3d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
   if (x.dim() != 3 || w.dim() != 3 || x.size(0) != w.size(0) || x.size(0) == 0) return false;
-  call->op = op;
   call->x = &x;
   call->w = &w;
   call->dtype = x.scalar_type();
-  if (!dtype_fits(call->dtype) || w.scalar_type() != call->dtype || !read_right(call, w) || !read_left(call, x)) return false;
+  if (!call->is(Declined::kDtype, dtype_fits(call->dtype) && w.scalar_type() == call->dtype)) return false;
+  if (!call->is(Declined::kLayout, read_right(call, w) && read_left(call, x))) return false;
   const std::int64_t batch = x.size(0);
   if ((batch == 1 || w.stride(0) == 0) && (batch == 1 || x.stride(0) == call->m * call->lda)) {
     call->m *= batch;
   } else {
     call->batched = true;
     call->batch = batch;
-    if (x.stride(0) < 0 || w.stride(0) <= 0) return false;
+    if (!call->is(Declined::kLayout, w.stride(0) > 0)) return false;
   }
-  return worthwhile(*call) && plain(x) && plain(w);
+  return call->is(Declined::kSmall, worthwhile(*call)) && call->is(Declined::kKind, plain(x) && plain(w));
 }
 
 /// [M,N], or [B,M,N].
@@ -105,7 +105,8 @@ bool describe_scalar(double* to, const at::Scalar& scalar) {
 }
 
 bool describe_addend(LinearCall* call, const at::Tensor& self, const at::Scalar& beta, const at::Scalar& alpha) {
-  if (self.scalar_type() != call->dtype || !plain(self)) return false;
+  if (!call->is(Declined::kDtype, self.scalar_type() == call->dtype) || !call->is(Declined::kKind, plain(self))) return false;
+  call->declined = Declined::kForm;
   if (!describe_scalar(&call->alpha, alpha) || !describe_scalar(&call->beta, beta)) return false;
   if (is_bias(*call, self)) {
     call->bias = &self;
@@ -118,7 +119,8 @@ bool describe_addend(LinearCall* call, const at::Tensor& self, const at::Scalar&
 
 bool describe_out(LinearCall* call, const at::Tensor& out) {
   call->out = &out;
-  return can_be_filled(out, ResultSizes(*call).of_stock(), call->dtype) && apart(out, *call->x) && apart(out, *call->w);
+  return call->is(Declined::kForm,
+                  can_be_filled(out, ResultSizes(*call).of_stock(), call->dtype) && apart(out, *call->x) && apart(out, *call->w));
 }
 
 /// What an in-place call adds to itself is read before anything is written.
@@ -130,7 +132,7 @@ bool describe_in_place(LinearCall* call, at::Tensor& self, const at::Scalar& bet
 
 at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
   return answer<LinearCall>(
-             [&](LinearCall* call) { return describe_2d(call, Op::kAddmm, mat1, mat2) && describe_addend(call, self, beta, alpha); },
+             Op::kAddmm, [&](LinearCall* call) { return describe_2d(call, mat1, mat2) && describe_addend(call, self, beta, alpha); },
              [&]() -> Outputs { return at::cpu::addmm(self, mat1, mat2, beta, alpha); })
       .first;
 }
@@ -138,9 +140,9 @@ at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tenso
 at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
                       const at::Scalar& alpha, at::Tensor& out) {
   answer<LinearCall>(
+      Op::kAddmmOut,
       [&](LinearCall* call) {
-        return describe_2d(call, Op::kAddmmOut, mat1, mat2) && describe_addend(call, self, beta, alpha) && describe_out(call, out) &&
-               apart(out, self);
+        return describe_2d(call, mat1, mat2) && describe_addend(call, self, beta, alpha) && describe_out(call, out) && apart(out, self);
       },
       [&]() -> Outputs { return at::cpu::addmm_outf(self, mat1, mat2, beta, alpha, out); },
       [&]() -> Outputs { return at::cpu::addmm(self, mat1, mat2, beta, alpha); });
@@ -149,41 +151,43 @@ at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::
 
 at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
   answer<LinearCall>(
-      [&](LinearCall* call) { return describe_2d(call, Op::kAddmmInPlace, mat1, mat2) && describe_in_place(call, self, beta, alpha); },
+      Op::kAddmmInPlace, [&](LinearCall* call) { return describe_2d(call, mat1, mat2) && describe_in_place(call, self, beta, alpha); },
       [&]() -> Outputs { return at::cpu::addmm_(self, mat1, mat2, beta, alpha); },
       [&]() -> Outputs { return at::cpu::addmm(self, mat1, mat2, beta, alpha); });
   return self;
 }
 
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
-  return answer<LinearCall>([&](LinearCall* call) { return describe_2d(call, Op::kMm, self, mat2); },
-                            [&]() -> Outputs { return at::cpu::mm(self, mat2); })
+  return answer<LinearCall>(
+             Op::kMm, [&](LinearCall* call) { return describe_2d(call, self, mat2); }, [&]() -> Outputs { return at::cpu::mm(self, mat2); })
       .first;
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
-  answer<LinearCall>([&](LinearCall* call) { return describe_2d(call, Op::kMmOut, self, mat2) && describe_out(call, out); },
-                     [&]() -> Outputs { return at::cpu::mm_outf(self, mat2, out); }, [&]() -> Outputs { return at::cpu::mm(self, mat2); });
+  answer<LinearCall>(
+      Op::kMmOut, [&](LinearCall* call) { return describe_2d(call, self, mat2) && describe_out(call, out); },
+      [&]() -> Outputs { return at::cpu::mm_outf(self, mat2, out); }, [&]() -> Outputs { return at::cpu::mm(self, mat2); });
   return out;
 }
 
 at::Tensor bmm(const at::Tensor& self, const at::Tensor& mat2) {
-  return answer<LinearCall>([&](LinearCall* call) { return describe_3d(call, Op::kBmm, self, mat2); },
-                            [&]() -> Outputs { return at::cpu::bmm(self, mat2); })
+  return answer<LinearCall>(
+             Op::kBmm, [&](LinearCall* call) { return describe_3d(call, self, mat2); },
+             [&]() -> Outputs { return at::cpu::bmm(self, mat2); })
       .first;
 }
 
 at::Tensor& bmm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
-  answer<LinearCall>([&](LinearCall* call) { return describe_3d(call, Op::kBmmOut, self, mat2) && describe_out(call, out); },
-                     [&]() -> Outputs { return at::cpu::bmm_outf(self, mat2, out); },
-                     [&]() -> Outputs { return at::cpu::bmm(self, mat2); });
+  answer<LinearCall>(
+      Op::kBmmOut, [&](LinearCall* call) { return describe_3d(call, self, mat2) && describe_out(call, out); },
+      [&]() -> Outputs { return at::cpu::bmm_outf(self, mat2, out); }, [&]() -> Outputs { return at::cpu::bmm(self, mat2); });
   return out;
 }
 
 at::Tensor baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
                    const at::Scalar& alpha) {
   return answer<LinearCall>(
-             [&](LinearCall* call) { return describe_3d(call, Op::kBaddbmm, batch1, batch2) && describe_addend(call, self, beta, alpha); },
+             Op::kBaddbmm, [&](LinearCall* call) { return describe_3d(call, batch1, batch2) && describe_addend(call, self, beta, alpha); },
              [&]() -> Outputs { return at::cpu::baddbmm(self, batch1, batch2, beta, alpha); })
       .first;
 }
@@ -191,9 +195,9 @@ at::Tensor baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::T
 at::Tensor& baddbmm_out(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
                         const at::Scalar& alpha, at::Tensor& out) {
   answer<LinearCall>(
+      Op::kBaddbmmOut,
       [&](LinearCall* call) {
-        return describe_3d(call, Op::kBaddbmmOut, batch1, batch2) && describe_addend(call, self, beta, alpha) && describe_out(call, out) &&
-               apart(out, self);
+        return describe_3d(call, batch1, batch2) && describe_addend(call, self, beta, alpha) && describe_out(call, out) && apart(out, self);
       },
       [&]() -> Outputs { return at::cpu::baddbmm_outf(self, batch1, batch2, beta, alpha, out); },
       [&]() -> Outputs { return at::cpu::baddbmm(self, batch1, batch2, beta, alpha); });
@@ -203,9 +207,8 @@ at::Tensor& baddbmm_out(const at::Tensor& self, const at::Tensor& batch1, const 
 at::Tensor& baddbmm_(at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
                      const at::Scalar& alpha) {
   answer<LinearCall>(
-      [&](LinearCall* call) {
-        return describe_3d(call, Op::kBaddbmmInPlace, batch1, batch2) && describe_in_place(call, self, beta, alpha);
-      },
+      Op::kBaddbmmInPlace,
+      [&](LinearCall* call) { return describe_3d(call, batch1, batch2) && describe_in_place(call, self, beta, alpha); },
       [&]() -> Outputs { return at::cpu::baddbmm_(self, batch1, batch2, beta, alpha); },
       [&]() -> Outputs { return at::cpu::baddbmm(self, batch1, batch2, beta, alpha); });
   return self;

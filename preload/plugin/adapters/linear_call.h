@@ -8,7 +8,6 @@ namespace ipexrun::preload {
 /// Rows of x are `lda` elements apart, its columns adjacent.
 class LinearCall final : public OpCall {
  public:
-  Op op = Op::kMm;
   const at::Tensor* x = nullptr;       ///< [M,K], or [B,M,K]
   const at::Tensor* w = nullptr;       ///< [K,N], or [B,K,N]
   const at::Tensor* bias = nullptr;    ///< [N], alpha = beta = 1; null = none
