@@ -264,8 +264,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.8, help="how long each variant works in a round")
     parser.add_argument("--model", choices=["minilm", "bert"], default="minilm")
-    parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--length", type=int, default=32, help="tokens of each sample")
+    parser.add_argument("--batch-size", type=int, help="default: 8 for minilm, 1 for bert")
+    parser.add_argument("--length", type=int, help="tokens of each sample; default: 32 for minilm, 128 for bert")
     parser.add_argument("--threads", type=int, default=16, help="threads of the forced stock run")
     parser.add_argument("--warmup", type=int, default=60, help="calls of each variant before the rounds")
     parser.add_argument("--first", type=int, default=20, help="calls at the start that are reported separately")
@@ -273,6 +273,8 @@ def main():
     parser.add_argument("--output", help="JSON, rewritten after each round")
     parser.add_argument("--smoke", action="store_true", help="one quota, one round, few calls: does it still run")
     args = parser.parse_args()
+    args.batch_size = args.batch_size or {"minilm": 8, "bert": 1}[args.model]
+    args.length = args.length or {"minilm": 32, "bert": 128}[args.model]
     if args.smoke:
         args.quota, args.rounds, args.seconds, args.warmup, args.first, args.length = [1.0], 1, 0.1, 4, 2, 8
     ipexrun = shutil.which("ipexrun")
@@ -284,7 +286,8 @@ def main():
         say(f"quota: no cgroup with a quota can be made here: {error}")
         sys.exit(0 if args.smoke else 1)
     if args.smoke and subprocess.run([sys.executable, "-c", "import transformers"], capture_output=True).returncode != 0:
-        sys.exit("quota: transformers is missing: skipped")
+        say("quota: skipped: transformers is missing")
+        sys.exit(0)
     signal.signal(signal.SIGTERM, cut_off)
 
     finished = []
@@ -309,7 +312,9 @@ def main():
                 field.warm_up()
                 r.run_rounds(list(all_commands), args.rounds, field.measure, after=after)
             except KeyboardInterrupt as signalled:
-                cut = signalled
+                cut = f"cut off ({signalled})"
+            except Failed as problem:
+                cut = f"failed: {problem}\n"
             finally:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 if field.figures:
@@ -318,7 +323,7 @@ def main():
                 field.stop()
                 signal.signal(signal.SIGTERM, cut_off)
         if cut:
-            sys.exit(f"quota: cut off at a quota of {cpus:g} after {len(next(iter(field.figures.values()), []))} rounds ({cut})")
+            sys.exit(f"quota: {cut} at a quota of {cpus:g} after {len(next(iter(field.figures.values()), []))} rounds")
 
 
 if __name__ == "__main__":
