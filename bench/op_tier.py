@@ -16,7 +16,14 @@ SHAPES = [  # (M, N, K): decode, a sentence, a batch of sentences, a wide layer
     (1, 768, 768), (4, 3072, 768), (16, 1024, 1024), (128, 768, 768), (128, 3072, 768), (512, 384, 1536), (788, 768, 3072),
 ]
 SMOKE_SHAPES = [(16, 256, 256)]
-CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
+CONVOLUTIONS = [  # input shape, out channels, kernel, keywords: layers of ResNet-50, MobileNet, a 1d and a transposed one
+    ((1, 3, 224, 224), 64, 7, {"stride": 2, "padding": 3}), ((1, 64, 56, 56), 64, 3, {"padding": 1}), ((1, 256, 56, 56), 64, 1, {}),
+    ((1, 512, 7, 7), 512, 3, {"padding": 1}), ((8, 256, 14, 14), 256, 3, {"padding": 1}), ((1, 96, 56, 56), 96, 3, {"groups": 96, "padding": 1}),
+    ((4, 256, 400), 256, 5, {"padding": 2}),
+]
+SMOKE_CONVOLUTIONS = [((1, 16, 14, 14), 16, 3, {})]
+LINEAR_CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
+CONVOLUTION_CANDIDATES = ["onednn_bf16_packed", "onednn_f32_packed"]
 
 
 def parse():
@@ -40,18 +47,28 @@ def ratios(stock_times, times):
     return {"ratio": round(statistics.median(pairs), 4), "quartiles": [round(pairs[n // 4], 4), round(pairs[(3 * n) // 4], 4)], "rounds": n}
 
 
-def measure(torch, hook, shape, seconds):
+def measure_linear(torch, hook, shape, seconds):
     m, n, k = shape
     x, layer = torch.randn(m, k), torch.nn.Linear(k, n)
+    return {"m": m, "n": n, "k": k} | measure(hook, lambda: layer(x), LINEAR_CANDIDATES, seconds)
 
-    def call():
-        layer(x)
 
+def measure_convolution(torch, hook, case, last, seconds):
+    shape, channels, kernel, keywords = case
+    dims = len(shape) - 2
+    x, layer = torch.randn(shape), getattr(torch.nn, f"Conv{dims}d")(shape[1], channels, kernel, **keywords)
+    if last:
+        x, layer = x.to(memory_format=torch.channels_last), layer.to(memory_format=torch.channels_last)
+    name = f"{'x'.join(map(str, shape))} -> {channels}, kernel {kernel} {keywords or ''}{' channels last' if last else ''}"
+    return {"convolution": name} | measure(hook, lambda: layer(x), CONVOLUTION_CANDIDATES, seconds)
+
+
+def measure(hook, call, candidates, seconds):
     def use(name):
         hook.set_enabled(name != "stock")
         hook.force("" if name in ("stock", "selected") else name)
 
-    modes = ["stock", *CANDIDATES, "selected"]
+    modes = ["stock", *candidates, "selected"]
     times = {mode: [] for mode in modes}
     use("selected")
     explore_until = time.perf_counter() + seconds
@@ -66,7 +83,7 @@ def measure(torch, hook, shape, seconds):
             times[mode].append(timed(call, repeats))
         modes.append(modes.pop(0))  # nobody always runs after the same neighbour
     use("selected")
-    out = {"m": m, "n": n, "k": k, "stock_us": round(statistics.median(times["stock"]) * 1e6, 2)}
+    out = {"stock_us": round(statistics.median(times["stock"]) * 1e6, 2)}
     out.update({mode: ratios(times["stock"], times[mode]) for mode in times if mode != "stock"})
     return out
 
@@ -97,7 +114,10 @@ def main():
     hook = sys.modules["_ipexrun_hook"]
     seconds = 0.1 if options.smoke else options.seconds
     with torch.no_grad():
-        shapes = [measure(torch, hook, shape, seconds) for shape in (SMOKE_SHAPES if options.smoke else SHAPES)]
+        shapes = [measure_linear(torch, hook, shape, seconds) for shape in (SMOKE_SHAPES if options.smoke else SHAPES)]
+        cases = [(case, last) for case in (SMOKE_CONVOLUTIONS if options.smoke else CONVOLUTIONS) for last in (False, True)
+                 if not last or len(case[0]) == 4]
+        shapes += [measure_convolution(torch, hook, case, last, seconds) for case, last in cases]
         declined = declined_cost(torch, hook, 3 if options.smoke else 31)
     sites = json.loads(hook.report())["sites"]
     print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), "shapes": shapes, "declined": declined,

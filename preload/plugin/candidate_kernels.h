@@ -1,7 +1,10 @@
 // What the candidates of several ops share.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include "configs/base/isa.h"
+#include "kernels/dtype.h"
 #include "preload/plugin/tier_state.h"
 
 namespace ipexrun::preload {
@@ -12,6 +15,11 @@ inline bool bf16_is_native(IsaSet isa) { return isa_has(isa, kIsaAvx512Bf16) || 
 /// Whether fp32 calls may be computed in bf16. (bf16 calls are bf16 products already, whatever the policy says.)
 inline bool bf16_inside_allowed(const TierOptions& options) {
   return options.dtype == DtypePolicy::kBfloat16 || (options.dtype == DtypePolicy::kAuto && bf16_is_native(options.isa));
+}
+
+/// The tensor is float32 or bfloat16.
+inline kernels::DType kernel_dtype(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBf16;
 }
 
 }  // namespace ipexrun::preload

@@ -3,9 +3,12 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_cpu_dispatch.h>
 
 #include "configs/contract/decision.h"
+#include "kernels/reorder.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/parallel.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -72,6 +75,43 @@ char layout_letter(const at::Tensor& tensor) {
 
 /// oneDNN's operators know two and three spatial dimensions: one more is put before a single one, as stock does.
 at::Tensor widened(const at::Tensor& tensor) { return tensor.dim() == 3 ? tensor.unsqueeze(2) : tensor; }
+
+at::MemoryFormat last_format(const at::Tensor& tensor) {
+  return tensor.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+}
+
+kernels::ReorderArgs reorder_args(const at::Tensor& from, const at::Tensor& to) {
+  kernels::ReorderArgs args;
+  args.from = from.const_data_ptr();
+  args.from_dtype = kernel_dtype(from);
+  args.to = to.mutable_data_ptr();
+  args.to_dtype = kernel_dtype(to);
+  args.images = from.size(0);
+  args.channels = from.size(1);
+  args.pixels = from.numel() / (from.size(0) * from.size(1));
+  return args;
+}
+
+/// In channels-last order and of type `inside`, which is what oneDNN works in: from planar images in one pass over them.
+at::Tensor for_onednn(const at::Tensor& input, at::ScalarType inside, IsaSet isa) {
+  const at::MemoryFormat last = last_format(input);
+  if (!input.is_contiguous() || input.is_contiguous(last)) return input.to(inside);
+  at::Tensor to = at::cpu::empty(input.sizes(), input.options().dtype(inside), last);
+  kernels::to_channels_last(reorder_args(input, to), torch_pool(), isa);
+  return to;
+}
+
+/// oneDNN's channels-last result in the type and order that stock returns.
+at::Tensor as_stock(const at::Tensor& result, at::ScalarType dtype, bool channels_last, IsaSet isa) {
+  const at::MemoryFormat last = last_format(result);
+  const at::MemoryFormat format = channels_last ? last : at::MemoryFormat::Contiguous;
+  if (channels_last || result.is_contiguous() || !result.is_contiguous(last)) {
+    return result.to(result.options().dtype(dtype), false, false, format).contiguous(format);
+  }
+  at::Tensor to = at::cpu::empty(result.sizes(), result.options().dtype(dtype));
+  kernels::to_planar(reorder_args(result, to), torch_pool(), isa);
+  return to;
+}
 
 /// The parameters of the widened problem.
 class Parameters {
@@ -159,24 +199,20 @@ std::shared_ptr<const TensorPack> ConvolutionCall::pack(int candidate) const {
   return std::make_shared<const TensorPack>(std::move(packed), bytes);
 }
 
-Outputs ConvolutionCall::run(int candidate, const TensorPack* pack, IsaSet /*isa*/) const {
+Outputs ConvolutionCall::run(int candidate, const TensorPack* pack, IsaSet isa) const {
   if (pack == nullptr) return {};
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
-  const at::Tensor input = widened(*x).to(inside);
+  const at::Tensor input = for_onednn(widened(*x), inside, isa);
   std::optional<at::Tensor> added;
   if (bias != nullptr) added = bias->to(inside);
-  at::Tensor result = transposed
-                          ? operators().pointwise_transposed->call(input, pack->packed(), added, Parameters(*this, padding),
-                                                                   Parameters(*this, output_padding), Parameters(*this, stride),
-                                                                   Parameters(*this, dilation), groups, "none", Scalars(), std::nullopt)
-                          : operators().pointwise->call(input, pack->packed(), added, Parameters(*this, padding), Parameters(*this, stride),
-                                                        Parameters(*this, dilation), groups, "none", Scalars(), std::nullopt);
-  const bool wide = dims() == 3;
-  const at::MemoryFormat format = !channels_last ? at::MemoryFormat::Contiguous
-                                  : wide         ? at::MemoryFormat::ChannelsLast3d
-                                                 : at::MemoryFormat::ChannelsLast;
-  result = result.to(result.options().dtype(dtype), false, false, format).contiguous(format);
-  return dims() == 1 ? result.squeeze(2) : result;
+  const at::Tensor result =
+      transposed ? operators().pointwise_transposed->call(input, pack->packed(), added, Parameters(*this, padding),
+                                                          Parameters(*this, output_padding), Parameters(*this, stride),
+                                                          Parameters(*this, dilation), groups, "none", Scalars(), std::nullopt)
+                 : operators().pointwise->call(input, pack->packed(), added, Parameters(*this, padding), Parameters(*this, stride),
+                                               Parameters(*this, dilation), groups, "none", Scalars(), std::nullopt);
+  const at::Tensor answer = as_stock(result, dtype, channels_last, isa);
+  return dims() == 1 ? answer.squeeze(2) : answer;
 }
 
 }  // namespace ipexrun::preload

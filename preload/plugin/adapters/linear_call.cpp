@@ -32,10 +32,6 @@ Operators& operators() {
   return *found;
 }
 
-kernels::DType kernel_dtype(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBf16;
-}
-
 kernels::LinearArgs kernel_args(const LinearCall& call) {
   kernels::LinearArgs args;
   args.a = call.x->const_data_ptr();
