@@ -188,7 +188,7 @@ class Field:
 
     def ratio(self, variant, base):
         """Throughput against throughput, with the verdict of the rule "not slower"."""
-        found = r.ratio(self.figures, variant, base) if self.figures.get(base) else None
+        found = r.ratio(self.figures, variant, base) if self.figures.get(base) and variant in self.figures else None
         return found and found | {"slower": found["interval_95"][1] < 1 / NOT_SLOWER}
 
     def bases(self):
@@ -299,9 +299,10 @@ def main():
 
             def after(number, found, figures):
                 field.figures = figures
-                ratio = statistics.median(mine / other for mine, other in zip(figures[OURS], next(iter(figures.values())))) if OURS in figures else 0
+                forced, last = list(figures)[0], list(figures)[-1]
+                ratio = statistics.median(mine / other for mine, other in zip(figures[last], figures[forced]))
                 say(f"quota {cpus:g}: round {number + 1} of {args.rounds}: " + "  ".join(f"{name} {figure:.1f}" for name, figure in found.items())
-                    + f" samples/s; ipexrun / {next(iter(figures))} so far {ratio:.2f}")
+                    + f" samples/s; {last} / {forced} so far {ratio:.2f}")
                 if args.output:
                     waiting = Path(args.output + ".new")
                     waiting.write_text(json.dumps([*finished, field.report()], indent=1) + "\n")
@@ -317,10 +318,12 @@ def main():
                 cut = f"failed: {problem}\n"
             finally:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                if field.figures:
-                    print(field.table(), flush=True)
-                    finished.append(field.report())
-                field.stop()
+                try:
+                    if field.figures:
+                        print(field.table(), flush=True)
+                        finished.append(field.report())
+                finally:
+                    field.stop()
                 signal.signal(signal.SIGTERM, cut_off)
         if cut:
             sys.exit(f"quota: {cut} at a quota of {cpus:g} after {len(next(iter(field.figures.values()), []))} rounds")
