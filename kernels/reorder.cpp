@@ -8,9 +8,23 @@
 namespace ipexrun::kernels {
 namespace {
 
-// A tile: whole cache lines on both sides (when the rows are aligned), and a source and a target that fit L1 and L2 together.
+// A tile: whole cache lines on both sides (when the rows are aligned), and a source and a target that fit L2 together.
 constexpr std::int64_t kCutRows = 256;
 constexpr std::int64_t kCutColumns = 256;
+constexpr std::int64_t kCutUnit = 32;  ///< elements of the largest block of a variant
+
+/// The i-th of nearly equal slices of [0, size), cut where blocks of kCutUnit end, and at most `most` long.
+struct Slice {
+  std::int64_t begin;
+  std::int64_t length;
+};
+Slice slice(std::int64_t size, std::int64_t most, std::int64_t i) {
+  const std::int64_t units = ceil_div(size, kCutUnit);
+  const std::int64_t parts = ceil_div(size, most);
+  const std::int64_t begin = units * i / parts * kCutUnit;
+  const std::int64_t end = units * (i + 1) / parts * kCutUnit;
+  return {begin, (end < size ? end : size) - begin};
+}
 
 /// Below this many elements a call is shorter than waking a second worker.
 constexpr std::int64_t kSerialElements = 1 << 15;
@@ -27,17 +41,17 @@ struct Job {
 void run_tile(const Job& job, std::int64_t tile) {
   const std::int64_t down = ceil_div(job.rows, kCutRows);
   const std::int64_t across = ceil_div(job.columns, kCutColumns);
-  const std::int64_t row = tile % down * kCutRows;
-  const std::int64_t column = tile / down % across * kCutColumns;
+  const Slice rows = slice(job.rows, kCutRows, tile % down);
+  const Slice columns = slice(job.columns, kCutColumns, tile / down % across);
   const std::int64_t image = tile / down / across * job.rows * job.columns;
   const ReorderArgs& args = *job.args;
   TransposeBlock block{};
-  block.from = static_cast<const char*>(args.from) + (image + row * job.columns + column) * bytes_of(args.from_dtype);
+  block.from = static_cast<const char*>(args.from) + (image + rows.begin * job.columns + columns.begin) * bytes_of(args.from_dtype);
   block.from_stride = job.columns;
-  block.to = static_cast<char*>(args.to) + (image + column * job.rows + row) * bytes_of(args.to_dtype);
+  block.to = static_cast<char*>(args.to) + (image + columns.begin * job.rows + rows.begin) * bytes_of(args.to_dtype);
   block.to_stride = job.rows;
-  block.rows = job.rows - row < kCutRows ? job.rows - row : kCutRows;
-  block.columns = job.columns - column < kCutColumns ? job.columns - column : kCutColumns;
+  block.rows = rows.length;
+  block.columns = columns.length;
   block.from_dtype = args.from_dtype;
   block.to_dtype = args.to_dtype;
   job.variant->run(block);

@@ -6,6 +6,7 @@
 #include "kernels/simd/reorder.h"
 
 #include "kernels/bf16.h"
+#include "kernels/packed.h"
 
 #if defined(IPEXRUN_KERNEL_ISA_AVX512)
 #include "kernels/simd/lanes_avx512.h"
@@ -132,21 +133,38 @@ struct Bf16ToBf16 {
   }
 };
 
+/// Block `i` of those that cover `size` begins here: the last one ends with the matrix, overlapping the one before it, so that it is
+/// whole too.
+inline std::int64_t block_begin(std::int64_t i, std::int64_t step, std::int64_t size) {
+  return size > step && size - i * step < step ? size - step : i * step;
+}
+
 template <typename Kind>
 void run_blocks(const TransposeBlock& all) {
+  constexpr std::int64_t kBlocksInLine = 64 / (Kind::kRows * Kind::kToSize);  ///< that fill one cache line of the target
   const std::int64_t from_stride = all.from_stride * Kind::kFromSize;
   const std::int64_t to_stride = all.to_stride * Kind::kToSize;
-  for (std::int64_t row = 0; row < all.rows; row += Kind::kRows) {
-    const std::int64_t rows = all.rows - row < Kind::kRows ? all.rows - row : Kind::kRows;
-    const char* from = static_cast<const char*>(all.from) + row * from_stride;
-    char* to = static_cast<char*>(all.to) + row * Kind::kToSize;
-    for (std::int64_t column = 0; column < all.columns; column += Kind::kColumns) {
-      const std::int64_t columns = all.columns - column < Kind::kColumns ? all.columns - column : Kind::kColumns;
-      const Block block{from + column * Kind::kFromSize, from_stride, to + column * to_stride, to_stride, rows, columns};
-      if (rows == Kind::kRows && columns == Kind::kColumns) {
-        Kind::template run<true>(block);
-      } else {
-        Kind::template run<false>(block);
+  const std::int64_t rows = all.rows < Kind::kRows ? all.rows : Kind::kRows;
+  const std::int64_t columns = all.columns < Kind::kColumns ? all.columns : Kind::kColumns;
+  const std::int64_t down = ceil_div(all.rows, Kind::kRows);
+  const std::int64_t across = ceil_div(all.columns, Kind::kColumns);
+  for (std::int64_t line = 0; line < down; line += kBlocksInLine) {
+    const std::int64_t end = down - line < kBlocksInLine ? down : line + kBlocksInLine;
+    for (std::int64_t c = 0; c < across; ++c) {
+      const std::int64_t column = block_begin(c, Kind::kColumns, all.columns);
+      for (std::int64_t r = line; r < end; ++r) {
+        const std::int64_t row = block_begin(r, Kind::kRows, all.rows);
+        const Block block{static_cast<const char*>(all.from) + row * from_stride + column * Kind::kFromSize,
+                          from_stride,
+                          static_cast<char*>(all.to) + column * to_stride + row * Kind::kToSize,
+                          to_stride,
+                          rows,
+                          columns};
+        if (rows == Kind::kRows && columns == Kind::kColumns) {
+          Kind::template run<true>(block);
+        } else {
+          Kind::template run<false>(block);
+        }
       }
     }
   }
