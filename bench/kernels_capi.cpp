@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "configs/base/isa.h"
+#include "kernels/activation.h"
 #include "kernels/linear.h"
 #include "kernels/reorder.h"
 
@@ -117,4 +118,12 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_reorder(const void* from, int from_bf16,
   const ipexrun::kernels::ReorderArgs args{
       from, from_bf16 != 0 ? DType::kBf16 : DType::kF32, to, to_bf16 != 0 ? DType::kBf16 : DType::kF32, images, channels, pixels};
   (to_planar != 0 ? ipexrun::kernels::to_planar : ipexrun::kernels::to_channels_last)(args, parallel_of(threads, pool), isa_of(level));
+}
+
+/// `kind` counts as Activation does.
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_activation(int kind, int bf16, const void* from, void* to, std::int64_t n, int threads, void* pool,
+                                                   const char* level) {
+  const ipexrun::kernels::ActivationArgs args{static_cast<ipexrun::kernels::Activation>(kind), bf16 != 0 ? DType::kBf16 : DType::kF32, from,
+                                              to, n};
+  ipexrun::kernels::activation(args, parallel_of(threads, pool), isa_of(level));
 }

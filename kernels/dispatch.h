@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/activation.h"
 #include "kernels/linear.h"
 
 namespace ipexrun::kernels {
@@ -63,5 +64,19 @@ struct ReorderVariants {
 };
 
 ReorderVariants reorder_variants();
+
+struct ActivationVariant {
+  const char* name;
+  IsaSet needs;
+  /// All `n` elements, n >= 1, on this thread.
+  void (*run)(const ActivationArgs& args);
+};
+
+struct ActivationVariants {
+  const ActivationVariant* first;
+  std::size_t count;
+};
+
+ActivationVariants activation_variants();
 
 }  // namespace ipexrun::kernels

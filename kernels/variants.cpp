@@ -1,9 +1,11 @@
 // The tables of variants. A variant that the compiler could not build is not in them (IPEXRUN_KERNELS_* from CMakeLists.txt).
 #include "kernels/dispatch.h"
+#include "kernels/ref/activation.h"
 #include "kernels/ref/linear.h"
 #include "kernels/ref/reorder.h"
 
 #ifdef IPEXRUN_KERNELS_SIMD
+#include "kernels/simd/activation.h"
 #include "kernels/simd/linear.h"
 #include "kernels/simd/reorder.h"
 #endif
@@ -40,9 +42,20 @@ constexpr ReorderVariant kReorder[] = {
     {"ref", 0, ref::transpose},
 };
 
+constexpr ActivationVariant kActivation[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::activation},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::activation},
+#endif
+    {"ref", 0, ref::activation},
+};
+
 }  // namespace
 
 LinearVariants linear_variants() { return {kLinear, sizeof(kLinear) / sizeof(kLinear[0])}; }
+ActivationVariants activation_variants() { return {kActivation, sizeof(kActivation) / sizeof(kActivation[0])}; }
 ReorderVariants reorder_variants() { return {kReorder, sizeof(kReorder) / sizeof(kReorder[0])}; }
 
 }  // namespace ipexrun::kernels

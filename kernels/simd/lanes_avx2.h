@@ -34,13 +34,19 @@ struct Lanes {
   /// Each lane: the lower half of `low`, the upper half of `high`.
   [[gnu::always_inline]] static Vector halves(Vector low, Vector high) { return _mm256_blend_epi16(low, high, 0xaa); }
 
-  /// fp32 lanes whose upper halves are the bf16 of bf16.h; the lower halves are left as they come.
-  [[gnu::always_inline]] static Vector rounded(Vector bits) {
+  /// fp32 lanes whose upper halves are the bf16 of bf16.h; the lower halves are left as they come. The NaN among them have no bits in
+  /// the lower half, as in every result of arithmetic on widened bf16.
+  [[gnu::always_inline]] static Vector rounded_result(Vector bits) {
     const Vector odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const Vector up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  }
+
+  /// The same for any NaN.
+  [[gnu::always_inline]] static Vector rounded(Vector bits) {
     const __m256 value = _mm256_castsi256_ps(bits);
     const __m256 quiet = _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x400000)));
-    return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(up), quiet, _mm256_cmp_ps(value, value, _CMP_UNORD_Q)));
+    const __m256 up = _mm256_castsi256_ps(rounded_result(bits));
+    return _mm256_castps_si256(_mm256_blendv_ps(up, quiet, _mm256_cmp_ps(value, value, _CMP_UNORD_Q)));
   }
 
   /// Lane j of v[i] becomes lane i of v[j].

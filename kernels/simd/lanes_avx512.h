@@ -31,11 +31,13 @@ struct Lanes {
   }
   [[gnu::always_inline]] static Vector halves(Vector low, Vector high) { return _mm512_mask_blend_epi16(0xaaaaaaaau, low, high); }
 
-  [[gnu::always_inline]] static Vector rounded(Vector bits) {
+  [[gnu::always_inline]] static Vector rounded_result(Vector bits) {
     const Vector odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const Vector up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  }
+  [[gnu::always_inline]] static Vector rounded(Vector bits) {
     const __m512 value = _mm512_castsi512_ps(bits);
-    return _mm512_mask_or_epi32(up, _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
+    return _mm512_mask_or_epi32(rounded_result(bits), _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
   }
 
   [[gnu::always_inline]] static void transpose(Vector (&v)[kCount]) {

@@ -1,0 +1,139 @@
+// activation, a vector at a time; compiled once per instruction set, with IPEXRUN_KERNEL_ISA naming the namespace.
+//
+// The polynomials come from tools/fit_activation.py, lowest power first, with the error that is left.
+#include "kernels/simd/activation.h"
+
+#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+#include "kernels/simd/floats_avx512.h"
+#else
+#include "kernels/simd/floats_avx2.h"
+#endif
+
+namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
+namespace {
+
+using Vector = Floats::Vector;
+
+/// (2^f - 1) / f for |f| <= 1/2: 2.1e-8 of it
+constexpr float kExp2Less1[] = {0.693147182f, 0.240226492f, 0.0555035733f, 0.00961823761f, 0.00133907353f, 0.000154035122f};
+
+/// (Phi(x) - 1/2) / x in w = 2 x^2 / kErfCut^2 - 1 for |x| <= kErfCut: 5.8e-8 of Phi; just beyond 0 and 1 at the cut
+constexpr float kErfCut = 5.3f;
+constexpr float kHalfErf[] = {0.133392558f,   -0.0665185004f,  0.0492641814f,   -0.0395888463f,   0.0320793539f,
+                              -0.0252990387f, 0.018927129f,    -0.0131824901f,  0.00882357545f,   -0.0058553298f,
+                              0.00314310566f, -0.00109064055f, 0.000725005695f, -0.000766420446f, 0.000285995746f};
+
+// log2(e) as the sum of two fp32.
+constexpr float kLog2E = 1.44269502f;
+constexpr float kLog2ERest = 1.92596303e-8f;
+
+template <int N>
+[[gnu::always_inline]] inline Vector polynomial(const float (&c)[N], Vector x) {
+  Vector sum = Floats::all(c[N - 1]);
+#pragma GCC unroll 16
+  for (int i = N - 2; i >= 0; --i) sum = Floats::fma(sum, x, Floats::all(c[i]));
+  return sum;
+}
+
+/// 1 / (1 + 2^(n + f)) for |f| <= 1/2, or 0 where n is above 126.
+[[gnu::always_inline]] inline Vector sigmoid_of(Vector n, Vector f) {
+  const Vector power = Floats::scale(Floats::fma(f, polynomial(kExp2Less1, f), Floats::all(1.0f)), n);
+  return Floats::reciprocal_up_to(Floats::add(power, Floats::all(1.0f)), n, Floats::all(126.0f));
+}
+
+struct Sigmoid {
+  // Above 87, 2^y no longer counts, and infinity must not get into f. Below, where y is large, f is of no use and not used.
+  [[gnu::always_inline]] static Vector run(Vector x) {
+    const Vector bounded = Floats::at_most(Floats::all(87.0f), x);
+    const Vector n = Floats::nearest(Floats::multiply(bounded, Floats::all(-kLog2E)));
+    const Vector f = Floats::fma(bounded, Floats::all(-kLog2ERest), Floats::fms(bounded, Floats::all(-kLog2E), n));
+    return sigmoid_of(n, f);
+  }
+};
+
+struct Silu {
+  [[gnu::always_inline]] static Vector run(Vector x) { return Floats::multiply(x, Sigmoid::run(x)); }
+};
+
+struct GeluTanh {
+  // (1 + tanh z) / 2 = 1 / (1 + e^-2z), and -2z log2(e) = x (a + b x^2)
+  [[gnu::always_inline]] static Vector run(Vector x) {
+    const Vector square = Floats::multiply(x, x);
+    const Vector y = Floats::multiply(x, Floats::fma(square, Floats::all(-0.10294324f), Floats::all(-2.3022082f)));
+    const Vector bounded = Floats::at_least(Floats::all(-126.0f), y);
+    const Vector n = Floats::nearest(bounded);
+    return Floats::multiply(x, sigmoid_of(n, Floats::subtract(bounded, n)));
+  }
+};
+
+struct Tanh {
+  // With m = e^-2|x| - 1: tanh |x| = -m / (2 + m). m is exact to its last bits near 0 because 2^n - 1 is then 0.
+  [[gnu::always_inline]] static Vector run(Vector x) {
+    const Vector bounded = Floats::at_most(Floats::all(20.0f), Floats::magnitude(x));
+    const Vector rate = Floats::all(-2 * kLog2E);
+    const Vector n = Floats::nearest(Floats::multiply(bounded, rate));
+    const Vector f = Floats::fms(bounded, rate, n);
+    const Vector part = Floats::multiply(f, polynomial(kExp2Less1, f));
+    const Vector power = Floats::scale(Floats::all(1.0f), n);
+    const Vector m = Floats::fma(power, part, Floats::subtract(power, Floats::all(1.0f)));
+    return Floats::with_sign(Floats::magnitude(Floats::divide(m, Floats::add(m, Floats::all(2.0f)))), x);
+  }
+};
+
+struct Gelu {
+  [[gnu::always_inline]] static Vector run(Vector x) {
+    const Vector bounded = Floats::at_most(Floats::all(kErfCut), Floats::at_least(Floats::all(-kErfCut), x));
+    const Vector w = Floats::fma(Floats::multiply(bounded, Floats::all(2 / (kErfCut * kErfCut))), bounded, Floats::all(-1.0f));
+    const Vector phi = Floats::fma(bounded, polynomial(kHalfErf, w), Floats::all(0.5f));
+    return Floats::multiply(x, Floats::at_most(Floats::all(1.0f), Floats::at_least(Floats::all(0.0f), phi)));
+  }
+};
+
+/// A register of fp32.
+template <typename Kind>
+struct OfF32 {
+  [[gnu::always_inline]] static Lanes::Vector run(Lanes::Vector x) { return Floats::bits_of(Kind::run(Floats::of_bits(x))); }
+};
+
+/// A register of bf16: those in the lower halves of the lanes, then those in the upper halves.
+template <typename Kind>
+struct OfBf16 {
+  [[gnu::always_inline]] static Lanes::Vector run(Lanes::Vector x) {
+    const Lanes::Vector low = Lanes::rounded_result(OfF32<Kind>::run(Lanes::shift_left_16(x)));
+    const Lanes::Vector high = Lanes::rounded_result(OfF32<Kind>::run(Lanes::upper_half(x)));
+    return Lanes::halves(Lanes::shift_right_16(low), high);
+  }
+};
+
+template <typename Of>
+void run(const ActivationArgs& args) {
+  constexpr std::int64_t kStep = sizeof(Lanes::Vector);
+  const char* from = static_cast<const char*>(args.from);
+  char* to = static_cast<char*>(args.to);
+  const std::int64_t bytes = args.n * bytes_of(args.dtype);
+  std::int64_t i = 0;
+  for (; i + kStep <= bytes; i += kStep) Lanes::store(to + i, Of::run(Lanes::load(from + i)));
+  if (i < bytes) Lanes::store_part(to + i, Of::run(Lanes::load_part(from + i, bytes - i)), bytes - i);
+}
+
+template <template <typename> typename Of>
+void run_kind(const ActivationArgs& args) {
+  switch (args.kind) {
+    case Activation::kGelu:
+      return run<Of<Gelu>>(args);
+    case Activation::kGeluTanh:
+      return run<Of<GeluTanh>>(args);
+    case Activation::kTanh:
+      return run<Of<Tanh>>(args);
+    case Activation::kSigmoid:
+      return run<Of<Sigmoid>>(args);
+    case Activation::kSilu:
+      return run<Of<Silu>>(args);
+  }
+}
+
+}  // namespace
+
+void activation(const ActivationArgs& args) { args.dtype == DType::kF32 ? run_kind<OfF32>(args) : run_kind<OfBf16>(args); }
+
+}  // namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA
