@@ -108,6 +108,7 @@ void drop_losing_packs(TierState& state, const Site& decided) {
 void remember(TierState& state, const Site& site) {
   const std::string_view reason = site.reason.load();
   if (reason != "faster" && reason != "slower" && reason != "rolled back") return;
+  if (site.rematch_at.load() != 0) return;  // lost on a busy machine: not yet certain enough to tell others
   try {
     Decision decision;
     if (!parse_site_key(site.key, &decision.site)) return;

@@ -43,6 +43,12 @@ RaceResult Race::result() const {
   return middle > 1 || n >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
 }
 
+bool Race::disturbed() const {
+  if (rival_.empty()) return false;
+  const auto [least, most] = std::minmax_element(rival_.begin(), rival_.end());
+  return *most >= kDisturbedRatio * *least;
+}
+
 std::int64_t Race::rival_ns() const { return static_cast<std::int64_t>(median(rival_)); }
 std::int64_t Race::challenger_ns() const { return static_cast<std::int64_t>(median(challenger_)); }
 

@@ -17,6 +17,8 @@ inline constexpr int kHopelessPairs = 3;
 
 enum class RaceResult { kUndecided, kWon, kLost };
 
+inline constexpr double kDisturbedRatio = 2.0;  ///< the rival itself took this many times longer in one pair than in another
+
 /// The middle of the values (mean of the two middle ones); 0 when empty.
 double median(std::vector<double> values);
 
@@ -27,6 +29,8 @@ class Race {
   [[nodiscard]] RaceResult result() const;
   [[nodiscard]] int pairs() const { return static_cast<int>(ratios_.size()); }
   [[nodiscard]] double ratio() const { return median(ratios_); }
+  /// The rival's own times are so far apart that something else ran on the machine: the race says little.
+  [[nodiscard]] bool disturbed() const;
   [[nodiscard]] std::int64_t rival_ns() const;
   [[nodiscard]] std::int64_t challenger_ns() const;
 

@@ -58,6 +58,8 @@ int Selector::call(Site& site, Trial& trial) {
   }
   const int choice = site.choice.load(std::memory_order_relaxed);
   if (choice != kStock) return run_decided(site, trial, choice);
+  const std::uint64_t rematch_at = site.rematch_at.load(std::memory_order_relaxed);
+  if (rematch_at != 0 && number >= rematch_at) rematch(site);
   if (number % kSampleEvery == 0) {
     tier_ns_.fetch_add(time_stock(trial) * static_cast<std::int64_t>(kSampleEvery), std::memory_order_relaxed);
   } else {
@@ -222,6 +224,7 @@ void Selector::finish_race(Site& site, RaceResult result) {
     site.choice_ns.store(site.race.rival_ns(), std::memory_order_relaxed);
   }
   if (result == RaceResult::kWon && site.race.ratio() <= kClearRatio) site.clear_win = true;
+  if (result == RaceResult::kLost && site.race.disturbed()) site.disturbed = true;
   site.race = Race();
   site.warm = false;
   do {
@@ -235,6 +238,10 @@ void Selector::decide(Site& site) {
     site.stock_ns.store(static_cast<std::int64_t>(median(site.stock_times)), std::memory_order_relaxed);
   }
   const char* reason = "slower";
+  if (site.best == kStock && site.disturbed && site.rematches < kMaxRematches) {
+    const std::uint64_t wait = kRematchAfterCalls << (2 * site.rematches);
+    site.rematch_at.store(site.calls.load(std::memory_order_relaxed) + wait, std::memory_order_relaxed);
+  }
   if (site.best != kStock) {
     reason = options_.must_beat_stock ? "faster" : "pinned";
   } else {
@@ -245,6 +252,21 @@ void Selector::decide(Site& site) {
   site.choice.store(site.best, std::memory_order_relaxed);
   site.state.store(SiteState::kDecided, std::memory_order_release);
   if (on_decision_ != nullptr) on_decision_(site);
+}
+
+void Selector::rematch(Site& site) {
+  Claim claim(claimed_);
+  if (!claim || site.rematch_at.exchange(0, std::memory_order_relaxed) == 0 || !exploring_allowed_.load(std::memory_order_relaxed)) return;
+  ++site.rematches;
+  site.next = 0;
+  site.best = kStock;
+  site.race = Race();
+  site.warm = site.clear_win = site.disturbed = false;
+  site.inaccurate = site.waited = 0;
+  site.stock_times.clear();
+  site.probes = {};
+  site.samples.store(0, std::memory_order_relaxed);
+  site.state.store(SiteState::kExploring, std::memory_order_release);
 }
 
 void Selector::note_sample(Site& site, std::int64_t taken_ns) {

@@ -21,6 +21,9 @@ inline constexpr std::uint64_t kSampleEvery = 32;  ///< decided sites are timed 
 inline constexpr std::size_t kRecentSamples = 9;   ///< sampled times of the choice behind a suspicion
 inline constexpr double kSuspiciousRatio = 1.15;   ///< choice slower than this times its own past: measured against stock again
 inline constexpr int kRecheckPairs = 5;
+/// A loss in a disturbed race is not for good: the site explores again after this many calls, then after four times as many.
+inline constexpr std::uint64_t kRematchAfterCalls = 256;
+inline constexpr int kMaxRematches = 2;
 
 inline constexpr std::uint64_t kUnknownWeight = ~std::uint64_t{0};
 
@@ -89,6 +92,7 @@ class Selector {
   std::int64_t time_stock(Trial& trial);
   std::int64_t time_candidate(Trial& trial, int candidate);
   void decide(Site& site);
+  void rematch(Site& site);
   void note_sample(Site& site, std::int64_t taken_ns);
   [[nodiscard]] bool may_explore(std::int64_t predicted_ns) const noexcept;
   static bool is_probe(Site& site, std::uint64_t weight);

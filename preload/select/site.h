@@ -54,6 +54,8 @@ struct Site {
   std::atomic<bool> rechecking{false};  ///< the choice looks slow: the next calls measure it beside stock
   std::atomic<const char*> reason{""};  ///< a word of Decision::reason, a literal
 
+  std::atomic<std::uint64_t> rematch_at{0};  ///< number of the call from which stock's win is put to the test again; 0 = it stands
+
   /// For ops without a weight: bit c = candidate c was found accurate, bit c + 16 = inaccurate.
   std::atomic<std::uint32_t> verdicts{0};
 
@@ -64,6 +66,8 @@ struct Site {
   bool warm = false;       ///< the current challenger ran once untimed
   bool clear_win = false;  ///< some challenger beat its rival by kClearRatio
   int inaccurate = 0;
+  bool disturbed = false;  ///< a race was lost while the machine was busy with something else
+  int rematches = 0;
   std::vector<double> stock_times;
   std::array<std::uint64_t, kProbeWeights> probes{};
   int waited = 0;              ///< calls since a probe weight was met

@@ -60,6 +60,42 @@ TEST_F(SelectorTest, slower_candidates_leave_stock) {
   EXPECT_STREQ(site.reason.load(), "slower");
 }
 
+/// Stock takes now 1000, now 10000, the candidate 1050 whoever runs beside it: stock looks faster in most pairs.
+std::int64_t disturbed_cost(int candidate, int* n) { return candidate != kStock ? 1050 : ++*n % 4 == 0 ? 10000 : 1000; }
+
+TEST_F(SelectorTest, a_loss_on_a_busy_machine_is_put_to_the_test_again) {
+  site.candidates = {1};
+  int n = 0;
+  trial.cost = [&](int c) { return disturbed_cost(c, &n); };
+  calls(60);
+  ASSERT_EQ(site.state.load(), SiteState::kDecided);
+  ASSERT_EQ(site.choice.load(), kStock);
+  EXPECT_NE(site.rematch_at.load(), 0u);
+  trial.cost = [](int c) { return c == kStock ? 1000 : 400; };
+  calls(static_cast<int>(kRematchAfterCalls) + 40);
+  EXPECT_EQ(site.choice.load(), 1);
+  EXPECT_EQ(site.rematch_at.load(), 0u);
+}
+
+TEST_F(SelectorTest, a_machine_that_stays_busy_ends_the_rematches) {
+  site.candidates = {1};
+  int n = 0;
+  trial.cost = [&](int c) { return disturbed_cost(c, &n); };
+  calls(20'000);
+  EXPECT_EQ(site.rematches, kMaxRematches);
+  EXPECT_EQ(site.rematch_at.load(), 0u);
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+  const auto explored = selector.explorations();
+  calls(5'000);
+  EXPECT_EQ(selector.explorations(), explored);
+}
+
+TEST_F(SelectorTest, a_loss_on_a_quiet_machine_stands) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : 1010; };
+  calls(100);
+  EXPECT_EQ(site.rematch_at.load(), 0u);
+}
+
 TEST_F(SelectorTest, an_inaccurate_candidate_is_never_used_however_fast) {
   trial.cost = [](int c) { return c == kStock ? 1000 : 1; };
   trial.accurate = [](int) { return false; };
