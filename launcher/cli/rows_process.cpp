@@ -62,7 +62,8 @@ void add_process_rows(std::vector<OptionRow>& rows) {
       "crash-report", group, [](auto& o) -> auto& { return o.crash_report; },
       "a process that crashes writes its stack to stderr, and whether ipexrun's code was on it"));
   rows.push_back(flag(
-      "pin", group, [](auto& o) -> auto& { return o.pin_asked; }, "pin even where a CPU quota says that others share the CPUs"));
+      "pin", group, [](auto& o) -> auto& { return o.pin_asked; },
+      "pin even where a CPU quota says that others share the CPUs, and each rank of one core to its own"));
   rows.push_back(flag(
       "no-pin", group, [](auto& o) -> auto& { return o.pin; }, "size the threads but leave the CPU affinity alone", false));
   rows.push_back(with_aliases(flag(

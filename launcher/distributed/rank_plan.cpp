@@ -1,6 +1,7 @@
 #include "launcher/distributed/rank_plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "configs/contract/env.h"
 #include "launcher/distributed/communication.h"
@@ -77,6 +78,33 @@ Result<LaunchPlan> plan_crowded(Options options, const Machine& machine, const P
 Result<LaunchPlan> plan_shared(Options options, const Machine& machine, const PlanContext& context, int sharers) {
   options.pin = false;
   return plan_as_ranks(std::move(options), machine, context, sharers, false);
+}
+
+/// Two ranks were as fast or faster on a core of their own; from four on they lost, the more the more there were.
+constexpr std::size_t kFewestThatFloat = 3;
+
+/// A rank of one core has threads of communication (gloo's) beside the one that computes. Held to that core they take turns with it, and
+/// every hop of a ring waits for such a turn. So the threads are those of the slice, but the ranks of one core of a NUMA node may each run
+/// on all cores of these ranks. docs/distributed.md has the measurements.
+void let_single_cores_float(const Options& options, LaunchPlan& plan) {
+  if (!plan.pin || options.pin_asked) return;
+  const auto is_single = [](const InstancePlan& one) { return one.cpus.size() == 1 && one.threads <= 1; };
+  std::map<std::vector<int>, std::vector<int>> cpus_by_nodes;
+  for (const InstancePlan& one : plan.instances)
+    if (is_single(one)) cpus_by_nodes[one.numa_nodes].push_back(one.cpus.front());
+  bool any = false;
+  for (InstancePlan& one : plan.instances) {
+    if (!is_single(one)) continue;
+    std::vector<int> shared = cpus_by_nodes[one.numa_nodes];
+    if (shared.size() < kFewestThatFloat) continue;
+    std::sort(shared.begin(), shared.end());
+    one.cpus = std::move(shared);
+    any = true;
+  }
+  if (any)
+    plan.reasons.push_back({"ranks", "not held to one core",
+                            "ranks of one core share the cores of all such ranks of their NUMA node: gloo's threads would take turns with "
+                            "the computation on a single one (--pin holds each rank to its own)"});
 }
 
 Status check(const Options& options, const Rank& rank) {
@@ -187,6 +215,7 @@ Result<LaunchPlan> make_rank_plan(const Options& options, const Machine& machine
   if (place.omp_threads_by_engine)
     plan->reasons.push_back({"threads", "OMP_NUM_THREADS=1", "not counted: torchrun put it there, its own environment has none"});
   if (Status done = reserve_communication(own, machine, rank.local_size, *plan); !done.ok()) return done.error();
+  if (place.kind == RankPlace::Kind::kSlice) let_single_cores_float(own, *plan);
   keep_only(*plan, index, rank);
   add_rank_variables(own, rank, context.env, *plan);
   return plan;
@@ -196,6 +225,7 @@ Result<LaunchPlan> make_slices(const Options& options, const Machine& machine, c
   Result<LaunchPlan> plan = plan_as_ranks(options, machine, context, ranks, true);
   if (!plan.ok()) return plan;
   if (Status done = reserve_communication(options, machine, ranks, *plan); !done.ok()) return done.error();
+  let_single_cores_float(options, *plan);
   return plan;
 }
 

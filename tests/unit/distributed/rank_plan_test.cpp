@@ -46,7 +46,9 @@ TEST(RankPlan, slices_are_disjoint_and_keep_to_a_node) {
   for (const int size : {1, 2, 3, 4, 7, 16}) {
     std::set<int> seen;
     for (int local = 0; local < size; ++local) {
-      const auto plan = make_rank_plan(options(), machine({8, 8}, 2), context(), sliced(local, size));
+      Options pinned = options();
+      pinned.pin_asked = true;  // else ranks of one core share
+      const auto plan = make_rank_plan(pinned, machine({8, 8}, 2), context(), sliced(local, size));
       ASSERT_TRUE(plan.ok()) << plan.error().line();
       ASSERT_EQ(plan->instances.size(), 1u);
       const InstancePlan& own = plan->instances[0];
@@ -66,6 +68,23 @@ TEST(RankPlan, is_the_same_as_the_slices_that_the_job_shows) {
   ASSERT_TRUE(slices.ok());
   for (int local = 0; local < 4; ++local)
     EXPECT_EQ(make_rank_plan(options(), machine({4, 4}), context(), sliced(local, 4))->instances[0].cpus, slices->instances[local].cpus);
+}
+
+TEST(RankPlan, ranks_of_one_core_share_the_cores_of_their_node) {
+  for (int local = 0; local < 8; ++local) {
+    const auto plan = make_rank_plan(options(), machine({4, 4}), context(), sliced(local, 8));
+    EXPECT_EQ(cpus(plan), local < 4 ? "0-3 x1" : "4-7 x1");
+    EXPECT_TRUE(has_reason(*plan, "ranks", "gloo's threads"));
+  }
+  const auto slices = make_slices(options(), machine({4, 4}), context(), 8);
+  ASSERT_TRUE(slices.ok());
+  EXPECT_EQ(cpu_list_text(slices->instances[5].cpus), "4-7");
+
+  Options own = options();
+  own.pin_asked = true;
+  EXPECT_EQ(cpus(make_rank_plan(own, machine({4, 4}), context(), sliced(5, 8))), "5 x1") << "--pin";
+  EXPECT_EQ(cpus(make_rank_plan(options(), machine({2}), context(), sliced(1, 2))), "1 x1") << "two are as fast on cores of their own";
+  EXPECT_EQ(cpus(make_rank_plan(options(), machine({4, 4}), context(), sliced(1, 4))), "2-3 x2") << "room for gloo's threads";
 }
 
 TEST(RankPlan, a_mask_of_the_engine_is_the_slice) {
