@@ -9,12 +9,11 @@ round (below 1 is faster), its smallest and largest value, and the peak RSS. See
 """
 import argparse
 import json
-import os
 import resource
 import statistics
-import subprocess
-import sys
 import time
+
+import child_rounds
 
 WORKLOADS = ("mlp", "encoder", "encoder_ragged", "minilm")
 
@@ -27,11 +26,8 @@ def build(workload):
     if workload == "mlp":
         model = nn.Sequential(*[m for _ in range(8) for m in (nn.Linear(1024, 1024), nn.ReLU())]).eval()
         inputs = [torch.randn(64, 1024)]
-    elif workload == "minilm":  # random weights: only the shapes matter here
-        from transformers import BertConfig, BertModel
-
-        config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
-        model = BertModel(config).eval()
+    elif workload == "minilm":
+        model = child_rounds.minilm()
         inputs = [torch.randint(1000, (32, length)) for length in (24, 48, 32, 64)]
     else:
         layer = nn.TransformerEncoderLayer(384, 12, 1536, activation="gelu", batch_first=True)
@@ -70,28 +66,13 @@ def main():
     args = parser.parse_args()
     if args.child:
         return child(args.child, args.seconds)
-    libraries = {"glibc": "", **dict(a.split("=", 1) for a in args.allocators)}
-    results = {w: {name: [] for name in libraries} for w in args.workloads}
-    for r in range(args.rounds):
-        order = list(libraries)
-        order = order[r % len(order):] + order[:r % len(order)]
-        if r % 2:
-            order.reverse()
-        for workload in args.workloads:
-            for name in order:
-                env = dict(os.environ)
-                env.pop("LD_PRELOAD", None)
-                if libraries[name]:
-                    env["LD_PRELOAD"] = libraries[name]
-                out = subprocess.run([sys.executable, __file__, "--child", workload, "--seconds", str(args.seconds)], env=env, check=True,
-                                     capture_output=True, text=True).stdout
-                results[workload][name].append(json.loads(out))
+    libraries = {"glibc": {}, **{name: {"LD_PRELOAD": path} for name, path in (a.split("=", 1) for a in args.allocators)}}
+    results = child_rounds.run_children(__file__, args.workloads, libraries, args.rounds, ("--seconds", str(args.seconds)))
     report = {}
     for workload, by_name in results.items():
         report[workload] = {}
         for name, runs in by_name.items():
-            ratios = sorted(run["seconds"] / base["seconds"] for run, base in zip(runs, by_name["glibc"]))
-            report[workload][name] = {"ratio": round(statistics.median(ratios), 3), "min": round(ratios[0], 3), "max": round(ratios[-1], 3),
+            report[workload][name] = {**child_rounds.ratio_of_seconds(runs, by_name["glibc"]),
                                       "ms": round(1e3 * statistics.median(run["seconds"] for run in runs), 2),
                                       "rss_mib": round(statistics.median(run["rss_mib"] for run in runs))}
     print(json.dumps({"rounds": args.rounds, "unit": "CPU ms a call, 1 thread", "workloads": report}, indent=1))

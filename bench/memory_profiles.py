@@ -15,8 +15,9 @@ import random
 import re
 import statistics
 import subprocess
-import sys
 import time
+
+import child_rounds
 
 # name: number of distinct shapes, how often the list is gone through
 WORKLOADS = {"convnet_new": (100, 1), "convnet_recurring": (40, 4), "convnet_large": (6, 2), "minilm_new": (60, 1), "minilm_recurring": (30, 3)}
@@ -39,11 +40,8 @@ def build(workload):
         sizes = sorted({(rng.randrange(low, high), rng.randrange(low, high)) for _ in range(2 * count)}, key=lambda s: s[0] * s[1])
         sizes = sorted(rng.sample(sizes, count), key=lambda s: s[0] * s[1])  # growing: no freed block fits the next call
         return torch, model.eval(), [torch.randn(batch, 3, h, w) for h, w in sizes]
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)  # MiniLM's shape
     shapes = rng.sample([(batch, length) for batch in (1, 2) for length in range(8, 96)], count)
-    return torch, BertModel(config).eval(), [torch.randint(1000, shape) for shape in shapes]
+    return torch, child_rounds.minilm(), [torch.randint(1000, shape) for shape in shapes]
 
 
 def rss_mib():
@@ -102,25 +100,12 @@ def main():
     for text in args.variant:
         name, _, variables = text.partition(":")
         variants[name] = dict(one.split("=", 1) for one in re.split(r",(?=[A-Za-z_]+=)", variables) if one)
-    results = {w: {name: [] for name in variants} for w in args.workloads}
-    for r in range(args.rounds):
-        order = list(variants)
-        order = order[r % len(order):] + order[:r % len(order)]
-        if r % 2:
-            order.reverse()
-        for workload in args.workloads:
-            for name in order:
-                env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")}
-                out = subprocess.run([sys.executable, __file__, "--child", workload], env={**env, **variants[name]}, check=True,
-                                     capture_output=True, text=True).stdout
-                results[workload][name].append(json.loads(out))
-                print(r, workload, name, out.strip(), file=sys.stderr, flush=True)  # a long run may be stopped and still be read
+    results = child_rounds.run_children(__file__, args.workloads, variants, args.rounds, say=True)
     report = {}
     for workload, by_name in results.items():
         report[workload] = {}
         for name, runs in by_name.items():
-            ratios = sorted(run["seconds"] / base["seconds"] for run, base in zip(runs, by_name["default"]))
-            report[workload][name] = {"ratio": round(statistics.median(ratios), 3), "min": round(ratios[0], 3), "max": round(ratios[-1], 3),
+            report[workload][name] = {**child_rounds.ratio_of_seconds(runs, by_name["default"]),
                                       "growth_mib": round(statistics.median(run["growth_mib"] for run in runs)),
                                       "peak_mib": round(statistics.median(run["peak_mib"] for run in runs)),
                                       "seconds": round(statistics.median(run["seconds"] for run in runs), 2)}
