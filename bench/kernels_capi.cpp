@@ -8,6 +8,7 @@
 #include "configs/base/isa.h"
 #include "kernels/activation.h"
 #include "kernels/linear.h"
+#include "kernels/normalize.h"
 #include "kernels/reorder.h"
 
 namespace {
@@ -126,4 +127,20 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_activation(int kind, int bf16, const voi
   const ipexrun::kernels::ActivationArgs args{static_cast<ipexrun::kernels::Activation>(kind), bf16 != 0 ? DType::kBf16 : DType::kF32, from,
                                               to, n};
   ipexrun::kernels::activation(args, parallel_of(threads, pool), isa_of(level));
+}
+
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_softmax(int bf16, const void* from, void* to, std::int64_t rows, std::int64_t columns, int threads,
+                                               void* pool, const char* level) {
+  const ipexrun::kernels::SoftmaxArgs args{from, to, bf16 != 0 ? DType::kBf16 : DType::kF32, rows, columns};
+  return ipexrun::kernels::softmax(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// Layer norm, or rms norm when `mean` is null; all in one dtype.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_norm(int bf16, const void* from, void* to, std::int64_t rows, std::int64_t columns,
+                                            const void* weight, const void* bias, double eps, void* mean, void* rstd, int threads,
+                                            void* pool, const char* level) {
+  const DType dtype = bf16 != 0 ? DType::kBf16 : DType::kF32;
+  const ipexrun::kernels::NormArgs args{from, to, dtype, rows, columns, weight, bias, dtype, eps, mean, rstd, dtype};
+  return (mean != nullptr ? ipexrun::kernels::layer_norm : ipexrun::kernels::rms_norm)(args, parallel_of(threads, pool), isa_of(level)) ? 1
+                                                                                                                                        : 0;
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/linear.h"
+#include "kernels/normalize.h"
 
 namespace ipexrun::kernels {
 
@@ -78,5 +79,24 @@ struct ActivationVariants {
 };
 
 ActivationVariants activation_variants();
+
+/// Rows of scratch are this many floats long, or a multiple.
+inline constexpr std::int64_t kNormalizePadding = 32;
+
+struct NormalizeVariant {
+  const char* name;
+  IsaSet needs;
+  /// Rows [row_begin, row_end) on this thread, columns >= 1. `scratch`, 64-byte aligned, is one padded row for softmax, two for norms.
+  void (*softmax)(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
+  void (*layer_norm)(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
+  void (*rms_norm)(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
+};
+
+struct NormalizeVariants {
+  const NormalizeVariant* first;
+  std::size_t count;
+};
+
+NormalizeVariants normalize_variants();
 
 }  // namespace ipexrun::kernels

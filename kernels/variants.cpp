@@ -2,11 +2,13 @@
 #include "kernels/dispatch.h"
 #include "kernels/ref/activation.h"
 #include "kernels/ref/linear.h"
+#include "kernels/ref/normalize.h"
 #include "kernels/ref/reorder.h"
 
 #ifdef IPEXRUN_KERNELS_SIMD
 #include "kernels/simd/activation.h"
 #include "kernels/simd/linear.h"
+#include "kernels/simd/normalize.h"
 #include "kernels/simd/reorder.h"
 #endif
 #ifdef IPEXRUN_KERNELS_AMX
@@ -52,10 +54,21 @@ constexpr ActivationVariant kActivation[] = {
     {"ref", 0, ref::activation},
 };
 
+constexpr NormalizeVariant kNormalize[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::softmax, avx512::layer_norm, avx512::rms_norm},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::softmax, avx2::layer_norm, avx2::rms_norm},
+#endif
+    {"ref", 0, ref::softmax, ref::layer_norm, ref::rms_norm},
+};
+
 }  // namespace
 
 LinearVariants linear_variants() { return {kLinear, sizeof(kLinear) / sizeof(kLinear[0])}; }
 ActivationVariants activation_variants() { return {kActivation, sizeof(kActivation) / sizeof(kActivation[0])}; }
+NormalizeVariants normalize_variants() { return {kNormalize, sizeof(kNormalize) / sizeof(kNormalize[0])}; }
 ReorderVariants reorder_variants() { return {kReorder, sizeof(kReorder) / sizeof(kReorder[0])}; }
 
 }  // namespace ipexrun::kernels

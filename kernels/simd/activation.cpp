@@ -1,6 +1,6 @@
 // activation, a vector at a time; compiled once per instruction set, with IPEXRUN_KERNEL_ISA naming the namespace.
 //
-// The polynomials come from tools/fit_activation.py, lowest power first, with the error that is left.
+// The polynomials, here and in exp2.h, come from tools/fit_activation.py.
 #include "kernels/simd/activation.h"
 
 #if defined(IPEXRUN_KERNEL_ISA_AVX512)
@@ -8,14 +8,12 @@
 #else
 #include "kernels/simd/floats_avx2.h"
 #endif
+#include "kernels/simd/exp2.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
 using Vector = Floats::Vector;
-
-/// (2^f - 1) / f for |f| <= 1/2: 2.1e-8 of it
-constexpr float kExp2Less1[] = {0.693147182f, 0.240226492f, 0.0555035733f, 0.00961823761f, 0.00133907353f, 0.000154035122f};
 
 /// (Phi(x) - 1/2) / x in w = 2 x^2 / kErfCut^2 - 1 for |x| <= kErfCut: 5.8e-8 of Phi; just beyond 0 and 1 at the cut
 constexpr float kErfCut = 5.3f;
@@ -23,21 +21,9 @@ constexpr float kHalfErf[] = {0.133392558f,   -0.0665185004f,  0.0492641814f,   
                               -0.0252990387f, 0.018927129f,    -0.0131824901f,  0.00882357545f,   -0.0058553298f,
                               0.00314310566f, -0.00109064055f, 0.000725005695f, -0.000766420446f, 0.000285995746f};
 
-// log2(e) as the sum of two fp32.
-constexpr float kLog2E = 1.44269502f;
-constexpr float kLog2ERest = 1.92596303e-8f;
-
-template <int N>
-[[gnu::always_inline]] inline Vector polynomial(const float (&c)[N], Vector x) {
-  Vector sum = Floats::all(c[N - 1]);
-#pragma GCC unroll 16
-  for (int i = N - 2; i >= 0; --i) sum = Floats::fma(sum, x, Floats::all(c[i]));
-  return sum;
-}
-
 /// 1 / (1 + 2^(n + f)) for |f| <= 1/2, or 0 where n is above 126.
 [[gnu::always_inline]] inline Vector sigmoid_of(Vector n, Vector f) {
-  const Vector power = Floats::scale(Floats::fma(f, polynomial(kExp2Less1, f), Floats::all(1.0f)), n);
+  const Vector power = Floats::scale(exp2_of(f), n);
   return Floats::reciprocal_up_to(Floats::add(power, Floats::all(1.0f)), n, Floats::all(126.0f));
 }
 

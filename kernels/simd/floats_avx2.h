@@ -40,10 +40,34 @@ struct Floats {
     return _mm256_mul_ps(value, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(exponent, _mm256_set1_epi32(127)), 23)));
   }
 
+  /// value * 2^n for integral n <= 127, or 0 where n is below `least` (at least -126) or so is -inf; NaN stays.
+  [[gnu::always_inline]] static Vector scale_from(Vector value, Vector n, Vector least) {
+    return _mm256_andnot_ps(_mm256_cmp_ps(n, least, _CMP_LT_OQ), scale(value, n));
+  }
+
   /// 1 / value, or 0 where `key` is above `limit`; NaN stays.
   [[gnu::always_inline]] static Vector reciprocal_up_to(Vector value, Vector key, Vector limit) {
     return _mm256_andnot_ps(_mm256_cmp_ps(key, limit, _CMP_GT_OQ), divide(all(1.0f), value));
   }
+
+  /// The first `n` lanes of `value`, the rest of `fill`.
+  [[gnu::always_inline]] static Vector keep(Vector value, std::int64_t n, Vector fill) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i first = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
+    return _mm256_blendv_ps(fill, value, _mm256_castsi256_ps(first));
+  }
+
+  [[gnu::always_inline]] static float sum(Vector value) {
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(value), _mm256_extractf128_ps(value, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+  }
+  [[gnu::always_inline]] static float largest(Vector value) {
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(value), _mm256_extractf128_ps(value, 1));
+    four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+  }
+  [[gnu::always_inline]] static double root(double value) { return _mm_cvtsd_f64(_mm_sqrt_pd(_mm_set1_pd(value))); }
 };
 
 }  // namespace

@@ -34,6 +34,10 @@ struct Floats {
   }
   [[gnu::always_inline]] static Vector scale(Vector value, Vector n) { return _mm512_scalef_ps(value, n); }
 
+  [[gnu::always_inline]] static Vector scale_from(Vector value, Vector n, Vector least) {
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, least, _CMP_NLT_UQ), value, n);
+  }
+
   // Division is slow (16 cycles on many cores): an estimate of 14 bits and one step of Newton's method, for 2^-126 <= |b| <= 2^126.
   [[gnu::always_inline]] static Vector divide(Vector a, Vector b) {
     const Vector estimate = _mm512_rcp14_ps(b);
@@ -45,6 +49,13 @@ struct Floats {
     const Vector error = _mm512_fnmadd_ps(value, estimate, all(1.0f));
     return _mm512_maskz_fmadd_ps(_mm512_cmp_ps_mask(key, limit, _CMP_NGT_UQ), estimate, error, estimate);
   }
+
+  [[gnu::always_inline]] static Vector keep(Vector value, std::int64_t n, Vector fill) {
+    return _mm512_mask_blend_ps(static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(n))), fill, value);
+  }
+  [[gnu::always_inline]] static float sum(Vector value) { return _mm512_reduce_add_ps(value); }
+  [[gnu::always_inline]] static float largest(Vector value) { return _mm512_reduce_max_ps(value); }
+  [[gnu::always_inline]] static double root(double value) { return _mm_cvtsd_f64(_mm_sqrt_pd(_mm_set1_pd(value))); }
 };
 
 }  // namespace

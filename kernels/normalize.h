@@ -1,0 +1,54 @@
+// normalize: softmax, layer norm and rms norm over the last dimension of a dense [rows, columns] matrix, fp32 or bf16 on both sides.
+//
+// Methods, in simd/normalize.cpp, all sums in fp32 over vectors, whatever the type: softmax subtracts the largest element, takes 2^f
+// as activation.h does and multiplies by one reciprocal; layer norm takes the mean, then the mean square of what differs from it (two
+// passes over a row that is in L1), so that a large mean costs no digits. The truth is ref/normalize.cpp, in doubles.
+// e^x below the smallest normal fp32 is 0. NaN, and in a softmax +inf or nothing but -inf, make a whole row NaN, as in stock.
+// A row's bits do not depend on the number of threads.
+// Thread rule: may be called concurrently. Any alignment of whole elements will do. Each call may take scratch (thread-local, bounded
+// by scratch.h); when there is none it returns false and the result is undefined.
+#pragma once
+
+#include <cstdint>
+
+#include "configs/base/isa.h"
+#include "kernels/dtype.h"
+#include "kernels/parallel.h"
+
+namespace ipexrun::kernels {
+
+struct SoftmaxArgs {
+  const void* from = nullptr;
+  void* to = nullptr;         ///< may be `from`, must not overlap it otherwise
+  DType dtype = DType::kF32;  ///< of both sides
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+bool softmax(const SoftmaxArgs& args, const Parallel& parallel, IsaSet isa);
+
+struct NormArgs {
+  const void* from = nullptr;
+  void* to = nullptr;         ///< may be `from`, must not overlap anything else
+  DType dtype = DType::kF32;  ///< of both sides
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  const void* weight = nullptr;  ///< [columns], null = ones
+  const void* bias = nullptr;    ///< [columns], null = zeros
+  DType parameter_dtype = DType::kF32;
+  double eps = 0;
+  void* mean = nullptr;  ///< [rows], null = not wanted; rms norm has none
+  void* rstd = nullptr;  ///< [rows], null = not wanted
+  DType stats_dtype = DType::kF32;
+};
+
+/// (x - mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps), the variance being divided by `columns`.
+bool layer_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa);
+
+/// x * rstd * weight + bias with rstd = 1 / sqrt(mean square + eps), rounded to bf16 once, at the end.
+bool rms_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa);
+
+/// Name of the variant that all three use: "avx512", "avx2", "ref".
+const char* normalize_variant(IsaSet isa);
+
+}  // namespace ipexrun::kernels

@@ -1,0 +1,66 @@
+// The truth of normalize: the formulas in doubles, one rounding to fp32 and, for bf16, one more.
+#include "kernels/ref/normalize.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/bf16.h"
+
+namespace ipexrun::kernels::ref {
+namespace {
+
+double get(const void* data, DType dtype, std::int64_t index) {
+  const float value =
+      dtype == DType::kF32 ? static_cast<const float*>(data)[index] : bf16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
+  return static_cast<double>(value);
+}
+
+void put(void* data, DType dtype, std::int64_t index, double value) {
+  if (dtype == DType::kF32) {
+    static_cast<float*>(data)[index] = static_cast<float>(value);
+  } else {
+    static_cast<std::uint16_t*>(data)[index] = bf16_from_f32(static_cast<float>(value));
+  }
+}
+
+void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bool centered) {
+  const auto columns = static_cast<double>(args.columns);
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const std::int64_t first = row * args.columns;
+    double mean = 0;
+    for (std::int64_t i = 0; centered && i < args.columns; ++i) mean += get(args.from, args.dtype, first + i) / columns;
+    double square = 0;
+    for (std::int64_t i = 0; i < args.columns; ++i) {
+      const double difference = get(args.from, args.dtype, first + i) - mean;
+      square += difference * difference / columns;
+    }
+    const double rstd = 1 / std::sqrt(square + args.eps);
+    for (std::int64_t i = 0; i < args.columns; ++i) {
+      const double weight = args.weight != nullptr ? get(args.weight, args.parameter_dtype, i) : 1.0;
+      const double bias = args.bias != nullptr ? get(args.bias, args.parameter_dtype, i) : 0.0;
+      put(args.to, args.dtype, first + i, (get(args.from, args.dtype, first + i) - mean) * rstd * weight + bias);
+    }
+    if (centered && args.mean != nullptr) put(args.mean, args.stats_dtype, row, mean);
+    if (args.rstd != nullptr) put(args.rstd, args.stats_dtype, row, rstd);
+  }
+}
+
+}  // namespace
+
+void softmax(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) {
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const std::int64_t first = row * args.columns;
+    double largest = -std::numeric_limits<double>::infinity();
+    for (std::int64_t i = 0; i < args.columns; ++i) largest = std::fmax(largest, get(args.from, args.dtype, first + i));
+    double sum = 0;
+    for (std::int64_t i = 0; i < args.columns; ++i) sum += std::exp(get(args.from, args.dtype, first + i) - largest);
+    for (std::int64_t i = 0; i < args.columns; ++i) {
+      put(args.to, args.dtype, first + i, std::exp(get(args.from, args.dtype, first + i) - largest) / sum);
+    }
+  }
+}
+
+void layer_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) { norm(args, row_begin, row_end, true); }
+void rms_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) { norm(args, row_begin, row_end, false); }
+
+}  // namespace ipexrun::kernels::ref

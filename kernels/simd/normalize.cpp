@@ -1,0 +1,263 @@
+// normalize, a row at a time; compiled once per instruction set, with IPEXRUN_KERNEL_ISA naming the namespace.
+//
+// A row is walked in steps: one vector of fp32, or one register of bf16 that is widened to two vectors (the elements at even places,
+// then those at odd places). Four sums run side by side, so that an addition need not wait for the one before it.
+#include "kernels/simd/normalize.h"
+
+#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+#include "kernels/simd/floats_avx512.h"
+#else
+#include "kernels/simd/floats_avx2.h"
+#endif
+#include "kernels/bf16.h"
+#include "kernels/dispatch.h"
+#include "kernels/simd/exp2.h"
+
+namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
+namespace {
+
+using Vector = Floats::Vector;
+constexpr int kLanes = Lanes::kCount;
+constexpr int kSums = 4;
+
+template <int N>
+struct Step {
+  Vector v[N];
+};
+
+struct F32 {
+  using Element = float;
+  static constexpr int kVectors = 1;
+  static constexpr std::int64_t kStep = kLanes;
+  using Step = IPEXRUN_KERNEL_ISA::Step<kVectors>;
+
+  [[gnu::always_inline]] static Step load(const float* from) { return {{Floats::of_bits(Lanes::load(from))}}; }
+  [[gnu::always_inline]] static Step load_part(const float* from, std::int64_t n) {
+    return {{Floats::of_bits(Lanes::load_part(from, n * 4))}};
+  }
+  [[gnu::always_inline]] static void store(float* to, const Step& step) { Lanes::store(to, Floats::bits_of(step.v[0])); }
+  [[gnu::always_inline]] static void store_part(float* to, const Step& step, std::int64_t n) {
+    Lanes::store_part(to, Floats::bits_of(step.v[0]), n * 4);
+  }
+  /// Of the first n elements of a step, how many lie in vector `s`.
+  [[gnu::always_inline]] static std::int64_t lanes_of(std::int64_t n, int) { return n; }
+};
+
+struct Bf16 {
+  using Element = std::uint16_t;
+  static constexpr int kVectors = 2;
+  static constexpr std::int64_t kStep = 2 * kLanes;
+  using Step = IPEXRUN_KERNEL_ISA::Step<kVectors>;
+
+  [[gnu::always_inline]] static Step widened(Lanes::Vector pairs) {
+    return {{Floats::of_bits(Lanes::shift_left_16(pairs)), Floats::of_bits(Lanes::upper_half(pairs))}};
+  }
+  [[gnu::always_inline]] static Lanes::Vector narrowed(const Step& step) {
+    const Lanes::Vector even = Lanes::rounded(Floats::bits_of(step.v[0]));
+    const Lanes::Vector odd = Lanes::rounded(Floats::bits_of(step.v[1]));
+    return Lanes::halves(Lanes::shift_right_16(even), odd);
+  }
+  [[gnu::always_inline]] static Step load(const std::uint16_t* from) { return widened(Lanes::load(from)); }
+  [[gnu::always_inline]] static Step load_part(const std::uint16_t* from, std::int64_t n) { return widened(Lanes::load_part(from, n * 2)); }
+  [[gnu::always_inline]] static void store(std::uint16_t* to, const Step& step) { Lanes::store(to, narrowed(step)); }
+  [[gnu::always_inline]] static void store_part(std::uint16_t* to, const Step& step, std::int64_t n) {
+    Lanes::store_part(to, narrowed(step), n * 2);
+  }
+  [[gnu::always_inline]] static std::int64_t lanes_of(std::int64_t n, int s) { return (n + 1 - s) / 2; }
+};
+
+/// Folds a row: F::add(sum, x) over all elements, F::add over the sums. What is missing in the last vector counts as `fill`.
+template <typename Row, typename Fold>
+[[gnu::always_inline]] inline Vector fold(const typename Row::Element* row, std::int64_t n, float start, float fill, const Fold& of) {
+  constexpr int kSteps = kSums / Row::kVectors;
+  Vector sums[kSums];
+  for (Vector& sum : sums) sum = Floats::all(start);
+  std::int64_t i = 0;
+  for (; i + kSteps * Row::kStep <= n; i += kSteps * Row::kStep) {
+#pragma GCC unroll 4
+    for (int u = 0; u < kSteps; ++u) {
+      const auto step = Row::load(row + i + u * Row::kStep);
+#pragma GCC unroll 2
+      for (int s = 0; s < Row::kVectors; ++s) sums[u * Row::kVectors + s] = of.add(sums[u * Row::kVectors + s], step.v[s]);
+    }
+  }
+  for (; i + Row::kStep <= n; i += Row::kStep) {
+    const auto step = Row::load(row + i);
+#pragma GCC unroll 2
+    for (int s = 0; s < Row::kVectors; ++s) sums[s] = of.add(sums[s], step.v[s]);
+  }
+  if (i < n) {
+    const auto step = Row::load_part(row + i, n - i);
+#pragma GCC unroll 2
+    for (int s = 0; s < Row::kVectors; ++s) {
+      sums[s] = of.add(sums[s], Floats::keep(step.v[s], Row::lanes_of(n - i, s), Floats::all(fill)));
+    }
+  }
+  return Fold::both(Fold::both(sums[0], sums[1]), Fold::both(sums[2], sums[3]));
+}
+
+struct Largest {
+  [[gnu::always_inline]] static Vector add(Vector most, Vector x) { return Floats::at_least(most, x); }
+  [[gnu::always_inline]] static Vector both(Vector a, Vector b) { return Floats::at_least(a, b); }
+};
+
+struct Sum {
+  [[gnu::always_inline]] static Vector add(Vector sum, Vector x) { return Floats::add(sum, x); }
+  [[gnu::always_inline]] static Vector both(Vector a, Vector b) { return Floats::add(a, b); }
+};
+
+struct SquareDifference {
+  Vector from;
+  [[gnu::always_inline]] Vector add(Vector sum, Vector x) const {
+    const Vector difference = Floats::subtract(x, from);
+    return Floats::fma(difference, difference, sum);
+  }
+  [[gnu::always_inline]] static Vector both(Vector a, Vector b) { return Floats::add(a, b); }
+};
+
+/// e^d for d <= 0, 0 below the smallest normal number.
+[[gnu::always_inline]] inline Vector exponential(Vector d) {
+  const Vector n = Floats::nearest(Floats::multiply(d, Floats::all(kLog2E)));
+  const Vector f = Floats::fma(d, Floats::all(kLog2ERest), Floats::fms(d, Floats::all(kLog2E), n));
+  return Floats::scale_from(exp2_of(f), n, Floats::all(-126.0f));
+}
+
+/// e^(x - largest) of a row to `to`, in the order of steps, whole steps; returns the sum.
+template <typename Row>
+[[gnu::always_inline]] inline Vector exponentials(const typename Row::Element* row, std::int64_t n, Vector largest, float* to) {
+  Vector sums[2] = {Floats::all(0.0f), Floats::all(0.0f)};
+  std::int64_t i = 0;
+  for (; i + Row::kStep <= n; i += Row::kStep) {
+    const auto step = Row::load(row + i);
+#pragma GCC unroll 2
+    for (int s = 0; s < Row::kVectors; ++s) {
+      const Vector e = exponential(Floats::subtract(step.v[s], largest));
+      Lanes::store(to + i + s * kLanes, Floats::bits_of(e));
+      sums[s] = Floats::add(sums[s], e);
+    }
+  }
+  if (i < n) {
+    const auto step = Row::load_part(row + i, n - i);
+#pragma GCC unroll 2
+    for (int s = 0; s < Row::kVectors; ++s) {
+      const Vector e = exponential(Floats::subtract(step.v[s], largest));
+      Lanes::store(to + i + s * kLanes, Floats::bits_of(e));
+      sums[s] = Floats::add(sums[s], Floats::keep(e, Row::lanes_of(n - i, s), Floats::all(0.0f)));
+    }
+  }
+  return Floats::add(sums[0], sums[1]);
+}
+
+template <typename Row>
+[[gnu::always_inline]] inline typename Row::Step step_of(const float* from) {
+  typename Row::Step step;
+#pragma GCC unroll 2
+  for (int s = 0; s < Row::kVectors; ++s) step.v[s] = Floats::of_bits(Lanes::load(from + s * kLanes));
+  return step;
+}
+
+template <typename Row>
+void softmax_rows(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
+  using Element = typename Row::Element;
+  constexpr float kLowest = -__builtin_inff();
+  const std::int64_t n = args.columns;
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const Element* from = static_cast<const Element*>(args.from) + row * n;
+    Element* to = static_cast<Element*>(args.to) + row * n;
+    const float largest = Floats::largest(fold<Row>(from, n, kLowest, kLowest, Largest{}));
+    const Vector sum = exponentials<Row>(from, n, Floats::all(largest), scratch);
+    const Vector scale = Floats::all(1.0f / Floats::sum(sum));
+    const auto scaled = [&](std::int64_t i) __attribute__((always_inline)) {
+      auto step = step_of<Row>(scratch + i);
+#pragma GCC unroll 2
+      for (int s = 0; s < Row::kVectors; ++s) step.v[s] = Floats::multiply(step.v[s], scale);
+      return step;
+    };
+    std::int64_t i = 0;
+    for (; i + Row::kStep <= n; i += Row::kStep) Row::store(to + i, scaled(i));
+    if (i < n) Row::store_part(to + i, scaled(i), n - i);
+  }
+}
+
+/// Weights or biases as fp32 in the order of steps, whole steps; the caller's own where they lie so already.
+template <typename Row>
+const float* parameters(const void* from, DType dtype, std::int64_t n, float missing, float* scratch) {
+  if (Row::kVectors == 1 && dtype == DType::kF32 && from != nullptr) return static_cast<const float*>(from);
+  for (std::int64_t i = 0; i < n; ++i) {
+    float value = missing;
+    if (from != nullptr)
+      value = dtype == DType::kF32 ? static_cast<const float*>(from)[i] : bf16_to_f32(static_cast<const std::uint16_t*>(from)[i]);
+    const std::int64_t place = i % Row::kStep;
+    scratch[i - place + place % Row::kVectors * kLanes + place / Row::kVectors] = value;
+  }
+  return scratch;
+}
+
+void put(void* data, DType dtype, std::int64_t index, float value) {
+  if (data == nullptr) return;
+  if (dtype == DType::kF32) {
+    static_cast<float*>(data)[index] = value;
+  } else {
+    static_cast<std::uint16_t*>(data)[index] = bf16_from_f32(value);
+  }
+}
+
+template <typename Row, bool Centered>
+void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
+  using Element = typename Row::Element;
+  const std::int64_t n = args.columns;
+  const auto count = static_cast<float>(n);
+  const std::int64_t padded = (n + kNormalizePadding - 1) / kNormalizePadding * kNormalizePadding;
+  const float* weight = parameters<Row>(args.weight, args.parameter_dtype, n, 1.0f, scratch);
+  const float* bias = parameters<Row>(args.bias, args.parameter_dtype, n, 0.0f, scratch + padded);
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const Element* from = static_cast<const Element*>(args.from) + row * n;
+    Element* to = static_cast<Element*>(args.to) + row * n;
+    const float mean = Centered ? Floats::sum(fold<Row>(from, n, 0.0f, 0.0f, Sum{})) / count : 0.0f;
+    const float square = Floats::sum(fold<Row>(from, n, 0.0f, mean, SquareDifference{Floats::all(mean)})) / count;
+    const auto rstd = static_cast<float>(1.0 / Floats::root(static_cast<double>(square) + args.eps));
+    const auto result = [&](typename Row::Step step, const auto& w, const auto& b) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+      for (int s = 0; s < Row::kVectors; ++s) {
+        const Vector unit = Floats::multiply(Floats::subtract(step.v[s], Floats::all(mean)), Floats::all(rstd));
+        step.v[s] = Floats::fma(unit, w.v[s], b.v[s]);
+      }
+      return step;
+    };
+    std::int64_t i = 0;
+    for (; i + Row::kStep <= n; i += Row::kStep) {
+      Row::store(to + i, result(Row::load(from + i), step_of<Row>(weight + i), step_of<Row>(bias + i)));
+    }
+    if (i < n) {
+      // Scratch holds whole steps; the caller's own parameters end with the row.
+      typename Row::Step w;
+      typename Row::Step b;
+      if constexpr (Row::kVectors == 1) {
+        w = Row::load_part(weight + i, n - i);
+        b = Row::load_part(bias + i, n - i);
+      } else {
+        w = step_of<Row>(weight + i);
+        b = step_of<Row>(bias + i);
+      }
+      Row::store_part(to + i, result(Row::load_part(from + i, n - i), w, b), n - i);
+    }
+    if (Centered) put(args.mean, args.stats_dtype, row, mean);
+    put(args.rstd, args.stats_dtype, row, rstd);
+  }
+}
+
+}  // namespace
+
+void softmax(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
+  (args.dtype == DType::kF32 ? softmax_rows<F32> : softmax_rows<Bf16>)(args, row_begin, row_end, scratch);
+}
+
+void layer_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
+  (args.dtype == DType::kF32 ? norm_rows<F32, true> : norm_rows<Bf16, true>)(args, row_begin, row_end, scratch);
+}
+
+void rms_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
+  (args.dtype == DType::kF32 ? norm_rows<F32, false> : norm_rows<Bf16, false>)(args, row_begin, row_end, scratch);
+}
+
+}  // namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA

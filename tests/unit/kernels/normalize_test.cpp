@@ -1,0 +1,302 @@
+// The risk: a tail that joins a sum or is written past the row, parameters in the wrong place, a large mean, NaN that stays hidden.
+#include "kernels/normalize.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/bf16.h"
+#include "kernels/dispatch.h"
+#include "tests/unit/kernels/support.h"
+
+namespace ipexrun::kernels::test {
+namespace {
+
+constexpr double kEps = std::numeric_limits<float>::epsilon();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
+
+/// A guarded buffer of elements with some in front of it, for alignment; nothing when it has none.
+class Buffer {
+ public:
+  Buffer(DType dtype, std::int64_t count, std::int64_t offset = 0)
+      : dtype_(dtype), count_(count), offset_(offset), memory_(static_cast<std::size_t>((offset + count) * bytes_of(dtype))) {}
+
+  [[nodiscard]] char* data() const { return memory_.data() + offset_ * bytes_of(dtype_); }
+  [[nodiscard]] std::string bytes() const { return {memory_.data(), memory_.bytes()}; }
+  [[nodiscard]] bool front_is_clean() const {
+    return std::all_of(memory_.data(), data(), [](char byte) { return byte == 0x7f; });
+  }
+  void set(std::int64_t i, float value) {
+    const std::uint16_t half = bf16_from_f32(value);
+    dtype_ == DType::kF32 ? std::memcpy(data() + i * 4, &value, 4) : std::memcpy(data() + i * 2, &half, 2);
+  }
+  [[nodiscard]] double get(std::int64_t i) const {
+    float value = 0;
+    std::uint16_t half = 0;
+    dtype_ == DType::kF32 ? std::memcpy(&value, data() + i * 4, 4) : std::memcpy(&half, data() + i * 2, 2);
+    return static_cast<double>(dtype_ == DType::kF32 ? value : bf16_to_f32(half));
+  }
+  void fill(std::mt19937& random, float mean = 0, float deviation = 1) {
+    std::normal_distribution<float> normal(mean, deviation);
+    for (std::int64_t i = 0; i < count_; ++i) set(i, normal(random));
+  }
+
+ private:
+  DType dtype_;
+  std::int64_t count_;
+  std::int64_t offset_;
+  Guarded memory_;
+};
+
+/// `bound` widened by the last rounding.
+bool near(double seen, double truth, double bound, DType dtype) {
+  if (std::isnan(truth)) return std::isnan(seen);
+  if (dtype == DType::kBf16) bound += (std::fabs(truth) + bound) / 256;
+  return std::fabs(seen - truth) <= bound;
+}
+
+struct Shape {
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t offset = 0;
+  float mean = 0;
+};
+
+class NormalizeOnIsa : public testing::TestWithParam<IsaSet> {
+ protected:
+  std::mt19937 random_{20240613};
+
+  void check_softmax(const Shape& shape, DType dtype) {
+    const std::int64_t n = shape.columns;
+    Buffer from(dtype, shape.rows * n, shape.offset);
+    const Buffer to(dtype, shape.rows * n, 31 - shape.offset);
+    from.fill(random_, shape.mean, 3);
+    ASSERT_TRUE(softmax({from.data(), to.data(), dtype, shape.rows, n}, {}, GetParam()));
+    EXPECT_TRUE(to.front_is_clean());
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      double largest = -HUGE_VAL;
+      double sum = 0;
+      for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, from.get(row * n + i));
+      for (std::int64_t i = 0; i < n; ++i) sum += std::exp(from.get(row * n + i) - largest);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double truth = std::exp(from.get(row * n + i) - largest) / sum;
+        const double bound = kEps * (8 + static_cast<double>(n) / 32) * truth + 2 * static_cast<double>(std::numeric_limits<float>::min());
+        ASSERT_TRUE(near(to.get(row * n + i), truth, bound, dtype))
+            << "rows " << shape.rows << " columns " << n << " at " << row << "," << i << ": " << to.get(row * n + i) << ", truth " << truth;
+      }
+    }
+  }
+
+  /// parameters: 0 none, 1 weight and bias in the type of x, 2 the same in fp32, 3 only a weight
+  void check_norm(const Shape& shape, DType dtype, int parameters, bool centered) {
+    const std::int64_t n = shape.columns;
+    const DType parameter_dtype = parameters == 2 ? DType::kF32 : dtype;
+    Buffer from(dtype, shape.rows * n, shape.offset);
+    Buffer weight(parameter_dtype, n, shape.offset);
+    Buffer bias(parameter_dtype, n, 31 - shape.offset);
+    const Buffer to(dtype, shape.rows * n, 31 - shape.offset);
+    const Buffer mean(parameter_dtype, shape.rows);
+    const Buffer rstd(parameter_dtype, shape.rows);
+    from.fill(random_, shape.mean);
+    weight.fill(random_, 1);
+    bias.fill(random_);
+    NormArgs args;
+    args.from = from.data();
+    args.to = to.data();
+    args.dtype = dtype;
+    args.rows = shape.rows;
+    args.columns = n;
+    args.weight = parameters == 0 ? nullptr : weight.data();
+    args.bias = parameters == 0 || parameters == 3 ? nullptr : bias.data();
+    args.parameter_dtype = parameter_dtype;
+    args.eps = 1e-5;
+    args.mean = mean.data();
+    args.rstd = rstd.data();
+    args.stats_dtype = parameter_dtype;
+    ASSERT_TRUE((centered ? layer_norm : rms_norm)(args, {}, GetParam()));
+    EXPECT_TRUE(to.front_is_clean());
+    std::ostringstream what;
+    what << (centered ? "layer" : "rms") << " rows " << shape.rows << " columns " << n << " type " << static_cast<int>(dtype)
+         << " parameters " << parameters << " at ";
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      double middle = 0;
+      double square = 0;
+      double largest = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        largest = std::max(largest, std::fabs(from.get(row * n + i)));
+        if (centered) middle += from.get(row * n + i) / static_cast<double>(n);
+      }
+      for (std::int64_t i = 0; i < n; ++i) square += std::pow(from.get(row * n + i) - middle, 2) / static_cast<double>(n);
+      const double scale = 1 / std::sqrt(square + args.eps);
+      // What the mean may be wrong by moves every element and, where all are nearly equal, the variance.
+      const double shift = 4 * kEps * largest;
+      const double relative = kEps * (4 + static_cast<double>(n) / 64) + shift * shift * scale * scale;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double w = args.weight == nullptr ? 1 : weight.get(i);
+        const double b = args.bias == nullptr ? 0 : bias.get(i);
+        const double unit = (from.get(row * n + i) - middle) * scale;
+        const double bound = (std::fabs(unit) * relative + (centered ? shift * scale : 0)) * std::fabs(w) + 2 * kEps * std::fabs(b);
+        ASSERT_TRUE(near(to.get(row * n + i), unit * w + b, bound, dtype))
+            << what.str() << row << "," << i << ": " << to.get(row * n + i) << ", truth " << unit * w + b;
+      }
+      EXPECT_TRUE(near(rstd.get(row), scale, scale * relative, parameter_dtype)) << what.str() << row << ": rstd " << rstd.get(row);
+      if (centered) {
+        EXPECT_TRUE(near(mean.get(row), middle, shift, parameter_dtype)) << what.str() << row << ": mean " << mean.get(row);
+      }
+    }
+  }
+
+  void check_norms(const Shape& shape) {
+    for (const DType dtype : kTypes) {
+      for (int parameters = 0; parameters < 4; ++parameters) {
+        check_norm(shape, dtype, parameters, true);
+        check_norm(shape, dtype, parameters, false);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+};
+
+TEST_P(NormalizeOnIsa, ColumnsAroundEachBlock) {
+  for (std::int64_t columns = 1; columns <= 140; ++columns) {
+    const Shape shape{.rows = 2, .columns = columns, .offset = columns % 32};
+    for (const DType dtype : kTypes) check_softmax(shape, dtype);
+    check_norms(shape);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(NormalizeOnIsa, LongRows) {
+  for (const std::int64_t columns : {197, 255, 256, 257, 1000, 4097}) {
+    const Shape shape{.rows = 3, .columns = columns};
+    for (const DType dtype : kTypes) check_softmax(shape, dtype);
+    check_norms(shape);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(NormalizeOnIsa, ALargeMeanCostsNoDigits) {
+  for (const float mean : {-1000.0f, 1000.0f, 30000.0f}) {
+    const Shape shape{.rows = 3, .columns = 200, .mean = mean};
+    check_softmax(shape, DType::kF32);
+    check_norms(shape);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(NormalizeOnIsa, NothingIsFine) {
+  EXPECT_TRUE(softmax({nullptr, nullptr, DType::kF32, 0, 5}, {}, GetParam()));
+  EXPECT_TRUE(softmax({nullptr, nullptr, DType::kBf16, 5, 0}, {}, GetParam()));
+  EXPECT_TRUE(layer_norm({}, {}, GetParam()));
+  EXPECT_TRUE(rms_norm({}, {}, GetParam()));
+}
+
+/// `value` in the middle of a row, at its end, and in the whole of it; the row before and the row after show what leaks.
+TEST_P(NormalizeOnIsa, NanAndInfinity) {
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t n : {5, 33, 100}) {
+      for (const float value : {kNan, kInf, -kInf}) {
+        for (const std::int64_t place : {std::int64_t{2}, n - 1, std::int64_t{-1}}) {
+          Buffer x(dtype, 3 * n);
+          x.fill(random_);
+          for (std::int64_t i = 0; i < n; ++i) {
+            if (place < 0 || i == place) x.set(n + i, value);
+          }
+          const Buffer y(dtype, 3 * n);
+          ASSERT_TRUE(softmax({x.data(), y.data(), dtype, 3, n}, {}, GetParam()));
+          const bool masked = value == -kInf && place >= 0;  // one -inf is an ordinary element of weight 0
+          for (std::int64_t i = 0; i < 3 * n; ++i) {
+            ASSERT_EQ(std::isnan(y.get(i)), i / n == 1 && !masked) << n << " " << value << " softmax at " << i;
+          }
+          if (masked) {
+            EXPECT_EQ(y.get(n + place), 0.0);
+          }
+          NormArgs args;
+          args.from = x.data();
+          args.to = y.data();
+          args.dtype = dtype;
+          args.rows = 3;
+          args.columns = n;
+          ASSERT_TRUE(layer_norm(args, {}, GetParam()));
+          for (std::int64_t i = 0; i < 3 * n; ++i)
+            ASSERT_EQ(std::isnan(y.get(i)), i / n == 1) << n << " " << value << " layer norm at " << i;
+          ASSERT_TRUE(rms_norm(args, {}, GetParam()));
+          for (std::int64_t i = 0; i < 3 * n; ++i) {
+            // x / sqrt(inf) is 0 where x is finite.
+            const bool expected = i / n == 1 && (std::isnan(value) || place < 0 || i - n == place);
+            ASSERT_EQ(std::isnan(y.get(i)), expected) << n << " " << value << " rms norm at " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(NormalizeOnIsa, FarBelowTheLargestIsZero) {
+  for (const DType dtype : kTypes) {
+    Buffer x(dtype, 70);
+    for (std::int64_t i = 0; i < 70; ++i) x.set(i, i == 69 ? 50.0f : -60.0f - static_cast<float>(i));
+    ASSERT_TRUE(softmax({x.data(), x.data(), dtype, 1, 70}, {}, GetParam()));
+    for (std::int64_t i = 0; i < 70; ++i) EXPECT_EQ(x.get(i), i == 69 ? 1.0 : 0.0) << i;
+  }
+}
+
+TEST_P(NormalizeOnIsa, InPlaceAndAnyNumberOfThreads) {
+  for (const DType dtype : kTypes) {
+    const std::int64_t rows = 203;
+    const std::int64_t n = 101;
+    Buffer x(dtype, rows * n);
+    Buffer weight(dtype, n);
+    x.fill(random_);
+    weight.fill(random_, 1);
+    const std::string before = x.bytes();
+    for (int kind = 0; kind < 3; ++kind) {
+      const auto run = [&](const void* from, void* to, const Parallel& parallel) {
+        NormArgs args;
+        args.from = from;
+        args.to = to;
+        args.dtype = dtype;
+        args.rows = rows;
+        args.columns = n;
+        args.weight = weight.data();
+        args.parameter_dtype = dtype;
+        if (kind == 0) return softmax({from, to, dtype, rows, n}, parallel, GetParam());
+        return (kind == 1 ? layer_norm : rms_norm)(args, parallel, GetParam());
+      };
+      const Buffer expected(dtype, rows * n);
+      ASSERT_TRUE(run(x.data(), expected.data(), {}));
+      for (int threads = 2; threads <= 5; ++threads) {
+        const Buffer y(dtype, rows * n);
+        ASSERT_TRUE(run(x.data(), y.data(), thread_parallel(threads)));
+        EXPECT_EQ(y.bytes(), expected.bytes()) << kind << " on " << threads;
+      }
+      ASSERT_TRUE(run(x.data(), x.data(), {}));
+      EXPECT_EQ(x.bytes(), expected.bytes()) << kind;
+      std::memcpy(x.data(), before.data(), before.size());
+    }
+  }
+}
+
+TEST_P(NormalizeOnIsa, UsesTheVariantOfItsLevel) {
+  const NormalizeVariants table = normalize_variants();
+  for (std::size_t i = 0; i < table.count; ++i) {
+    if (table.first[i].needs == GetParam()) {
+      EXPECT_STREQ(normalize_variant(GetParam()), table.first[i].name);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, NormalizeOnIsa, testing::ValuesIn(levels_of(normalize_variants())),
+                         [](const auto& level) { return std::string(normalize_variant(level.param)); });
+
+}  // namespace
+}  // namespace ipexrun::kernels::test
