@@ -120,6 +120,10 @@ struct Options {
   bool one_per_tile = false;
   bool one_per_device = false;
 
+  // What the op tier did.
+  bool report = false;        ///< --report: a table on stderr
+  std::string report_output;  ///< --report-output FILE.json, "" = none
+
   // What to print.
   bool dry_run = false;
   bool json = false;

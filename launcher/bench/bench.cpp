@@ -11,6 +11,7 @@
 
 #include "launcher/bench/compare.h"
 #include "launcher/bench/environment.h"
+#include "launcher/bench/op_report.h"
 #include "launcher/bench/output.h"
 #include "launcher/bench/warnings.h"
 #include "launcher/run/system_facts.h"
@@ -152,16 +153,6 @@ Report make_report(const Options& options, const Machine& machine, const Session
   return report;
 }
 
-void print_lines(const std::string& text) {
-  std::string out;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    out += "ipexrun: " + text.substr(begin, end - begin) + '\n';
-    begin = end + 1;
-  }
-  std::fputs(out.c_str(), stderr);
-}
-
 int exit_code_of(const Session& session) {
   for (const OneRun* run : session.of("ipexrun", false)) {
     if (run->exit_code != 0) return run->exit_code;
@@ -178,15 +169,22 @@ Result<int> run_bench(const Options& options, const Machine& machine, const Plan
     if (Status valid = check_metric_regex(options.bench.metric); !valid) return valid.error();
   }
   if (Status writable = check_outputs(options.bench.outputs); !writable) return writable.error();
+  if (Status writable = check_op_report_output(options.report_output); !writable) return writable.error();
   const std::string load_text = read_system_facts(options.sysroot).load;
   const double load = load_text.empty() ? -1 : std::strtod(load_text.c_str(), nullptr);
   auto session = run_all(options, plan_for, runner, run_dir);
   if (!session) return session.error();
-  if (const auto ours = session->of("ipexrun", false); !ours.empty()) std::fputs(ours.back()->summary.c_str(), stderr);
+  const auto ours = session->of("ipexrun", false);
+  if (!ours.empty()) std::fputs(ours.back()->summary.c_str(), stderr);
   const Report report = make_report(options, machine, *session, load);
-  print_lines(report_text(report));
+  print_prefixed(report_text(report));
   const int code = exit_code_of(*session);
-  if (Status written = write_outputs(report, options.bench.outputs); !written) {
+  Status written = write_outputs(report, options.bench.outputs);
+  if (options.report && !ours.empty()) {
+    Status shown = show_op_reports(options, ours.back()->op_reports);
+    if (written.ok()) written = std::move(shown);
+  }
+  if (!written) {
     if (code == kExitOk) return written.error();
     return Error{code, written.error().what, written.error().hint};  // a program that failed by itself keeps its code
   }

@@ -168,6 +168,7 @@ Result<OneRun> run_once(const LaunchPlan& plan, const std::string& variant, cons
   out.exit_code = outcome->exit_code;
   out.stop_signal = outcome->stop_signal;
   out.summary = summary_text(all, plan, *outcome);
+  if (all.report && variant == "ipexrun") out.op_reports = read_op_reports(*outcome);
   if (const Status verdict = require_shim_verdict(plan, *outcome); !verdict) {
     out.summary += "ipexrun: " + verdict.error().line() + '\n';
     if (out.exit_code == kExitOk) out.exit_code = verdict.error().code;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/bench/op_report.h"
 #include "launcher/bench/report.h"
 #include "launcher/bench/samples.h"
 #include "launcher/run/runner.h"
@@ -27,8 +28,9 @@ struct OneRun {
   int stop_signal = 0;
   bool complete = true;  ///< --bench-iters or --bench-seconds was reached, if asked for
   std::vector<OneInstance> instances;
-  std::string summary;  ///< summary_text() of this run, for the terminal
-  std::string output;   ///< stdout of instance 0, at most 16 MiB; for the comparison of outputs
+  std::string summary;               ///< summary_text() of this run, for the terminal
+  std::vector<OpReport> op_reports;  ///< with --report, of the variant "ipexrun"
+  std::string output;                ///< stdout of instance 0, at most 16 MiB; for the comparison of outputs
 };
 
 /// What all runs of a report are judged by. One choice for all variants, or their ratio means nothing.

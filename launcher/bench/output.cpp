@@ -4,13 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
 namespace ipexrun::launcher::bench {
 namespace {
+
+constexpr const char* kOption = "--bench-output";
 
 struct Format {
   const char* ending;
@@ -27,8 +30,8 @@ const Format* format_of(const std::string& path) {
   return nullptr;
 }
 
-Error cannot_write(const std::string& path, int code) {
-  return {kExitFailure, "cannot write --bench-output '" + path + "': " + std::generic_category().message(code),
+Error cannot_write(const std::string& option, const std::string& path, int code) {
+  return {kExitFailure, "cannot write " + option + " '" + path + "': " + std::generic_category().message(code),
           "name a file in a folder that exists and is writable"};
 }
 
@@ -38,10 +41,12 @@ int open_temporary(const std::string& path, std::string* name) {
   return ::open(name->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 }
 
-Status write_file(const std::string& path, const std::string& text) {
+}  // namespace
+
+Status write_whole(const std::string& option, const std::string& path, const std::string& text) {
   std::string temporary;
   const int fd = open_temporary(path, &temporary);
-  if (fd < 0) return cannot_write(path, errno);
+  if (fd < 0) return cannot_write(option, path, errno);
   int problem = 0;
   for (std::size_t done = 0; done < text.size() && problem == 0;) {
     const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
@@ -55,23 +60,36 @@ Status write_file(const std::string& path, const std::string& text) {
   if (problem == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) problem = errno;
   if (problem == 0) return ok_status();
   ::unlink(temporary.c_str());
-  return cannot_write(path, problem);
+  return cannot_write(option, path, problem);
 }
 
-}  // namespace
+Status check_writable(const std::string& option, const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return cannot_write(option, path, EISDIR);
+  std::string temporary;
+  const int fd = open_temporary(path, &temporary);  // the only sure answer: permissions, quota, read-only mounts
+  if (fd < 0) return cannot_write(option, path, errno);
+  ::close(fd);
+  ::unlink(temporary.c_str());
+  return ok_status();
+}
+
+void print_prefixed(const std::string& text) {
+  std::string out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    out += "ipexrun: " + text.substr(begin, end - begin) + '\n';
+    begin = end + 1;
+  }
+  std::fputs(out.c_str(), stderr);
+}
 
 Status check_outputs(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     if (format_of(path) == nullptr) {
       return Error{kExitUsage, "--bench-output '" + path + "' has no known ending", "use FILE.json, FILE.csv, FILE.md or FILE.html"};
     }
-    struct stat info {};
-    if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return cannot_write(path, EISDIR);
-    std::string temporary;
-    const int fd = open_temporary(path, &temporary);  // the only sure answer: permissions, quota, read-only mounts
-    if (fd < 0) return cannot_write(path, errno);
-    ::close(fd);
-    ::unlink(temporary.c_str());
+    if (Status writable = check_writable(kOption, path); !writable) return writable;
   }
   return ok_status();
 }
@@ -79,7 +97,7 @@ Status check_outputs(const std::vector<std::string>& paths) {
 Status write_outputs(const Report& report, const std::vector<std::string>& paths) {
   Status first = ok_status();
   for (const std::string& path : paths) {
-    Status written = write_file(path, format_of(path)->render(report));
+    Status written = write_whole(kOption, path, format_of(path)->render(report));
     if (!written && first) first = std::move(written);
   }
   return first;

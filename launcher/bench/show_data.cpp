@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/bench/report.h"
+#include "launcher/bench/values.h"
 
 namespace ipexrun::launcher::bench {
 namespace {
@@ -14,19 +15,12 @@ using Json = nlohmann::ordered_json;
 constexpr int kSchema = 1;
 constexpr std::size_t kMostSamples = 100000;  // of one row: a report should stay readable; what is cut is said
 
-Json to_json(const Value& value) {
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) return *whole;
-  if (const auto* real = std::get_if<double>(&value)) return *real;
-  if (const auto* text = std::get_if<std::string>(&value)) return *text;
-  return nullptr;
-}
-
 Json row_json(const Row& row) {
   Json out = Json::object();
   Json missing = Json::object();
   for (const Field& field : fields()) {
     const Value value = field.get(row);
-    out[field.name] = to_json(value);
+    out[field.name] = value_json(value);
     if (const auto* none = std::get_if<Missing>(&value)) missing[field.name] = none->why;
   }
   out["missing"] = std::move(missing);

@@ -213,6 +213,7 @@ Status validate(Options& options) {
   if (options.log_keep > 0 && options.log_dir.empty())
     return Error{kExitUsage, "--log-keep " + std::to_string(options.log_keep) + " needs --log-dir", "there are no log files without it"};
   if (!options.optimize && options.dtype_given) options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
+  if (!options.optimize && options.report) options.notes.push_back("--report has nothing to show with --no-optimize");
   return ok_status();
 }
 
@@ -228,9 +229,10 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
       return Error{kExitUsage, "--" + name + " counts CPU cores and does not go with ipexrun xpu", "--one-per-tile or --one-per-device"};
     if (name == "require-shim" && options.require_shim)
       return Error{kExitUsage, "--require-shim does not go with ipexrun xpu: it launches only", "leave it out"};
-    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype")
-      notes.push_back("--" + name +
-                      " has no effect with ipexrun xpu: " + (name == "dtype" ? "it launches only" : "the GPUs say where the instances go"));
+    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype" ||
+        (name == "report" && options.report) || name == "report-output")
+      notes.push_back("--" + name + " has no effect with ipexrun xpu: " +
+                      (name == "dtype" || name.starts_with("report") ? "it launches only" : "the GPUs say where the instances go"));
   }
   return ok_status();
 }

@@ -60,7 +60,7 @@ std::string_view group_title(OptionGroup group) {
     case OptionGroup::kShow:
       return "Plans and settings";
     case OptionGroup::kBench:
-      return "Benchmark";
+      return "Benchmark and report";
     case OptionGroup::kXpu:
       return "Intel GPUs (ipexrun xpu)";
     case OptionGroup::kCompatible:

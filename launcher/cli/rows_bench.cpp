@@ -1,4 +1,4 @@
-// Options of --bench.
+// Options of --bench and --report.
 #include <algorithm>
 #include <numeric>
 
@@ -72,6 +72,21 @@ void add_bench_rows(std::vector<OptionRow>& rows) {
       "a number that the program prints: a regular expression with one group")));
   rows.push_back(bench(flag(
       "bench-stop", group, [](auto& o) -> auto& { return o.bench.stop; }, "end the program once the measurement is complete")));
+
+  rows.push_back(flag(
+      "report", group, [](auto& o) -> auto& { return o.report; },
+      "after the run, show what was done with each operator: calls, taken, time saved, and the kinds of call that save most"));
+  OptionRow report = row("report-output", group, "FILE", "write that report, complete, to FILE.json");
+  report.set = [](Options& options, const std::string& value) -> Status {
+    if (!value.ends_with(".json")) return bad_value("report-output", "a file name that ends in .json", value);
+    options.report_output = value;
+    options.report = true;
+    return ok_status();
+  };
+  report.get = [](const Options& options) {
+    return options.report_output.empty() ? std::vector<std::string>{} : std::vector<std::string>{options.report_output};
+  };
+  rows.push_back(std::move(report));
 }
 
 }  // namespace ipexrun::launcher

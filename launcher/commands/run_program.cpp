@@ -2,10 +2,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
 #include "launcher/bench/bench.h"
+#include "launcher/bench/op_report.h"
 #include "launcher/cli/cli.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/common.h"
@@ -33,13 +35,18 @@ Result<int> show_plan(const Options& options, const LaunchPlan& plan) {
 Result<int> run_plan(const Options& options, LaunchPlan plan, const RankPlace* place, const std::string& run_dir, Runner& runner) {
   const Status pinned = pin_decisions(options, run_dir, &plan);
   if (!pinned.ok()) return pinned.error();
+  if (Status writable = bench::check_op_report_output(options.report_output); !writable.ok()) return writable.error();
   RunSettings settings;
   settings.run_dir = run_dir;
   const Result<RunOutcome> outcome = runner.run(plan, settings);
   if (!outcome.ok()) return outcome.error();
   if (speaks(place) || outcome->exit_code != kExitOk) std::fputs(summary_text(options, plan, *outcome).c_str(), stderr);
   if (place != nullptr && options.distributed.as_rank) report_failure(place->rank, *outcome);
-  const Status verdict = require_shim_verdict(plan, *outcome);
+  Status verdict = require_shim_verdict(plan, *outcome);
+  if (options.report) {
+    Status shown = bench::show_op_reports(options, bench::read_op_reports(*outcome));
+    if (verdict.ok()) verdict = std::move(shown);
+  }
   if (verdict.ok()) return outcome->exit_code;
   // A program that failed by itself keeps its code.
   return Error{outcome->exit_code == kExitOk ? verdict.error().code : outcome->exit_code, verdict.error().what, verdict.error().hint};
@@ -93,7 +100,11 @@ Result<int> run_program(const Options& asked, SupervisedRunner& supervised) {
   const Result<std::optional<RankPlace>> found = disabled ? std::optional<RankPlace>() : find_place(options, *context);
   if (!found.ok()) return found.error();
   const RankPlace* place = *found ? &**found : nullptr;
-  if (place != nullptr && place->rank.rank != 0) options.bench.enabled = false;  // the ranks go in step: one of them is measured
+  // The ranks go in step: one of them is measured.
+  if (place != nullptr && place->rank.rank != 0) {
+    options.bench.enabled = options.report = false;
+    options.report_output.clear();
+  }
   const Result<LaunchPlan> plan =
       place != nullptr ? make_rank_plan(options, *machine, *context, *place) : make_plan(options, *machine, *context);
   if (!plan.ok()) return plan.error();

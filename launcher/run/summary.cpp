@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "configs/base/log.h"
-#include "configs/contract/decision.h"
 #include "configs/contract/event_ring.h"
 #include "launcher/run/crash_note.h"
 #include "launcher/run/crash_verdict.h"
 #include "launcher/run/omp_watch.h"
+#include "launcher/run/op_facts.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -28,9 +28,8 @@ constexpr std::size_t kMaxLastLines = 8;
 /// What an event file says, reduced to what the line needs.
 struct Facts {
   IpexrunEventHeader header{};
-  std::string process;                        ///< "torch 2.13.0+cpu, amx, 2 threads"
-  std::optional<IpexrunEvent> totals;         ///< the latest
-  std::map<std::string, IpexrunEvent> sites;  ///< the latest of each
+  std::string process;  ///< "torch 2.13.0+cpu, amx, 2 threads"
+  OpFacts ops;
   std::vector<std::string> notes;
 };
 
@@ -42,23 +41,11 @@ std::optional<Facts> facts_of(const std::string& path) {
   facts.header = snapshot->header;
   for (const IpexrunEvent& event : snapshot->events) {
     const std::string text = event.text;
-    switch (event.kind) {
-      case IPEXRUN_EVENT_PROCESS:
-        facts.process = text;
-        break;
-      case IPEXRUN_EVENT_TOTALS:
-        facts.totals = event;
-        break;
-      case IPEXRUN_EVENT_SITE:
-        facts.sites[text.substr(0, text.find('\t'))] = event;
-        break;
-      case IPEXRUN_EVENT_NOTE:
-        if (std::find(facts.notes.begin(), facts.notes.end(), text) == facts.notes.end()) facts.notes.push_back(text);
-        break;
-      default:
-        break;
-    }
+    if (event.kind == IPEXRUN_EVENT_PROCESS) facts.process = text;
+    if (event.kind == IPEXRUN_EVENT_NOTE && std::find(facts.notes.begin(), facts.notes.end(), text) == facts.notes.end())
+      facts.notes.push_back(text);
   }
+  facts.ops = op_facts_of(snapshot->events);
   return facts;
 }
 
@@ -68,51 +55,30 @@ std::string field(const char (&text)[n]) {
   return std::string(text, ::strnlen(text, n));
 }
 
-std::string choice_of(const IpexrunEvent& site) {
-  const std::string text = site.text;
-  const std::size_t begin = text.find('\t');
-  if (begin == std::string::npos) return "";
-  return text.substr(begin + 1, text.find('\t', begin + 1) - begin - 1);
-}
+/// "36 of 48 linear calls on own_bf16, onednn_f32_packed, saves 41% of their time; packs 43 MB"
+std::string gain_text(const OpFacts& ops) {
+  if (ops.calls() == 0) return "no op that ipexrun has kernels for was called";
+  if (ops.taken() == 0) return "stock kernels kept for all " + calls_by_kind(ops.ops, true);
 
-std::string bytes_text(std::int64_t bytes) {
-  if (bytes >= 10'000'000'000) return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
-  if (bytes >= 1'000'000) return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
-  return fmt::format("{:.0f} kB", static_cast<double>(bytes) / 1e3);
-}
-
-/// "36 of 38 calls replaced (bf16_amx 30, f32_packed 6), saves 41% of their time; packs 43 MB"
-std::string gain_text(const Facts& facts) {
-  std::int64_t calls = 0;
-  std::int64_t taken = 0;
   double stock_ns = 0;
   double saved_ns = 0;
   std::map<std::string, std::int64_t> by_choice;
-  for (const auto& [key, site] : facts.sites) {
-    calls += site.value[0];
-    taken += site.value[1];
-    if (site.value[1] > 0) by_choice[choice_of(site)] += site.value[1];
-    stock_ns += static_cast<double>(site.value[1]) * static_cast<double>(site.value[3]);
-    saved_ns += static_cast<double>(site.value[1]) * static_cast<double>(site.value[3] - site.value[4]);
+  for (const SiteFact& site : ops.sites) {
+    if (site.taken > 0) by_choice[site.choice] += site.taken;
+    stock_ns += static_cast<double>(site.taken) * static_cast<double>(site.stock_ns);
+    saved_ns += site.saved_ns();
   }
-  if (facts.totals) {
-    calls = facts.totals->value[0];
-    taken = facts.totals->value[1];
-  }
-  if (calls == 0) return "no linear layer was called";
-  if (taken == 0) return fmt::format("stock kernels kept for all {} linear calls", calls);
-
   std::vector<std::pair<std::string, std::int64_t>> choices(by_choice.begin(), by_choice.end());
   std::sort(choices.begin(), choices.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string names;
   for (std::size_t i = 0; i < choices.size() && i < kMaxChoices; ++i) {
     if (!choices[i].first.empty()) names += (names.empty() ? " on " : ", ") + choices[i].first;
   }
-  std::string out = fmt::format("{} of {} linear calls{}", taken, calls, names.empty() ? " replaced" : names);
+  std::string out = calls_by_kind(ops.ops) + (names.empty() ? " replaced" : names);
   // Candidates that are forced or asked for by --dtype may have no time to compare with.
   if (stock_ns > 0)
     out += fmt::format(", {} {:.0f}% of their time", saved_ns >= 0 ? "saves" : "costs", 100 * std::abs(saved_ns) / stock_ns);
-  if (facts.totals && facts.totals->value[4] > 0) out += "; packs " + bytes_text(facts.totals->value[4]);
+  if (ops.pack_bytes > 0) out += "; packs " + bytes_text(ops.pack_bytes);
   return out;
 }
 
@@ -172,7 +138,7 @@ std::string line_of(const Options& options, const LaunchPlan& plan, const Instan
       break;
     case IPEXRUN_SHIM_ACTIVE:
       if (!facts.process.empty()) join(", ", planned != nullptr && planned->threads > 0 ? without_threads(facts.process) : facts.process);
-      join("; ", options.optimize ? gain_text(facts) : "launch only, stock kernels");
+      join("; ", options.optimize ? gain_text(facts.ops) : "launch only, stock kernels");
       break;
     default:
       break;

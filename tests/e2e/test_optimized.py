@@ -2,6 +2,7 @@
 
 Selection by time is switched off where a result is compared (IPEXRUN_FORCE), so that no assertion depends on the clock.
 """
+import json
 import os
 import pathlib
 import re
@@ -64,6 +65,35 @@ def test_embeddings_of_a_trained_encoder_agree_with_stock(dtype, candidate, tmp_
     stock, ours = (np.load(tmp_path / name).astype(np.float64) for name in ("stock.npy", "ours.npy"))
     cosine = (stock * ours).sum(1) / (np.linalg.norm(stock, axis=1) * np.linalg.norm(ours, axis=1))
     assert (1 - cosine).max() < (1e-5 if dtype == "float32" else 1e-2)
+
+
+TWO_KINDS = """
+import torch
+linear, double, conv = torch.nn.Linear(512, 512), torch.nn.Linear(64, 64).double(), torch.nn.Conv2d(16, 32, 3)
+with torch.inference_mode():
+    for _ in range(8):
+        linear(torch.ones(64, 512)), double(torch.ones(64, 64).double()), conv(torch.ones(1, 16, 32, 32))
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["--bench"]], ids=["run", "bench"])
+def test_the_report_counts_what_the_program_called(more, tmp_path):
+    file = tmp_path / "report.json"
+    done = run(IPEXRUN, *more, "--dtype", "float32", "--report-output", file, sys.executable, "-c", TWO_KINDS, IPEXRUN_FORCE=PACKED_F32)
+    assert re.search(r"\d+ of 16 linear calls", done.stderr) and re.search(r"\d+ of 8 convolutions", done.stderr)
+    assert re.search(r"^ipexrun:   addmm +16 ", done.stderr, re.M), done.stderr
+    (instance,) = json.loads(file.read_text())["instances"]
+    assert instance["problem"] is None and "torch" in instance["process"]
+    ops = {op["op"]: op for op in instance["ops"]}
+    assert ops["addmm"]["calls"] == 16 and 0 < ops["addmm"]["taken"] <= 8 and ops["addmm"]["reasons"] == {"dtype": 8}
+    assert ops["convolution"]["calls"] == 8
+    assert any(site["site"].startswith("addmm|") and site["choice"] == PACKED_F32 for site in instance["sites"])
+
+
+def test_a_report_that_cannot_be_written_stops_the_run_before_it_starts(tmp_path):
+    argv = [IPEXRUN, "--report-output", str(tmp_path / "no" / "r.json"), "echo", "ran"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=110, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (1, "") and "--report-output" in done.stderr
 
 
 LOADER = """

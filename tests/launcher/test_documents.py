@@ -1,5 +1,6 @@
 """Documents that the binary writes are the ones in docs/."""
 
+import json
 import os
 import re
 import shlex
@@ -34,6 +35,14 @@ def test_every_option_is_explained_in_launcher_md():
     text = (TOP / "docs/launcher.md").read_text() + (TOP / "docs/coming-from-ipex.md").read_text()
     missing = [name for name in re.findall(r"^  (--[a-z-]+)", output("--help"), re.M) if f"`{name}" not in text]
     assert not missing, missing
+
+
+def test_report_md_explains_every_field_of_the_report(tmp_path):
+    output("--report-output", tmp_path / "r.json", "true")
+    report = json.loads((tmp_path / "r.json").read_text())
+    rows = [f"| `{field['name']}` | {field['unit']} | {field['doc']} |".replace("|  |", "| |") for kind in ("op", "site") for field in report[f"{kind}_fields"]]
+    shown = re.findall(r"^\| `.*$", (TOP / "docs/report.md").read_text(), re.M)
+    assert rows == shown
 
 
 def test_completion_is_valid_bash_and_completes():

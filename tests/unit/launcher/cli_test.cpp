@@ -81,6 +81,16 @@ TEST(Cli, an_unknown_option_names_the_nearest) {
   EXPECT_THAT(refusal({"-n", "app"}), HasSubstr("unknown option '-n'"));
 }
 
+TEST(Cli, a_file_for_the_report_asks_for_the_report) {
+  EXPECT_FALSE(parsed({"app"}).report);
+  EXPECT_TRUE(parsed({"--report", "app"}).report);
+  const Options options = parsed({"--report-output", "r.json", "app"});
+  EXPECT_TRUE(options.report);
+  EXPECT_EQ(options.report_output, "r.json");
+  EXPECT_FALSE(options.bench.enabled);
+  EXPECT_THAT(parsed({"--report", "--no-optimize", "app"}).notes, ElementsAre(HasSubstr("--report has nothing to show")));
+}
+
 TEST(Cli, bad_values_are_named) {
   EXPECT_THAT(refusal({"--ninstances", "two", "app"}), HasSubstr("--ninstances needs auto or a whole number from 0 to 65536, not 'two'"));
   EXPECT_THAT(refusal({"--ninstances", "-1", "app"}), HasSubstr("not '-1'"));
@@ -90,6 +100,7 @@ TEST(Cli, bad_values_are_named) {
   EXPECT_THAT(refusal({"--dtype", "bfloat", "app"}), HasSubstr("did you mean bfloat16?"));
   EXPECT_THAT(refusal({"--pack-memory", "lots", "app"}), HasSubstr("--pack-memory needs bytes"));
   EXPECT_THAT(refusal({"--bench-output", "x.txt", "app"}), HasSubstr("ends in .json"));
+  EXPECT_THAT(refusal({"--report-output", "x.csv", "app"}), HasSubstr("--report-output needs a file name that ends in .json, not 'x.csv'"));
   EXPECT_THAT(refusal({"--bench-seconds", "nan", "app"}), HasSubstr("--bench-seconds needs a number"));
   EXPECT_THAT(refusal({"--log-file-prefix", "a/b", "app"}), HasSubstr("without '/'"));
   EXPECT_THAT(refusal({"--dry-run=maybe", "app"}), HasSubstr("--dry-run"));

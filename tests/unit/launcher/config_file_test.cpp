@@ -124,11 +124,32 @@ TEST_F(ConfigFile_, hostile_files_are_refused) {
 }
 
 TEST_F(ConfigFile_, what_is_saved_reads_back_the_same) {
-  const std::vector<std::string> args = {
-      "--ninstances",   "2",        "--cores-list",    "0-3,8",        "--no-optimize",  "--dtype",
-      "auto",           "--no-pin", "--pack-memory",   "512M",         "--log-dir",      "a: b #c",
-      "--bench-iters",  "10",       "--bench-seconds", "2.5",          "--bench-output", "x.json",
-      "--bench-output", "y, z.md",  "--bench-compare", "stock,launch", "--bench-metric", "[a-z]+: ([0-9.]+)"};
+  const std::vector<std::string> args = {"--ninstances",
+                                         "2",
+                                         "--cores-list",
+                                         "0-3,8",
+                                         "--no-optimize",
+                                         "--dtype",
+                                         "auto",
+                                         "--no-pin",
+                                         "--pack-memory",
+                                         "512M",
+                                         "--log-dir",
+                                         "a: b #c",
+                                         "--bench-iters",
+                                         "10",
+                                         "--bench-seconds",
+                                         "2.5",
+                                         "--bench-output",
+                                         "x.json",
+                                         "--bench-output",
+                                         "y, z.md",
+                                         "--bench-compare",
+                                         "stock,launch",
+                                         "--bench-metric",
+                                         "[a-z]+: ([0-9.]+)",
+                                         "--report-output",
+                                         "r.json"};
   std::vector<std::string> with_config = {
       "--config", write("env: {A: \"1\", B: \"two words\"}\n"
                         "decisions:\n  - {site: \"mm|f32,f32|cc|m=1,n=8,k=8|t=2|amx|2.13\", choice: packed, samples: 8, note: \"8\"}\n")};
@@ -150,6 +171,7 @@ TEST_F(ConfigFile_, what_is_saved_reads_back_the_same) {
   EXPECT_EQ(after.bench.outputs, before.bench.outputs);
   EXPECT_EQ(after.bench.compare, before.bench.compare);
   EXPECT_EQ(after.bench.metric, before.bench.metric);
+  EXPECT_EQ(after.report_output, "r.json");
   EXPECT_EQ(after.env, before.env);
   EXPECT_EQ(after.decisions, before.decisions);
   EXPECT_THAT(before.decisions,

@@ -1,53 +1,18 @@
 #include "launcher/run/summary.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 
-#include "configs/contract/event_ring.h"
+#include "tests/unit/event_file.h"
 #include "tests/unit/run/temp_folder.h"
 
 namespace ipexrun::launcher {
 namespace {
 
 using testing::HasSubstr;
-
-/// An event file made by hand: what the child, the shim and the plugin would have left.
-class EventFile {
- public:
-  explicit EventFile(const std::string& path) : path_(path) {
-    EXPECT_TRUE(create_event_file(path).ok());
-    const int fd = ::open(path.c_str(), O_RDWR);
-    map_ = static_cast<char*>(::mmap(nullptr, IPEXRUN_EVENT_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-    ::close(fd);
-  }
-  ~EventFile() { ::munmap(map_, IPEXRUN_EVENT_FILE_BYTES); }
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
-
-  IpexrunEventHeader& header() { return *reinterpret_cast<IpexrunEventHeader*>(map_); }
-
-  void add(std::uint32_t kind, const std::string& text, std::initializer_list<std::int64_t> values = {}) {
-    IpexrunEvent event{};
-    event.kind = kind;
-    std::copy(values.begin(), values.end(), event.value);
-    text.copy(event.text, sizeof event.text - 1);
-    event.sequence = header().next + 1;
-    std::memcpy(map_ + IPEXRUN_EVENT_HEADER_BYTES + header().next * sizeof event, &event, sizeof event);
-    header().next = header().next + 1;
-  }
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  char* map_;
-};
 
 class SummaryTest : public testing::Test {
  protected:
@@ -88,19 +53,28 @@ TEST_F(SummaryTest, SaysNothingWithoutAnEventFile) {
 TEST_F(SummaryTest, TellsWhereItRanAndWhatWasGained) {
   file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
   file_.add(IPEXRUN_EVENT_PROCESS, "torch 2.13.0+cpu, amx, 2 threads");
+  file_.add(IPEXRUN_EVENT_OP, "addmm\t", {8, 2, 0, 200, 100, 1});
   file_.add(IPEXRUN_EVENT_SITE, "addmm|a\tbf16_amx\tfaster", {8, 2, 0, 100, 50, 6});  // an older state of the same site
   file_.add(IPEXRUN_EVENT_SITE, "addmm|a\tbf16_amx\tfaster", {38, 30, 0, 100, 50, 6});
   file_.add(IPEXRUN_EVENT_SITE, "mm|b\tpacked\tfaster", {10, 6, 0, 100, 100, 4});
-  file_.add(IPEXRUN_EVENT_TOTALS, "", {48, 36, 0, 1500, 43'000'000, 2});
+  file_.add(IPEXRUN_EVENT_TOTALS, "", {101, 89, 12, 1500, 43'000'000, 2});
+  file_.add(IPEXRUN_EVENT_OP, "addmm\t", {38, 30, 0, 3000, 1500, 1});
+  file_.add(IPEXRUN_EVENT_OP, "mm\tsmall=4", {10, 6, 4, 600, 0, 1});
+  file_.add(IPEXRUN_EVENT_OP, "convolution\t", {53, 53, 0, 0, 0, 1});
   EXPECT_EQ(text(),
             "ipexrun: instance 0: cores 0-1, node 0, 2 threads, torch 2.13.0+cpu, amx; "
-            "36 of 48 linear calls on bf16_amx, packed, saves 42% of their time; packs 43 MB\n");
+            "53 of 53 convolutions, 36 of 48 linear calls on bf16_amx, packed, saves 42% of their time; packs 43 MB\n");
 }
 
 TEST_F(SummaryTest, SaysWhenStockWasKept) {
   file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
   file_.add(IPEXRUN_EVENT_SITE, "addmm|a\tstock\tslower", {40, 0, 40, 100, 120, 6});
   EXPECT_THAT(text(), HasSubstr("stock kernels kept for all 40 linear calls"));
+}
+
+TEST_F(SummaryTest, SaysWhenNothingWasThereToTake) {
+  file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
+  EXPECT_THAT(text(), HasSubstr("no op that ipexrun has kernels for was called"));
 }
 
 TEST_F(SummaryTest, NamesLaunchOnly) {

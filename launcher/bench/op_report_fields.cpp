@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include "launcher/bench/op_report.h"
+
+namespace ipexrun::launcher::bench {
+namespace {
+
+constexpr double kNsInMs = 1e6;
+constexpr double kNsInUs = 1e3;
+
+double real(std::int64_t n) { return static_cast<double>(n); }
+
+Value percent(double part, double whole, const char* why) { return whole > 0 ? Value(100 * part / whole) : Value(Missing{why}); }
+
+/// Sites whose choice was forced, asked for or remembered may have no time measured.
+Value time(std::int64_t ns, double unit) { return ns > 0 ? Value(real(ns) / unit) : Value(Missing{"not measured"}); }
+
+}  // namespace
+
+// clang-format off
+const std::vector<FieldOf<OpFact>>& op_fields() {
+  static const std::vector<FieldOf<OpFact>> table = {
+    {"op", "", "name of the operator, with its overload", [](const OpFact& r) -> Value { return r.op; }},
+    {"calls", "", "calls of the program", [](const OpFact& r) -> Value { return r.calls; }},
+    {"taken", "", "calls that a candidate of ipexrun computed", [](const OpFact& r) -> Value { return r.taken; }},
+    {"taken_share", "%", "share of the calls", [](const OpFact& r) -> Value { return percent(real(r.taken), real(r.calls), "no calls"); }},
+    {"stock", "", "calls at sites where stock was kept or candidates were still measured: calls without those taken and never_selected",
+     [](const OpFact& r) -> Value { return r.calls - r.taken - r.declined; }},
+    {"never_selected", "", "calls that never came to selection", [](const OpFact& r) -> Value { return r.declined; }},
+    {"stock_ms", "ms", "what stock would have taken for the calls taken: its median while the choice was made, times the calls",
+     [](const OpFact& r) -> Value { return r.taken > 0 ? time(r.stock_ns, kNsInMs) : Value(Missing{"none taken"}); }},
+    {"saved_ms", "ms", "how much less the choices took",
+     [](const OpFact& r) -> Value { return r.taken == 0 ? Value(Missing{"none taken"}) : r.stock_ns > 0 ? Value(real(r.saved_ns) / kNsInMs) : Value(Missing{"not measured"}); }},
+    {"saved_share", "%", "share of stock_ms", [](const OpFact& r) -> Value { return percent(real(r.saved_ns), real(r.stock_ns), "not measured"); }},
+    {"sites", "", "kinds of call: each has a choice of its own", [](const OpFact& r) -> Value { return r.sites; }},
+    {"reasons", "", "why calls never came to selection, with their number",
+     [](const OpFact& r) -> Value {
+       std::string text;
+       for (const auto& [word, count] : r.reasons) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", word, count);
+       return text.empty() ? Value(Missing{"none"}) : Value(text);
+     }},
+  };
+  return table;
+}
+
+const std::vector<FieldOf<SiteFact>>& site_fields() {
+  static const std::vector<FieldOf<SiteFact>> table = {
+    {"saved_ms", "ms", "calls taken times the difference of the medians",
+     [](const SiteFact& r) -> Value { return r.taken > 0 && r.stock_ns > 0 ? Value(r.saved_ns() / kNsInMs) : Value(Missing{"none taken, or not measured"}); }},
+    {"calls", "", "calls of the program", [](const SiteFact& r) -> Value { return r.calls; }},
+    {"taken", "", "calls that the choice computed", [](const SiteFact& r) -> Value { return r.taken; }},
+    {"stock_us", "us", "median of one call on stock", [](const SiteFact& r) { return time(r.stock_ns, kNsInUs); }},
+    {"choice_us", "us", "median of one call with the choice", [](const SiteFact& r) { return time(r.choice_ns, kNsInUs); }},
+    {"samples", "", "paired measurements behind the two medians", [](const SiteFact& r) -> Value { return r.samples; }},
+    {"choice", "", "stock, or the candidate in use", [](const SiteFact& r) -> Value { return r.choice; }},
+    {"reason", "", "why this is the choice", [](const SiteFact& r) -> Value { return r.reason.empty() ? std::string("undecided") : r.reason; }},
+    {"site", "", "op, dtypes, layouts, sizes, threads, instruction set, torch", [](const SiteFact& r) -> Value { return r.key; }},
+  };
+  return table;
+}
+// clang-format on
+
+}  // namespace ipexrun::launcher::bench

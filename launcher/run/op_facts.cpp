@@ -1,0 +1,168 @@
+#include "launcher/run/op_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "launcher/plan/text.h"
+
+namespace ipexrun::launcher {
+namespace {
+
+constexpr std::size_t kMaxKinds = 3;  // named in one line
+
+/// The part of an event's text before tab number `n` and after the one before it; "" when it was cut off.
+std::string part(const IpexrunEvent& event, int n) {
+  std::string_view rest(event.text, ::strnlen(event.text, sizeof event.text));
+  for (; n > 0; --n) {
+    const std::size_t tab = rest.find('\t');
+    if (tab == std::string_view::npos) return "";
+    rest.remove_prefix(tab + 1);
+  }
+  return std::string(rest.substr(0, rest.find('\t')));
+}
+
+/// "layout=12,small=3"; a last word that was cut off is left out.
+std::vector<std::pair<std::string, std::int64_t>> reasons_of(const std::string& text) {
+  std::vector<std::pair<std::string, std::int64_t>> out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    const std::size_t equals = word.find('=');
+    const auto count = equals == std::string::npos ? std::nullopt : parse_number<std::int64_t>(word.substr(equals + 1));
+    if (count) out.emplace_back(word.substr(0, equals), *count);
+    at = end + 1;
+  }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return out;
+}
+
+OpFact op_of(const IpexrunEvent& event) {
+  OpFact out;
+  out.op = part(event, 0);
+  out.calls = event.value[0];
+  out.taken = event.value[1];
+  out.declined = event.value[2];
+  out.stock_ns = event.value[3];
+  out.saved_ns = event.value[4];
+  out.sites = event.value[5];
+  out.reasons = reasons_of(part(event, 1));
+  return out;
+}
+
+SiteFact site_of(const IpexrunEvent& event) {
+  SiteFact out;
+  out.key = part(event, 0);
+  out.choice = part(event, 1);
+  out.reason = part(event, 2);
+  out.calls = event.value[0];
+  out.taken = event.value[1];
+  out.stock_ns = event.value[3];
+  out.choice_ns = event.value[4];
+  out.samples = event.value[5];
+  return out;
+}
+
+void add_site(OpFact& op, const SiteFact& site) {
+  op.op = site.op();
+  op.calls += site.calls;
+  op.taken += site.taken;
+  op.stock_ns += site.taken * site.stock_ns;
+  op.saved_ns += site.taken * (site.stock_ns - site.choice_ns);
+  ++op.sites;
+}
+
+/// Ops that a person counts together. Overloads (mm.out, addmm_) belong to their op.
+struct Kind {
+  std::string_view op;
+  std::string_view many;
+};
+constexpr std::array<Kind, 4> kKinds{
+    {{"addmm", "linear calls"}, {"mm", "linear calls"}, {"bmm", "linear calls"}, {"baddbmm", "linear calls"}}};
+
+std::string kind_of(const std::string& op) {
+  std::string base = op.substr(0, op.find('.'));
+  if (base.ends_with('_')) base.pop_back();
+  if (base.starts_with("convolution")) return "convolutions";  // a site says convolution2d
+  const auto known = std::find_if(kKinds.begin(), kKinds.end(), [&base](const Kind& kind) { return kind.op == base; });
+  return known != kKinds.end() ? std::string(known->many) : base + " calls";
+}
+
+std::int64_t sum(const std::vector<OpFact>& ops, std::int64_t OpFact::*field) {
+  std::int64_t out = 0;
+  for (const OpFact& op : ops) out += op.*field;
+  return out;
+}
+
+}  // namespace
+
+std::int64_t OpFacts::calls() const { return sum(ops, &OpFact::calls); }
+std::int64_t OpFacts::taken() const { return sum(ops, &OpFact::taken); }
+
+OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
+  OpFacts out;
+  std::map<std::string, OpFact> ops;
+  std::map<std::string, SiteFact> sites;
+  for (const IpexrunEvent& event : events) {
+    if (event.kind == IPEXRUN_EVENT_OP) {
+      ops[part(event, 0)] = op_of(event);
+    } else if (event.kind == IPEXRUN_EVENT_SITE) {
+      sites[part(event, 0)] = site_of(event);
+    } else if (event.kind == IPEXRUN_EVENT_TOTALS) {
+      out.pack_bytes = event.value[4];
+    }
+  }
+  for (auto& [key, site] : sites) out.sites.push_back(std::move(site));
+  std::stable_sort(out.sites.begin(), out.sites.end(), [](const SiteFact& a, const SiteFact& b) { return a.saved_ns() > b.saved_ns(); });
+  if (ops.empty()) {
+    for (const SiteFact& site : out.sites) add_site(ops[site.op()], site);
+  }
+  for (auto& [name, op] : ops) out.ops.push_back(std::move(op));
+  std::stable_sort(out.ops.begin(), out.ops.end(), [](const OpFact& a, const OpFact& b) { return a.saved_ns > b.saved_ns; });
+  return out;
+}
+
+std::string calls_by_kind(const std::vector<OpFact>& ops, bool kept) {
+  struct Count {
+    std::string kind;
+    std::int64_t calls = 0;
+    std::int64_t taken = 0;
+  };
+  std::vector<Count> counts;
+  for (const OpFact& op : ops) {
+    const std::string kind = kind_of(op.op);
+    auto found = std::find_if(counts.begin(), counts.end(), [&kind](const Count& count) { return count.kind == kind; });
+    if (found == counts.end()) found = counts.insert(counts.end(), Count{kind});
+    found->calls += op.calls;
+    found->taken += op.taken;
+  }
+  std::erase_if(counts, [](const Count& count) { return count.calls == 0; });
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const Count& a, const Count& b) { return std::make_pair(a.taken, a.calls) > std::make_pair(b.taken, b.calls); });
+  if (counts.size() > kMaxKinds) {
+    Count rest{"other calls"};
+    for (std::size_t i = kMaxKinds; i < counts.size(); ++i) {
+      rest.calls += counts[i].calls;
+      rest.taken += counts[i].taken;
+    }
+    counts.resize(kMaxKinds);
+    counts.push_back(rest);
+  }
+  std::string out;
+  for (const Count& count : counts) {
+    out += out.empty() ? "" : ", ";
+    out += kept ? fmt::format("{} {}", count.calls, count.kind) : fmt::format("{} of {} {}", count.taken, count.calls, count.kind);
+  }
+  return out;
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes >= 10'000'000'000) return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
+  if (bytes >= 1'000'000) return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
+  return fmt::format("{:.0f} kB", static_cast<double>(bytes) / 1e3);
+}
+
+}  // namespace ipexrun::launcher

@@ -1,0 +1,58 @@
+// What the op tier of one instance left in its event file: the events OP, SITE and TOTALS (configs/contract/event.h), latest state of each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/contract/event.h"
+
+namespace ipexrun::launcher {
+
+/// Totals of one op.
+struct OpFact {
+  std::string op;  ///< "addmm", "bmm.out"
+  std::int64_t calls = 0;
+  std::int64_t taken = 0;
+  std::int64_t declined = 0;  ///< never came to selection
+  std::int64_t stock_ns = 0;  ///< what stock would have taken for the calls taken
+  std::int64_t saved_ns = 0;
+  std::int64_t sites = 0;
+  std::vector<std::pair<std::string, std::int64_t>> reasons;  ///< of `declined`: {"small", 12}; most frequent first
+};
+
+/// One kind of call.
+struct SiteFact {
+  std::string key;  ///< SiteKey::text()
+  std::string choice;
+  std::string reason;
+  std::int64_t calls = 0;
+  std::int64_t taken = 0;
+  std::int64_t stock_ns = 0;  ///< median of one call
+  std::int64_t choice_ns = 0;
+  std::int64_t samples = 0;
+
+  [[nodiscard]] std::string op() const { return key.substr(0, key.find('|')); }
+  [[nodiscard]] double saved_ns() const { return static_cast<double>(taken) * static_cast<double>(stock_ns - choice_ns); }
+};
+
+struct OpFacts {
+  std::vector<OpFact> ops;      ///< most time saved first; from the sites where the process was ended before it wrote totals
+  std::vector<SiteFact> sites;  ///< most time saved first
+  std::int64_t pack_bytes = 0;
+
+  [[nodiscard]] std::int64_t calls() const;
+  [[nodiscard]] std::int64_t taken() const;
+};
+
+OpFacts op_facts_of(const std::vector<IpexrunEvent>& events);
+
+/// "36 of 48 linear calls, 53 of 53 convolutions"; ops with no word of their own by their name. With `kept`: "48 linear calls, 53
+/// convolutions".
+std::string calls_by_kind(const std::vector<OpFact>& ops, bool kept = false);
+
+/// "43 MB".
+std::string bytes_text(std::int64_t bytes);
+
+}  // namespace ipexrun::launcher
