@@ -25,5 +25,9 @@ at::Tensor& baddbmm_(at::Tensor& self, const at::Tensor& batch1, const at::Tenso
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::SymIntArrayRef stride,
                        c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
                        c10::SymInt groups);
+at::Tensor gelu(const at::Tensor& self, c10::string_view approximate);
+at::Tensor tanh(const at::Tensor& self);
+at::Tensor sigmoid(const at::Tensor& self);
+at::Tensor silu(const at::Tensor& self);
 
 }  // namespace ipexrun::preload::adapters

@@ -91,6 +91,9 @@ class OpCall {
   [[nodiscard]] virtual SiteKey site_key(const SiteId& id, const TierOptions& options) const = 0;
   [[nodiscard]] virtual std::vector<int> candidates(const TierOptions& options) const = 0;
 
+  /// Whether candidates may compute in another dtype than asked for by the call: where --dtype bfloat16 wants them even if slower.
+  [[nodiscard]] virtual bool changes_dtype() const { return true; }
+
   /// The operand that may be a weight with a pack; null when such a call has none.
   [[nodiscard]] virtual const at::Tensor* weight() const = 0;
   /// How it is viewed, as {sizes, strides}; the same for every call that may share its packs.

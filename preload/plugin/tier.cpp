@@ -163,7 +163,6 @@ TierOptions read_tier_options(std::uint64_t torch_version) {
   options.optimize = env::get(env::Id::kMode).value_or("optimize") != "observe";
   options.dtype = read_dtype();
   options.select.timing = env::get(env::Id::kSelect).value_or("on") != "off";
-  options.select.must_beat_stock = options.dtype != DtypePolicy::kBfloat16;
   options.weights = read_limits();
   if (const auto forced = env::get(env::Id::kForce)) {
     options.forced = candidate_number(*forced);

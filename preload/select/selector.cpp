@@ -211,7 +211,7 @@ void Selector::run_pair(Site& site, Trial& trial, int challenger, bool unverifie
   site.warm = true;
   RaceResult result = site.race.result();
   constexpr int kEnoughToRank = 3;
-  if (rival == kStock && !options_.must_beat_stock && site.race.pairs() >= kEnoughToRank) result = RaceResult::kWon;
+  if (rival == kStock && !site.must_beat_stock && site.race.pairs() >= kEnoughToRank) result = RaceResult::kWon;
   if (result != RaceResult::kUndecided) finish_race(site, result);
 }
 
@@ -243,7 +243,7 @@ void Selector::decide(Site& site) {
     site.rematch_at.store(site.calls.load(std::memory_order_relaxed) + wait, std::memory_order_relaxed);
   }
   if (site.best != kStock) {
-    reason = options_.must_beat_stock ? "faster" : "pinned";
+    reason = site.must_beat_stock ? "faster" : "pinned";
   } else {
     site.choice_ns.store(site.stock_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
     if (site.samples.load(std::memory_order_relaxed) == 0) reason = site.inaccurate > 0 ? "inaccurate" : "unsupported";
@@ -271,7 +271,7 @@ void Selector::rematch(Site& site) {
 
 void Selector::note_sample(Site& site, std::int64_t taken_ns) {
   tier_ns_.fetch_add(taken_ns * static_cast<std::int64_t>(kSampleEvery), std::memory_order_relaxed);
-  if (!options_.must_beat_stock || site.pinned) return;
+  if (!site.must_beat_stock || site.pinned) return;
   Claim claim(claimed_);
   if (!claim) return;
   site.recent.push_back(static_cast<double>(taken_ns));

@@ -53,8 +53,7 @@ class Trial {
 };
 
 struct SelectorOptions {
-  bool timing = true;           ///< false: nothing is explored, stock stays
-  bool must_beat_stock = true;  ///< false (--dtype bfloat16): the best accurate candidate is used even where it is not faster
+  bool timing = true;  ///< false: nothing is explored, stock stays
 };
 
 class Selector {

@@ -42,7 +42,8 @@ struct Site {
   std::vector<int> candidates;  ///< in the order in which they race; indices from 1, the caller's numbering
   /// Bit c: candidate c is not raced once an earlier one has beaten stock clearly (kClearRatio), because it shares stock's limit.
   std::uint32_t needless_after_clear_win = 0;
-  bool pinned = false;  ///< decided by the user's config: no timing changes it
+  bool must_beat_stock = true;  ///< false: the best accurate candidate is used even where it is not faster
+  bool pinned = false;          ///< decided by the user's config: no timing changes it
 
   std::atomic<SiteState> state{SiteState::kExploring};
   std::atomic<int> choice{kStock};

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import bound, relative
+from conftest import bound, relative, report
 from torch.testing._internal.common_methods_invocations import op_db
 
 NAMES = {"addmm", "mm", "bmm", "baddbmm", "matmul", "__rmatmul__", "addbmm", "nn.functional.linear", "nn.functional.bilinear",
@@ -374,3 +374,70 @@ def test_state_and_identity_of_modules_stay(candidate):
 
 def test_an_unknown_candidate_is_refused(hook):
     assert not hook.force("no_such_candidate")
+
+
+ACTIVATIONS = {
+    "gelu": F.gelu, "gelu tanh": lambda x: F.gelu(x, approximate="tanh"), "tanh": torch.tanh, "sigmoid": torch.sigmoid, "silu": F.silu,
+}
+ACTIVATION_OPS = [op for op in op_db if op.name in {"nn.functional.gelu", "tanh", "sigmoid", "nn.functional.silu"} and not op.variant_test_name]
+
+
+@pytest.fixture
+def own_f32(hook):
+    assert hook.force("own_f32")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32], ids=str)
+@pytest.mark.parametrize("op", ACTIVATION_OPS, ids=lambda op: op.name)
+def test_opinfo_samples_of_activations(op, dtype, own_f32, stock):
+    if dtype not in op.dtypes:
+        pytest.skip("stock does not support it")
+    for requires_grad in (False, True) if dtype.is_floating_point else (False,):
+        for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
+            expected = stock(op, sample.input, *sample.args, **sample.kwargs)
+            result = op(sample.input, *sample.args, **sample.kwargs)
+            same_face(result, expected)
+            assert relative(result, expected) <= (1e-2 if dtype == torch.bfloat16 else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_in_every_layout(name, dtype, own_f32, stock):
+    call = ACTIVATIONS[name]
+    x = (4 * torch.randn(6, 8, 10, 12)).to(dtype)
+    for view in (x, x.transpose(0, 2), x.to(memory_format=torch.channels_last), x[:, 1:3], x[..., ::2], x[0].expand(6, 8, 10, 12), x[:0],
+                 x.flatten()[3:], x.sum()):
+        expected, result = stock(call, view), call(view)
+        same_face(result, expected)
+        assert relative(result, expected) <= (1e-2 if dtype == torch.bfloat16 else 1e-6)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_at_the_edges(name, own_f32, stock):
+    call = ACTIVATIONS[name]
+    x = torch.tensor([0.0, -0.0, 1e-40, -1e-40, 1e-20, 88.0, -88.0, 200.0, -200.0, 3e38, -3e38, float("nan"), float("-inf")]).repeat(64)
+    expected, result = stock(call, x), call(x)
+    assert torch.equal(result.isnan(), expected.isnan())
+    assert torch.equal(result.isinf(), expected.isinf())
+    assert torch.allclose(result, expected, rtol=2e-6, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradients_of_activations(name, own_f32, stock):
+    x = torch.randn(64, 64, requires_grad=True)
+
+    def gradient():
+        return torch.autograd.grad(ACTIVATIONS[name](x).square().sum(), x)[0]
+
+    assert relative(gradient(), stock(gradient)) <= 1e-6
+
+
+def test_an_activation_is_really_taken(hook, own_f32):
+    x = torch.randn(64, 64)
+    before = report(hook)
+    torch.tanh(x)
+    torch.tanh(x.double())
+    (op,) = [op for op in report(hook)["ops"] if op["op"] == "tanh"]
+    seen = next((op for op in before["ops"] if op["op"] == "tanh"), {"taken": 0, "declined": {}})
+    assert op["taken"] == seen["taken"] + 1
+    assert op["declined"].get("dtype", 0) == seen["declined"].get("dtype", 0) + 1

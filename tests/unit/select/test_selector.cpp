@@ -183,7 +183,7 @@ TEST_F(SelectorTest, a_machine_that_became_slower_as_a_whole_changes_nothing) {
 }
 
 TEST_F(SelectorTest, nothing_is_measured_with_selection_off_or_in_a_forked_child) {
-  Selector off(clock, SelectorOptions{.timing = false, .must_beat_stock = true}, nullptr);
+  Selector off(clock, SelectorOptions{.timing = false}, nullptr);
   trial.cost = [](int c) { return c == kStock ? 1000 : 10; };
   for (int i = 0; i < 50; ++i) off.call(site, trial);
   EXPECT_EQ(trial.runs[1] + trial.runs[2], 0);
@@ -193,9 +193,9 @@ TEST_F(SelectorTest, nothing_is_measured_with_selection_off_or_in_a_forked_child
 }
 
 TEST_F(SelectorTest, asked_for_bfloat16_a_slower_candidate_is_used_if_accurate) {
-  Selector pinned(clock, SelectorOptions{.timing = true, .must_beat_stock = false}, nullptr);
+  site.must_beat_stock = false;
   trial.cost = [](int c) { return c == kStock ? 1000 : 1200; };
-  for (int i = 0; i < 50; ++i) pinned.call(site, trial);
+  calls(50);
   EXPECT_EQ(site.choice.load(), 1);
   EXPECT_STREQ(site.reason.load(), "pinned");
 }

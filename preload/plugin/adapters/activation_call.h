@@ -1,0 +1,23 @@
+// One elementwise activation as the adapter found it in the user's call.
+#pragma once
+
+#include "kernels/activation.h"
+#include "preload/plugin/op_call.h"
+
+namespace ipexrun::preload {
+
+class ActivationCall final : public OpCall {
+ public:
+  const at::Tensor* x = nullptr;  ///< dense, in any order of its dimensions
+  kernels::Activation kind = kernels::Activation::kGelu;
+
+  [[nodiscard]] SiteId site_id() const override;
+  [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
+  [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
+  [[nodiscard]] const at::Tensor* weight() const override { return nullptr; }
+  [[nodiscard]] bool changes_dtype() const override { return false; }
+  [[nodiscard]] Outputs run(int candidate, const TensorPack* pack, IsaSet isa) const override;
+  [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
+};
+
+}  // namespace ipexrun::preload
