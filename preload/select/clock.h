@@ -10,9 +10,11 @@ class Clock {
   virtual ~Clock() = default;
   /// Nanoseconds since an arbitrary start; never goes back. Thread-safe.
   virtual std::int64_t now_ns() noexcept = 0;
+  /// Nanoseconds that the calling thread has run; stands still while it waits, is throttled by a quota or has lost the CPU.
+  virtual std::int64_t thread_cpu_ns() noexcept = 0;
 };
 
-/// CLOCK_MONOTONIC.
+/// CLOCK_MONOTONIC and CLOCK_THREAD_CPUTIME_ID.
 Clock& steady_clock();
 
 }  // namespace ipexrun::preload

@@ -30,10 +30,23 @@ bool Selector::may_explore(std::int64_t predicted_ns) const noexcept {
   return explored_ns() + predicted_ns <= std::max(kStartBudgetNs, tier_ns() / kBudgetShare) + saved_ns() / kSavedShare;
 }
 
-std::int64_t Selector::time_stock(Trial& trial) {
+Selector::StockTime Selector::time_stock(Site& site, Trial& trial) {
+  // The thread's CPU clock is a system call: short calls, which hardly ever meet a stall, do without.
+  constexpr std::int64_t kWorthAskingNs = 50'000;
+  const bool ask = site.stock_ns.load(std::memory_order_relaxed) >= kWorthAskingNs;
+  const std::int64_t cpu_start = ask ? clock_.thread_cpu_ns() : 0;
   const std::int64_t start = clock_.now_ns();
   trial.run_stock();
-  return std::max<std::int64_t>(clock_.now_ns() - start, 1);
+  const std::int64_t taken = std::max<std::int64_t>(clock_.now_ns() - start, 1);
+  const std::int64_t cpu = ask ? clock_.thread_cpu_ns() - cpu_start : taken;
+  site.stock_cpu_ns.store(cpu, std::memory_order_relaxed);
+  return {taken, cpu};
+}
+
+/// What trying a candidate once will take, about: as much CPU time as stock, and the check.
+std::int64_t Selector::predicted_ns(const Site& site) {
+  const std::int64_t cpu_ns = site.stock_cpu_ns.load(std::memory_order_relaxed);
+  return 2 * (cpu_ns > 0 ? cpu_ns : site.stock_ns.load(std::memory_order_relaxed));
 }
 
 /// What a call of the candidate costs, its preparation (weight lookup and check) included; negative when it failed.
@@ -45,9 +58,9 @@ std::int64_t Selector::time_candidate(Trial& trial, int candidate) {
 }
 
 int Selector::timed_stock(Site& site, Trial& trial) {
-  const std::int64_t taken = time_stock(trial);
-  tier_ns_.fetch_add(taken, std::memory_order_relaxed);
-  site.stock_ns.store(taken, std::memory_order_relaxed);
+  const StockTime stock = time_stock(site, trial);
+  site.stock_ns.store(stock.wall_ns, std::memory_order_relaxed);
+  tier_ns_.fetch_add(stock.cpu_ns, std::memory_order_relaxed);
   return kStock;
 }
 
@@ -61,7 +74,7 @@ int Selector::call(Site& site, Trial& trial) {
   const std::uint64_t rematch_at = site.rematch_at.load(std::memory_order_relaxed);
   if (rematch_at != 0 && number >= rematch_at) rematch(site);
   if (number % kSampleEvery == 0) {
-    tier_ns_.fetch_add(time_stock(trial) * static_cast<std::int64_t>(kSampleEvery), std::memory_order_relaxed);
+    tier_ns_.fetch_add(time_stock(site, trial).cpu_ns * static_cast<std::int64_t>(kSampleEvery), std::memory_order_relaxed);
   } else {
     trial.run_stock();
   }
@@ -69,7 +82,7 @@ int Selector::call(Site& site, Trial& trial) {
 }
 
 int Selector::run_decided(Site& site, Trial& trial, int choice) {
-  if (site.rechecking.load(std::memory_order_relaxed) && may_explore(site.stock_ns.load(std::memory_order_relaxed))) {
+  if (site.rechecking.load(std::memory_order_relaxed) && may_explore(predicted_ns(site))) {
     return recheck(site, trial, choice);
   }
   const bool sampled = site.calls.load(std::memory_order_relaxed) % kSampleEvery == 0;
@@ -91,16 +104,16 @@ int Selector::run_decided(Site& site, Trial& trial, int choice) {
 
 /// A weight that is new at a decided site: the user gets stock's result once more while the candidate's is checked.
 int Selector::check_first(Site& site, Trial& trial, int candidate) {
-  if (!site.pinned && !may_explore(2 * site.stock_ns.load(std::memory_order_relaxed))) {
+  if (!site.pinned && !may_explore(predicted_ns(site))) {
     trial.run_stock();
     return kStock;
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);
-  const std::int64_t start = clock_.now_ns();
-  const std::int64_t stock = time_stock(trial);
+  const std::int64_t start = clock_.thread_cpu_ns();
+  const std::int64_t stock = time_stock(site, trial).cpu_ns;
   if (trial.run(candidate)) static_cast<void>(trial.verify(candidate));
   tier_ns_.fetch_add(stock, std::memory_order_relaxed);
-  explored_ns_.fetch_add(clock_.now_ns() - start - stock, std::memory_order_relaxed);
+  explored_ns_.fetch_add(clock_.thread_cpu_ns() - start - stock, std::memory_order_relaxed);
   return kStock;
 }
 
@@ -157,21 +170,21 @@ int Selector::explore(Site& site, Trial& trial) {
   const std::int64_t lookup_ns = clock_.now_ns() - lookup_start;
   if (!is_probe(site, weight)) return timed_stock(site, trial);
   const std::int64_t before = site.stock_ns.load(std::memory_order_relaxed);
-  if (before == 0 || !may_explore(2 * before)) return timed_stock(site, trial);
-  const std::int64_t start = clock_.now_ns();
+  if (before == 0 || !may_explore(predicted_ns(site))) return timed_stock(site, trial);
+  const std::int64_t start = clock_.thread_cpu_ns();
   const int challenger = site.candidates[site.next];
   const Readiness ready = trial.prepare(challenger);
   if (ready == Readiness::kNever) finish_race(site, RaceResult::kLost);
   if (ready == Readiness::kNever || ready == Readiness::kNotNow) {
-    explored_ns_.fetch_add(clock_.now_ns() - start, std::memory_order_relaxed);
+    explored_ns_.fetch_add(clock_.thread_cpu_ns() - start, std::memory_order_relaxed);
     return timed_stock(site, trial);
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);
   run_pair(site, trial, challenger, ready == Readiness::kUnverified, lookup_ns);
-  const std::int64_t spent = clock_.now_ns() - start;
-  const std::int64_t stock = site.stock_ns.load(std::memory_order_relaxed);
+  const std::int64_t spent = clock_.thread_cpu_ns() - start;
+  const std::int64_t stock = site.stock_cpu_ns.load(std::memory_order_relaxed);
   tier_ns_.fetch_add(stock, std::memory_order_relaxed);
-  explored_ns_.fetch_add(std::max<std::int64_t>(spent - stock, 0), std::memory_order_relaxed);
+  explored_ns_.fetch_add(std::max<std::int64_t>(spent - stock, 0), std::memory_order_relaxed);  // another thread may have timed stock too
   return kStock;
 }
 
@@ -183,10 +196,10 @@ void Selector::run_pair(Site& site, Trial& trial, int challenger, bool unverifie
   std::int64_t challenger_ns = 0;
   if (rival == kStock) {
     if (challenger_first) challenger_ns = time_candidate(trial, challenger);
-    stock = rival_ns = time_stock(trial);
+    stock = rival_ns = time_stock(site, trial).wall_ns;
     if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
   } else {
-    stock = time_stock(trial);
+    stock = time_stock(site, trial).wall_ns;
     if (challenger_first) challenger_ns = time_candidate(trial, challenger);
     rival_ns = time_candidate(trial, rival);
     if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
@@ -293,13 +306,14 @@ int Selector::recheck(Site& site, Trial& trial, int choice) {
     return kStock;
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t cpu_start = clock_.thread_cpu_ns();
   const bool choice_first = site.recheck.pairs() % 2 == 1;
   std::int64_t choice_ns = choice_first ? time_candidate(trial, choice) : 0;
-  const std::int64_t stock_ns = time_stock(trial);
+  const auto [stock_ns, stock_cpu_ns] = time_stock(site, trial);
   if (!choice_first) choice_ns = time_candidate(trial, choice);
-  tier_ns_.fetch_add(stock_ns, std::memory_order_relaxed);
+  tier_ns_.fetch_add(stock_cpu_ns, std::memory_order_relaxed);
+  explored_ns_.fetch_add(clock_.thread_cpu_ns() - cpu_start - stock_cpu_ns, std::memory_order_relaxed);
   if (choice_ns < 0) return kStock;
-  explored_ns_.fetch_add(choice_ns, std::memory_order_relaxed);
   site.recheck.add(stock_ns, choice_ns);
   if (site.recheck.pairs() < kRecheckPairs) return kStock;
   site.stock_ns.store(site.recheck.rival_ns(), std::memory_order_relaxed);

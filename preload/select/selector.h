@@ -12,6 +12,9 @@
 
 namespace ipexrun::preload {
 
+/// All of it is CPU time of the calling threads: under a quota, or on a busy machine, a thread that stands still loses nothing by
+/// exploring. Races compare times of the clock on the wall, which is what the user waits for.
+///
 /// Exploring may cost at most the larger of a start budget and a share of the time that the tier's ops took so far, plus half of
 /// what the choices made so far have saved: a program that gains can afford to look for more, one that does not stops early.
 inline constexpr std::int64_t kStartBudgetNs = 250'000'000;
@@ -88,7 +91,12 @@ class Selector {
   int timed_stock(Site& site, Trial& trial);
   void run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns);
   void finish_race(Site& site, RaceResult result);
-  std::int64_t time_stock(Trial& trial);
+  struct StockTime {
+    std::int64_t wall_ns;
+    std::int64_t cpu_ns;
+  };
+  StockTime time_stock(Site& site, Trial& trial);
+  static std::int64_t predicted_ns(const Site& site);
   std::int64_t time_candidate(Trial& trial, int candidate);
   void decide(Site& site);
   void rematch(Site& site);

@@ -12,10 +12,17 @@ namespace ipexrun::preload::testing {
 class FakeClock final : public Clock {
  public:
   std::int64_t now_ns() noexcept override { return now_.load(); }
+  std::int64_t thread_cpu_ns() noexcept override { return now_.load() - stood_still_.load(); }
   void advance(std::int64_t ns) { now_ += ns; }
+  /// The thread waits, for instance because a quota is used up.
+  void stand_still(std::int64_t ns) {
+    now_ += ns;
+    stood_still_ += ns;
+  }
 
  private:
   std::atomic<std::int64_t> now_{1'000'000};
+  std::atomic<std::int64_t> stood_still_{0};
 };
 
 class FakeTrial final : public Trial {

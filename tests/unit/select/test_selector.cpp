@@ -131,6 +131,25 @@ TEST_F(SelectorTest, exploring_stops_at_the_budget_and_goes_on_as_the_program_ru
   EXPECT_NE(site.choice.load(), kStock);
 }
 
+TEST_F(SelectorTest, time_in_which_the_thread_stood_still_spends_no_budget) {
+  int calls_until_decided[2] = {};
+  for (const bool throttled : {false, true}) {
+    FakeClock own_clock;
+    Selector own(own_clock, SelectorOptions{}, nullptr);
+    FakeTrial own_trial(own_clock);
+    own_trial.cost = [&](int c) {
+      if (throttled) own_clock.stand_still(90'000'000);
+      return c == kStock ? 10'000'000 : 8'000'000;
+    };
+    Site own_site;
+    own_site.candidates = {1};
+    int& n = calls_until_decided[throttled];
+    for (; n < 500 && own_site.state.load() == SiteState::kExploring; ++n) own.call(own_site, own_trial);
+    EXPECT_LT(own.explored_ns(), kStartBudgetNs) << "throttled " << throttled;
+  }
+  EXPECT_LT(calls_until_decided[true], 30);
+}
+
 TEST_F(SelectorTest, what_a_choice_saved_pays_for_exploring_the_next_site) {
   trial.cost = [](int c) { return c == kStock ? 100'000'000 : 10'000'000; };
   calls(60);
