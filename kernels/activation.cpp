@@ -40,6 +40,10 @@ void activation(const ActivationArgs& args, const Parallel& parallel, IsaSet isa
   parallel(static_cast<int>(job.parts), task, &job);
 }
 
+bool activation_supported(const ActivationArgs& args, IsaSet isa) {
+  return args.n > 0 && (choose(activation_variants(), isa).not_worth & (1u << static_cast<int>(args.kind))) == 0;
+}
+
 const char* activation_variant(IsaSet isa) { return choose(activation_variants(), isa).name; }
 
 }  // namespace ipexrun::kernels

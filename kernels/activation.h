@@ -1,7 +1,8 @@
 // activation: gelu (exact and tanh form), tanh, sigmoid and silu of every element, fp32 to fp32 or bf16 to bf16 (computed in fp32).
 //
-// Methods, in simd/activation.cpp: gelu by an odd polynomial for the normal distribution function; the others by 2^f on [-1/2, 1/2]
-// as a polynomial, scaled, and one division. tools/fit_activation.py fits both. The truth is ref/activation.cpp, in doubles.
+// Methods, in simd/activation.cpp: gelu by the normal distribution function, as 32 polynomials of degree 5 (AVX-512) or an odd one of
+// degree 29; the others by 2^f on [-1/2, 1/2] as a polynomial, scaled, and one division. tools/fit_activation.py fits them all. The
+// truth is ref/activation.cpp, in doubles.
 // Errors against it, fp32: at most 3 ulp of the result; gelu: 3 ulp from x = -1 up, below that |x| 2e-7 (the formula 1 + erf of stock
 // has an error of this size there too); gelu in tanh form: 3 ulp from x = -1 up, below that 4e-7 of the result for each unit of |x|.
 // What lies below the smallest normal fp32 in sigmoid is 0. NaN stays NaN, zeros keep their sign; gelu, its tanh form and silu of -inf
@@ -28,6 +29,10 @@ struct ActivationArgs {
   std::int64_t n = 0;
 };
 
+/// True when `isa` has a variant that is worth offering: not the reference, and not gelu on AVX2, where stock is as fast.
+bool activation_supported(const ActivationArgs& args, IsaSet isa);
+
+/// Uses at most `isa`; falls back to slower variants down to the reference, so it is always right.
 void activation(const ActivationArgs& args, const Parallel& parallel, IsaSet isa);
 
 /// Name of the variant that activation() uses: "avx512", "avx2", "ref".

@@ -69,6 +69,8 @@ ReorderVariants reorder_variants();
 struct ActivationVariant {
   const char* name;
   IsaSet needs;
+  /// What is no faster than stock here, as bits 1 << Activation.
+  unsigned not_worth;
   /// All `n` elements, n >= 1, on this thread.
   void (*run)(const ActivationArgs& args);
 };

@@ -62,6 +62,8 @@ bool rms_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa) {
   return share(args, choose(normalize_variants(), isa).rms_norm, 2, parallel);
 }
 
+bool normalize_supported(IsaSet isa) { return choose(normalize_variants(), isa).needs != 0; }
+
 const char* normalize_variant(IsaSet isa) { return choose(normalize_variants(), isa).name; }
 
 }  // namespace ipexrun::kernels

@@ -25,6 +25,10 @@ struct SoftmaxArgs {
   std::int64_t columns = 0;
 };
 
+/// True when `isa` has a variant that is worth offering: not the reference.
+bool normalize_supported(IsaSet isa);
+
+// All three use at most `isa` and fall back to slower variants down to the reference, so they are always right.
 bool softmax(const SoftmaxArgs& args, const Parallel& parallel, IsaSet isa);
 
 struct NormArgs {

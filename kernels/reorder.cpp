@@ -83,6 +83,8 @@ void to_planar(const ReorderArgs& args, const Parallel& parallel, IsaSet isa) {
   transpose(args, args.pixels, args.channels, parallel, isa);
 }
 
+bool reorder_supported(IsaSet isa) { return choose(reorder_variants(), isa).needs != 0; }
+
 const char* reorder_variant(IsaSet isa) { return choose(reorder_variants(), isa).name; }
 
 }  // namespace ipexrun::kernels

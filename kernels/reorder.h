@@ -25,6 +25,10 @@ struct ReorderArgs {
   std::int64_t pixels = 0;
 };
 
+/// True when `isa` has a variant that is worth offering: not the reference.
+bool reorder_supported(IsaSet isa);
+
+// Both use at most `isa` and fall back to slower variants down to the reference, so they are always right.
 /// [N][C][P] to [N][P][C].
 void to_channels_last(const ReorderArgs& args, const Parallel& parallel, IsaSet isa);
 

@@ -46,12 +46,12 @@ constexpr ReorderVariant kReorder[] = {
 
 constexpr ActivationVariant kActivation[] = {
 #ifdef IPEXRUN_KERNELS_AVX512
-    {"avx512", kLevelAvx512, avx512::activation},
+    {"avx512", kLevelAvx512, 0, avx512::activation},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    {"avx2", kLevelAvx2, avx2::activation},
+    {"avx2", kLevelAvx2, 1u << static_cast<int>(Activation::kGelu), avx2::activation},
 #endif
-    {"ref", 0, ref::activation},
+    {"ref", 0, ~0u, ref::activation},
 };
 
 constexpr NormalizeVariant kNormalize[] = {

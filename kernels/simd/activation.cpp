@@ -5,6 +5,7 @@
 
 #if defined(IPEXRUN_KERNEL_ISA_AVX512)
 #include "kernels/simd/floats_avx512.h"
+#include "kernels/simd/phi_pieces.h"
 #else
 #include "kernels/simd/floats_avx2.h"
 #endif
@@ -14,12 +15,6 @@ namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
 using Vector = Floats::Vector;
-
-/// (Phi(x) - 1/2) / x in w = 2 x^2 / kErfCut^2 - 1 for |x| <= kErfCut: 5.8e-8 of Phi; just beyond 0 and 1 at the cut
-constexpr float kErfCut = 5.3f;
-constexpr float kHalfErf[] = {0.133392558f,   -0.0665185004f,  0.0492641814f,   -0.0395888463f,   0.0320793539f,
-                              -0.0252990387f, 0.018927129f,    -0.0131824901f,  0.00882357545f,   -0.0058553298f,
-                              0.00314310566f, -0.00109064055f, 0.000725005695f, -0.000766420446f, 0.000285995746f};
 
 /// 1 / (1 + 2^(n + f)) for |f| <= 1/2, or 0 where n is above 126.
 [[gnu::always_inline]] inline Vector sigmoid_of(Vector n, Vector f) {
@@ -66,14 +61,38 @@ struct Tanh {
   }
 };
 
+#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+struct Gelu {
+  // A lookup costs as much as a multiplication, and five of these then do for fourteen.
+  [[gnu::always_inline]] static Vector run(Vector x) {
+    const Vector bounded = Floats::at_most(Floats::all(16 * kPieceWidth), Floats::at_least(Floats::all(-15 * kPieceWidth), x));
+    // Added to a number whose last bit is worth 1, x / width is rounded to an integer, and 15 more of it is the index.
+    const Vector base = Floats::all(12582912.0f + 15);
+    const Vector index = Floats::fma(bounded, Floats::all(1 / kPieceWidth), base);
+    const Vector r = Floats::fma(Floats::subtract(index, base), Floats::all(-kPieceWidth), bounded);
+    constexpr int kDegree = sizeof(kPhi) / sizeof(kPhi[0]) - 1;
+    Vector phi = Floats::lookup(kPhi[kDegree], index);
+#pragma GCC unroll 8
+    for (int k = kDegree - 1; k >= 0; --k) phi = Floats::fma(phi, r, Floats::lookup(kPhi[k], index));
+    return Floats::multiply(x, phi);
+  }
+};
+#else
+/// (Phi(x) - 1/2) / x in w = 2 x^2 / kErfCut^2 - 1 for |x| <= kErfCut: 5.8e-8 of Phi; just beyond 0 and 1 at the cut
+constexpr float kErfCut = 5.3f;
+constexpr float kHalfErf[] = {0.133392558f,   -0.0665185004f,  0.0492641814f,   -0.0395888463f,   0.0320793539f,
+                              -0.0252990387f, 0.018927129f,    -0.0131824901f,  0.00882357545f,   -0.0058553298f,
+                              0.00314310566f, -0.00109064055f, 0.000725005695f, -0.000766420446f, 0.000285995746f};
+
 struct Gelu {
   [[gnu::always_inline]] static Vector run(Vector x) {
     const Vector bounded = Floats::at_most(Floats::all(kErfCut), Floats::at_least(Floats::all(-kErfCut), x));
     const Vector w = Floats::fma(Floats::multiply(bounded, Floats::all(2 / (kErfCut * kErfCut))), bounded, Floats::all(-1.0f));
-    const Vector phi = Floats::fma(bounded, polynomial(kHalfErf, w), Floats::all(0.5f));
+    const Vector phi = Floats::fma(bounded, polynomial_in_halves(kHalfErf, w), Floats::all(0.5f));
     return Floats::multiply(x, Floats::at_most(Floats::all(1.0f), Floats::at_least(Floats::all(0.0f), phi)));
   }
 };
+#endif
 
 /// A register of fp32.
 template <typename Kind>

@@ -50,6 +50,11 @@ struct Floats {
     return _mm512_maskz_fmadd_ps(_mm512_cmp_ps_mask(key, limit, _CMP_NGT_UQ), estimate, error, estimate);
   }
 
+  /// In each lane the element of `table` that the lowest five bits of that lane of `index` name.
+  [[gnu::always_inline]] static Vector lookup(const float (&table)[32], Vector index) {
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(table), _mm512_castps_si512(index), _mm512_loadu_ps(table + 16));
+  }
+
   [[gnu::always_inline]] static Vector keep(Vector value, std::int64_t n, Vector fill) {
     return _mm512_mask_blend_ps(static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(n))), fill, value);
   }

@@ -3,6 +3,7 @@
 Prints them as C++ arrays of fp32, lowest power first, with the largest error that the rounded coefficients leave.
 
 python kernels/tools/fit_activation.py [--degree-erf 14] [--degree-exp 5] [--cut 5.3]
+python kernels/tools/fit_activation.py --pieces
 """
 
 import argparse
@@ -67,6 +68,42 @@ def exp2_less_1(degree):
     return fit(f, lambda u: 1 / f(u), -0.5, 0.5, degree)
 
 
+def normal_cdf(v):
+    return 0.5 * math.erfc(-v / math.sqrt(2))
+
+
+def phi_pieces(width, degree):
+    """32 pieces of Phi: piece i is a polynomial in r = x - (i - 15) width for |r| <= width / 2, near the least relative error.
+
+    The first is 0 and the last is 1, where Phi is so within fp32 of what matters. Coefficients[k][i], and the largest error of Phi.
+    """
+    half = width / 2
+    pieces, worst = [], 0.0
+    for i in range(1, 31):
+        center = (i - 15) * width
+
+        def f(r):
+            return np.array([normal_cdf(center + v) for v in r])
+
+        # Least squares over Chebyshev nodes: on an interval this short as good as a minimax fit, and never degenerate.
+        nodes = half * np.cos(np.pi * (np.arange(400) + 0.5) / 400)
+        c = np.polynomial.polynomial.polyfit(nodes / half, f(nodes), degree, w=1 / f(nodes)) / half ** np.arange(degree + 1)
+        c = [float(np.float32(v)) for v in c]
+        pieces.append(c)
+        worst = max(worst, np.max(np.abs(np.polynomial.polynomial.polyval(nodes, c) - f(nodes))))
+    zeros = [0.0] * degree
+    pieces = [[0.0] + zeros] + pieces + [[1.0] + zeros]
+    return [[piece[k] for piece in pieces] for k in range(degree + 1)], worst
+
+
+def show_pieces(name, coefficients, error):
+    print(f"// {error:.2g}")
+    print(f"constexpr float {name}[{len(coefficients)}][32] = {{")
+    for row in coefficients:
+        print("    {" + ", ".join(f"{c:.9g}" + ("f" if "." in f"{c:.9g}" or "e" in f"{c:.9g}" else ".0f") for c in row) + "},")
+    print("};")
+
+
 def show(name, coefficients, error):
     print(f"constexpr float {name}[] = {{{', '.join(f'{c:.9g}f' for c in coefficients)}}};  // {error:.2g}")
 
@@ -76,7 +113,13 @@ def main():
     parser.add_argument("--degree-erf", type=int, default=14)
     parser.add_argument("--degree-exp", type=int, default=5)
     parser.add_argument("--cut", type=float, default=5.3)
+    parser.add_argument("--width", type=float, default=23 / 64)
+    parser.add_argument("--degree-piece", type=int, default=5)
+    parser.add_argument("--pieces", action="store_true", help="print kernels/simd/phi_pieces.h instead")
     args = parser.parse_args()
+    if args.pieces:
+        show_pieces("kPhi", *phi_pieces(args.width, args.degree_piece))
+        return
     show("kExp2Less1", *exp2_less_1(args.degree_exp))
     show("kHalfErf", *half_erf(args.cut, args.degree_erf))
 

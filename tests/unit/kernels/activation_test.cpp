@@ -180,6 +180,11 @@ TEST_P(ActivationOnIsa, UsesTheVariantOfItsLevel) {
   for (std::size_t i = 0; i < table.count; ++i) {
     if (table.first[i].needs == GetParam()) {
       EXPECT_STREQ(activation_variant(GetParam()), table.first[i].name);
+      for (const Activation kind : kKinds) {
+        const bool gelu_on_avx2 = kind == Activation::kGelu && GetParam() == kLevelAvx2;
+        EXPECT_EQ(activation_supported({kind, DType::kF32, nullptr, nullptr, 1}, GetParam()), i + 1 < table.count && !gelu_on_avx2);
+        EXPECT_FALSE(activation_supported({kind, DType::kF32, nullptr, nullptr, 0}, GetParam()));
+      }
     }
   }
 }

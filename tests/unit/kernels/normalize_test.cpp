@@ -291,6 +291,7 @@ TEST_P(NormalizeOnIsa, UsesTheVariantOfItsLevel) {
   for (std::size_t i = 0; i < table.count; ++i) {
     if (table.first[i].needs == GetParam()) {
       EXPECT_STREQ(normalize_variant(GetParam()), table.first[i].name);
+      EXPECT_EQ(normalize_supported(GetParam()), i + 1 < table.count);
     }
   }
 }

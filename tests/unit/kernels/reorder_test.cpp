@@ -135,6 +135,7 @@ TEST_P(ReorderOnIsa, UsesTheVariantOfItsLevel) {
   for (std::size_t i = 0; i < table.count; ++i) {
     if (table.first[i].needs == GetParam()) {
       EXPECT_STREQ(reorder_variant(GetParam()), table.first[i].name);
+      EXPECT_EQ(reorder_supported(GetParam()), i + 1 < table.count);
     }
   }
 }
