@@ -21,6 +21,7 @@ CONVOLUTIONS = [  # input shape, out channels, kernel, keywords: layers of ResNe
     ((1, 512, 7, 7), 512, 3, {"padding": 1}), ((8, 256, 14, 14), 256, 3, {"padding": 1}), ((1, 96, 56, 56), 96, 3, {"groups": 96, "padding": 1}),
     ((4, 256, 400), 256, 5, {"padding": 2}),
 ]
+ACTIVATIONS = ["gelu", "gelu tanh", "tanh", "sigmoid", "silu"]  # of 128 x 3072 elements
 SMOKE_CONVOLUTIONS = [((1, 16, 14, 14), 16, 3, {})]
 LINEAR_CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
 CONVOLUTION_CANDIDATES = ["onednn_bf16_packed", "onednn_f32_packed"]
@@ -61,6 +62,13 @@ def measure_convolution(torch, hook, case, last, seconds):
         x, layer = x.to(memory_format=torch.channels_last), layer.to(memory_format=torch.channels_last)
     name = f"{'x'.join(map(str, shape))} -> {channels}, kernel {kernel} {keywords or ''}{' channels last' if last else ''}"
     return {"convolution": name} | measure(hook, lambda: layer(x), CONVOLUTION_CANDIDATES, seconds)
+
+
+def measure_activation(torch, hook, name, dtype, shape, seconds):
+    x = torch.randn(shape).to(dtype)
+    function = {"gelu tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"), "tanh": torch.tanh, "sigmoid": torch.sigmoid}.get(name)
+    function = function or getattr(torch.nn.functional, name)
+    return {"activation": f"{name} {str(dtype)[6:]}"} | measure(hook, lambda: function(x), ["own_f32"], seconds)
 
 
 def measure(hook, call, candidates, seconds):
@@ -115,9 +123,12 @@ def main():
     seconds = 0.1 if options.smoke else options.seconds
     with torch.no_grad():
         shapes = [measure_linear(torch, hook, shape, seconds) for shape in (SMOKE_SHAPES if options.smoke else SHAPES)]
-        cases = [(case, last) for case in (SMOKE_CONVOLUTIONS if options.smoke else CONVOLUTIONS) for last in (False, True)
+        cases = [(case, last) for case in (ACTIVATIONS = ["gelu", "gelu tanh", "tanh", "sigmoid", "silu"]  # of 128 x 3072 elements
+SMOKE_CONVOLUTIONS if options.smoke else CONVOLUTIONS) for last in (False, True)
                  if not last or len(case[0]) == 4]
         shapes += [measure_convolution(torch, hook, case, last, seconds) for case, last in cases]
+        shapes += [measure_activation(torch, hook, name, dtype, (8, 1024) if options.smoke else (128, 3072), seconds)
+                   for name in ACTIVATIONS[: 1 if options.smoke else None] for dtype in (torch.float32, torch.bfloat16)]
         declined = declined_cost(torch, hook, 3 if options.smoke else 31)
     sites = json.loads(hook.report())["sites"]
     print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), "shapes": shapes, "declined": declined,
