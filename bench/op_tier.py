@@ -123,8 +123,7 @@ def main():
     seconds = 0.1 if options.smoke else options.seconds
     with torch.no_grad():
         shapes = [measure_linear(torch, hook, shape, seconds) for shape in (SMOKE_SHAPES if options.smoke else SHAPES)]
-        cases = [(case, last) for case in (ACTIVATIONS = ["gelu", "gelu tanh", "tanh", "sigmoid", "silu"]  # of 128 x 3072 elements
-SMOKE_CONVOLUTIONS if options.smoke else CONVOLUTIONS) for last in (False, True)
+        cases = [(case, last) for case in (SMOKE_CONVOLUTIONS if options.smoke else CONVOLUTIONS) for last in (False, True)
                  if not last or len(case[0]) == 4]
         shapes += [measure_convolution(torch, hook, case, last, seconds) for case, last in cases]
         shapes += [measure_activation(torch, hook, name, dtype, (8, 1024) if options.smoke else (128, 3072), seconds)
