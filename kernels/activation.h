@@ -3,8 +3,8 @@
 // Methods, in simd/activation.cpp: gelu by the normal distribution function, as 32 polynomials of degree 5 (AVX-512) or an odd one of
 // degree 29; the others by 2^f on [-1/2, 1/2] as a polynomial, scaled, and one division. tools/fit_activation.py fits them all. The
 // truth is ref/activation.cpp, in doubles.
-// Errors against it, fp32: at most 3 ulp of the result; gelu: 3 ulp from x = -1 up, below that |x| 2e-7 (the formula 1 + erf of stock
-// has an error of this size there too); gelu in tanh form: 3 ulp from x = -1 up, below that 4e-7 of the result for each unit of |x|.
+// Errors against it, fp32: at most 4 units in the last place; below x = -1, where Phi is small, gelu may also be wrong by |x| 2e-7 (as
+// stock's 1 + erf is) and gelu in tanh form by x^2 1.2e-7 of the result (from rounding x + 0.044715 x^3).
 // What lies below the smallest normal fp32 in sigmoid is 0. NaN stays NaN, zeros keep their sign; gelu, its tanh form and silu of -inf
 // are NaN, as the formulas give. gelu of +inf is +inf: stock's vector code has NaN there, its scalar code inf.
 // The result of an element does not depend on where it lies or on the number of threads.

@@ -118,7 +118,8 @@ void run(const ActivationArgs& args) {
   const std::int64_t bytes = args.n * bytes_of(args.dtype);
   std::int64_t i = 0;
   for (; i + kStep <= bytes; i += kStep) Lanes::store(to + i, Of::run(Lanes::load(from + i)));
-  if (i < bytes) Lanes::store_part(to + i, Of::run(Lanes::load_part(from + i, bytes - i)), bytes - i);
+  const Lanes::Part rest = Lanes::part(bytes - i);
+  if (i < bytes) Lanes::store_part(to + i, Of::run(Lanes::load_part(from + i, rest)), rest);
 }
 
 template <template <typename> typename Of>

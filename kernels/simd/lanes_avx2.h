@@ -16,13 +16,17 @@ struct Lanes {
   [[gnu::always_inline]] static Vector load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
   [[gnu::always_inline]] static void store(void* to, Vector value) { _mm256_storeu_si256(static_cast<__m256i*>(to), value); }
 
-  /// The first `bytes` bytes, the rest zero.
-  [[gnu::always_inline]] static Vector load_part(const void* from, std::int64_t bytes) {
+  /// The first `bytes` bytes of a vector.
+  using Part = std::int64_t;
+  [[gnu::always_inline]] static Part part(std::int64_t bytes) { return bytes; }
+
+  /// That part, the rest zero.
+  [[gnu::always_inline]] static Vector load_part(const void* from, Part bytes) {
     alignas(32) char buffer[32] = {};
     __builtin_memcpy(buffer, from, static_cast<std::size_t>(bytes));
     return load(buffer);
   }
-  [[gnu::always_inline]] static void store_part(void* to, Vector value, std::int64_t bytes) {
+  [[gnu::always_inline]] static void store_part(void* to, Vector value, Part bytes) {
     alignas(32) char buffer[32];
     store(buffer, value);
     __builtin_memcpy(to, buffer, static_cast<std::size_t>(bytes));

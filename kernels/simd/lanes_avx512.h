@@ -16,13 +16,10 @@ struct Lanes {
   [[gnu::always_inline]] static Vector load(const void* from) { return _mm512_loadu_si512(from); }
   [[gnu::always_inline]] static void store(void* to, Vector value) { _mm512_storeu_si512(to, value); }
 
-  [[gnu::always_inline]] static __mmask64 first(std::int64_t bytes) { return _bzhi_u64(~0ull, static_cast<unsigned>(bytes)); }
-  [[gnu::always_inline]] static Vector load_part(const void* from, std::int64_t bytes) {
-    return _mm512_maskz_loadu_epi8(first(bytes), from);
-  }
-  [[gnu::always_inline]] static void store_part(void* to, Vector value, std::int64_t bytes) {
-    _mm512_mask_storeu_epi8(to, first(bytes), value);
-  }
+  using Part = __mmask64;
+  [[gnu::always_inline]] static Part part(std::int64_t bytes) { return _bzhi_u64(~0ull, static_cast<unsigned>(bytes)); }
+  [[gnu::always_inline]] static Vector load_part(const void* from, Part part) { return _mm512_maskz_loadu_epi8(part, from); }
+  [[gnu::always_inline]] static void store_part(void* to, Vector value, Part part) { _mm512_mask_storeu_epi8(to, part, value); }
 
   [[gnu::always_inline]] static Vector shift_left_16(Vector value) { return _mm512_slli_epi32(value, 16); }
   [[gnu::always_inline]] static Vector shift_right_16(Vector value) { return _mm512_srli_epi32(value, 16); }

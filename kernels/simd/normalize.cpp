@@ -33,11 +33,11 @@ struct F32 {
 
   [[gnu::always_inline]] static Step load(const float* from) { return {{Floats::of_bits(Lanes::load(from))}}; }
   [[gnu::always_inline]] static Step load_part(const float* from, std::int64_t n) {
-    return {{Floats::of_bits(Lanes::load_part(from, n * 4))}};
+    return {{Floats::of_bits(Lanes::load_part(from, Lanes::part(n * 4)))}};
   }
   [[gnu::always_inline]] static void store(float* to, const Step& step) { Lanes::store(to, Floats::bits_of(step.v[0])); }
   [[gnu::always_inline]] static void store_part(float* to, const Step& step, std::int64_t n) {
-    Lanes::store_part(to, Floats::bits_of(step.v[0]), n * 4);
+    Lanes::store_part(to, Floats::bits_of(step.v[0]), Lanes::part(n * 4));
   }
   /// Of the first n elements of a step, how many lie in vector `s`.
   [[gnu::always_inline]] static std::int64_t lanes_of(std::int64_t n, int) { return n; }
@@ -58,10 +58,12 @@ struct Bf16 {
     return Lanes::halves(Lanes::shift_right_16(even), odd);
   }
   [[gnu::always_inline]] static Step load(const std::uint16_t* from) { return widened(Lanes::load(from)); }
-  [[gnu::always_inline]] static Step load_part(const std::uint16_t* from, std::int64_t n) { return widened(Lanes::load_part(from, n * 2)); }
+  [[gnu::always_inline]] static Step load_part(const std::uint16_t* from, std::int64_t n) {
+    return widened(Lanes::load_part(from, Lanes::part(n * 2)));
+  }
   [[gnu::always_inline]] static void store(std::uint16_t* to, const Step& step) { Lanes::store(to, narrowed(step)); }
   [[gnu::always_inline]] static void store_part(std::uint16_t* to, const Step& step, std::int64_t n) {
-    Lanes::store_part(to, narrowed(step), n * 2);
+    Lanes::store_part(to, narrowed(step), Lanes::part(n * 2));
   }
   [[gnu::always_inline]] static std::int64_t lanes_of(std::int64_t n, int s) { return (n + 1 - s) / 2; }
 };

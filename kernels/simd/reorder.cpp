@@ -28,23 +28,24 @@ struct Block {
   std::int64_t to_stride;
   std::int64_t rows;
   std::int64_t columns;
+  Lanes::Part row;     ///< as much of a vector as a row of the source is
+  Lanes::Part column;  ///< ... a column of the target
 };
 
-/// Row r of the block, `columns` elements of Size bytes.
-template <bool Whole, int Size>
+template <bool Whole>
 [[gnu::always_inline]] inline Vector load_row(const Block& block, int r) {
   const char* from = block.from + r * block.from_stride;
   if constexpr (Whole) return Lanes::load(from);
-  return r < block.rows ? Lanes::load_part(from, block.columns * Size) : Lanes::zero();
+  return r < block.rows ? Lanes::load_part(from, block.row) : Lanes::zero();
 }
 
-template <bool Whole, int Size>
+template <bool Whole>
 [[gnu::always_inline]] inline void store_column(const Block& block, int c, Vector value) {
   char* to = block.to + c * block.to_stride;
   if constexpr (Whole) {
     Lanes::store(to, value);
   } else if (c < block.columns) {
-    Lanes::store_part(to, value, block.rows * Size);
+    Lanes::store_part(to, value, block.column);
   }
 }
 
@@ -58,10 +59,10 @@ struct F32ToF32 {
   static void run(const Block& block) {
     Vector v[kLanes];
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) v[i] = load_row<Whole, 4>(block, i);
+    for (int i = 0; i < kLanes; ++i) v[i] = load_row<Whole>(block, i);
     Lanes::transpose(v);
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) store_column<Whole, 4>(block, i, v[i]);
+    for (int i = 0; i < kLanes; ++i) store_column<Whole>(block, i, v[i]);
   }
 };
 
@@ -76,13 +77,17 @@ struct F32ToBf16 {
     Vector v[kLanes];
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
-      const Vector low = Lanes::rounded(load_row<Whole, 4>(block, 2 * i));
-      const Vector high = Lanes::rounded(load_row<Whole, 4>(block, 2 * i + 1));
+      if (!Whole && 2 * i >= block.rows) {
+        v[i] = Lanes::zero();
+        continue;
+      }
+      const Vector low = Lanes::rounded(load_row<Whole>(block, 2 * i));
+      const Vector high = Lanes::rounded(load_row<Whole>(block, 2 * i + 1));
       v[i] = Lanes::halves(Lanes::shift_right_16(low), high);
     }
     Lanes::transpose(v);
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) store_column<Whole, 2>(block, i, v[i]);
+    for (int i = 0; i < kLanes; ++i) store_column<Whole>(block, i, v[i]);
   }
 };
 
@@ -96,12 +101,12 @@ struct Bf16ToF32 {
   static void run(const Block& block) {
     Vector v[kLanes];
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) v[i] = load_row<Whole, 2>(block, i);
+    for (int i = 0; i < kLanes; ++i) v[i] = load_row<Whole>(block, i);
     Lanes::transpose(v);
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
-      store_column<Whole, 4>(block, 2 * i, Lanes::shift_left_16(v[i]));
-      store_column<Whole, 4>(block, 2 * i + 1, Lanes::upper_half(v[i]));
+      store_column<Whole>(block, 2 * i, Lanes::shift_left_16(v[i]));
+      store_column<Whole>(block, 2 * i + 1, Lanes::upper_half(v[i]));
     }
   }
 };
@@ -118,8 +123,12 @@ struct Bf16ToBf16 {
     Vector odd[kLanes];
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
-      const Vector low = load_row<Whole, 2>(block, 2 * i);
-      const Vector high = load_row<Whole, 2>(block, 2 * i + 1);
+      if (!Whole && 2 * i >= block.rows) {
+        even[i] = odd[i] = Lanes::zero();
+        continue;
+      }
+      const Vector low = load_row<Whole>(block, 2 * i);
+      const Vector high = load_row<Whole>(block, 2 * i + 1);
       even[i] = Lanes::halves(low, Lanes::shift_left_16(high));
       odd[i] = Lanes::halves(Lanes::shift_right_16(low), high);
     }
@@ -127,8 +136,8 @@ struct Bf16ToBf16 {
     Lanes::transpose(odd);
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
-      store_column<Whole, 2>(block, 2 * i, even[i]);
-      store_column<Whole, 2>(block, 2 * i + 1, odd[i]);
+      store_column<Whole>(block, 2 * i, even[i]);
+      store_column<Whole>(block, 2 * i + 1, odd[i]);
     }
   }
 };
@@ -146,6 +155,8 @@ void run_blocks(const TransposeBlock& all) {
   const std::int64_t to_stride = all.to_stride * Kind::kToSize;
   const std::int64_t rows = all.rows < Kind::kRows ? all.rows : Kind::kRows;
   const std::int64_t columns = all.columns < Kind::kColumns ? all.columns : Kind::kColumns;
+  const Lanes::Part row_part = Lanes::part(columns * Kind::kFromSize);
+  const Lanes::Part column_part = Lanes::part(rows * Kind::kToSize);
   const std::int64_t down = ceil_div(all.rows, Kind::kRows);
   const std::int64_t across = ceil_div(all.columns, Kind::kColumns);
   for (std::int64_t line = 0; line < down; line += kBlocksInLine) {
@@ -159,7 +170,9 @@ void run_blocks(const TransposeBlock& all) {
                           static_cast<char*>(all.to) + column * to_stride + row * Kind::kToSize,
                           to_stride,
                           rows,
-                          columns};
+                          columns,
+                          row_part,
+                          column_part};
         if (rows == Kind::kRows && columns == Kind::kColumns) {
           Kind::template run<true>(block);
         } else {

@@ -33,7 +33,7 @@ double bound(Activation kind, double x, double truth) {
   double ulps = 4;
   double floor = 0;
   if (kind == Activation::kGelu && x < -1) floor = 2e-7 * std::fabs(x);
-  if (kind == Activation::kGeluTanh && x < -1) ulps += 8 * x * x;
+  if (kind == Activation::kGeluTanh && x < -1) ulps += x * x;
   if (kind == Activation::kSigmoid || kind == Activation::kSilu || kind == Activation::kGeluTanh) {
     floor += static_cast<double>(kMin) * std::fmax(1.0, std::fabs(x));  // a sigmoid below kMin is 0
   }
