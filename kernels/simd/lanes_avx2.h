@@ -16,20 +16,48 @@ struct Lanes {
   [[gnu::always_inline]] static Vector load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
   [[gnu::always_inline]] static void store(void* to, Vector value) { _mm256_storeu_si256(static_cast<__m256i*>(to), value); }
 
-  /// The first `bytes` bytes of a vector.
+  /// The first `bytes` bytes of a vector, an even number.
   using Part = std::int64_t;
   [[gnu::always_inline]] static Part part(std::int64_t bytes) { return bytes; }
 
   /// That part, the rest zero.
   [[gnu::always_inline]] static Vector load_part(const void* from, Part bytes) {
-    alignas(32) char buffer[32] = {};
-    __builtin_memcpy(buffer, from, static_cast<std::size_t>(bytes));
-    return load(buffer);
+    const Vector lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const Vector whole = _mm256_set1_epi32(static_cast<int>(bytes / 4));
+    const Vector loaded = _mm256_maskload_epi32(static_cast<const int*>(from), _mm256_cmpgt_epi32(whole, lane));
+    if (bytes % 4 == 0) return loaded;
+    std::uint16_t last;
+    __builtin_memcpy(&last, static_cast<const char*>(from) + bytes - 2, 2);
+    return _mm256_or_si256(loaded, _mm256_and_si256(_mm256_cmpeq_epi32(whole, lane), _mm256_set1_epi32(last)));
   }
+  /// By halves: a masked store takes many steps on some machines.
   [[gnu::always_inline]] static void store_part(void* to, Vector value, Part bytes) {
-    alignas(32) char buffer[32];
-    store(buffer, value);
-    __builtin_memcpy(to, buffer, static_cast<std::size_t>(bytes));
+    char* at = static_cast<char*>(to);
+    __m128i rest = _mm256_castsi256_si128(value);
+    if (bytes & 32) {
+      store(to, value);
+      return;
+    }
+    if (bytes & 16) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(at), rest);
+      rest = _mm256_extracti128_si256(value, 1);
+      at += 16;
+    }
+    if (bytes & 8) {
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(at), rest);
+      rest = _mm_unpackhi_epi64(rest, rest);
+      at += 8;
+    }
+    if (bytes & 4) {
+      const int four = _mm_cvtsi128_si32(rest);
+      __builtin_memcpy(at, &four, 4);
+      rest = _mm_srli_epi64(rest, 32);
+      at += 4;
+    }
+    if (bytes & 2) {
+      const auto two = static_cast<std::uint16_t>(_mm_extract_epi16(rest, 0));
+      __builtin_memcpy(at, &two, 2);
+    }
   }
 
   [[gnu::always_inline]] static Vector shift_left_16(Vector value) { return _mm256_slli_epi32(value, 16); }
