@@ -67,7 +67,7 @@ struct Floats {
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
   }
-  [[gnu::always_inline]] static double root(double value) { return _mm_cvtsd_f64(_mm_sqrt_pd(_mm_set1_pd(value))); }
+  [[gnu::always_inline]] static float root(float value) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(value))); }
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ struct Floats {
   }
   [[gnu::always_inline]] static float sum(Vector value) { return _mm512_reduce_add_ps(value); }
   [[gnu::always_inline]] static float largest(Vector value) { return _mm512_reduce_max_ps(value); }
-  [[gnu::always_inline]] static double root(double value) { return _mm_cvtsd_f64(_mm_sqrt_pd(_mm_set1_pd(value))); }
+  [[gnu::always_inline]] static float root(float value) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(value))); }
 };
 
 }  // namespace

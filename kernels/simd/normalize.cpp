@@ -53,8 +53,8 @@ struct Bf16 {
     return {{Floats::of_bits(Lanes::shift_left_16(pairs)), Floats::of_bits(Lanes::upper_half(pairs))}};
   }
   [[gnu::always_inline]] static Lanes::Vector narrowed(const Step& step) {
-    const Lanes::Vector even = Lanes::rounded(Floats::bits_of(step.v[0]));
-    const Lanes::Vector odd = Lanes::rounded(Floats::bits_of(step.v[1]));
+    const Lanes::Vector even = Lanes::rounded_result(Floats::bits_of(step.v[0]));
+    const Lanes::Vector odd = Lanes::rounded_result(Floats::bits_of(step.v[1]));
     return Lanes::halves(Lanes::shift_right_16(even), odd);
   }
   [[gnu::always_inline]] static Step load(const std::uint16_t* from) { return widened(Lanes::load(from)); }
@@ -189,6 +189,7 @@ const float* parameters(const void* from, DType dtype, std::int64_t n, float mis
     float value = missing;
     if (from != nullptr)
       value = dtype == DType::kF32 ? static_cast<const float*>(from)[i] : bf16_to_f32(static_cast<const std::uint16_t*>(from)[i]);
+    if (value != value) value = __builtin_nanf("");  // no bits in the lower half, as rounded_result() wants
     const std::int64_t place = i % Row::kStep;
     scratch[i - place + place % Row::kVectors * kLanes + place / Row::kVectors] = value;
   }
@@ -217,7 +218,7 @@ void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_en
     Element* to = static_cast<Element*>(args.to) + row * n;
     const float mean = Centered ? Floats::sum(fold<Row>(from, n, 0.0f, 0.0f, Sum{})) / count : 0.0f;
     const float square = Floats::sum(fold<Row>(from, n, 0.0f, mean, SquareDifference{Floats::all(mean)})) / count;
-    const auto rstd = static_cast<float>(1.0 / Floats::root(static_cast<double>(square) + args.eps));
+    const float rstd = 1.0f / Floats::root(square + static_cast<float>(args.eps));
     const auto result = [&](typename Row::Step step, const auto& w, const auto& b) __attribute__((always_inline)) {
 #pragma GCC unroll 2
       for (int s = 0; s < Row::kVectors; ++s) {

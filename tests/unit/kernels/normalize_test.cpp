@@ -241,6 +241,27 @@ TEST_P(NormalizeOnIsa, NanAndInfinity) {
   }
 }
 
+TEST_P(NormalizeOnIsa, NanOfAParameterWithAllBitsStaysNan) {
+  // Rounding this NaN up as a number would carry into its sign.
+  for (const std::int64_t place : {0, 69}) {
+    std::vector<std::uint16_t> x(70, bf16_from_f32(1.0f));
+    x[1] = bf16_from_f32(2.0f);
+    std::vector<float> weight(70, 1.0f);
+    weight[static_cast<std::size_t>(place)] = __builtin_bit_cast(float, 0x7fffffffu);
+    NormArgs args;
+    args.from = x.data();
+    args.to = x.data();
+    args.dtype = DType::kBf16;
+    args.rows = 1;
+    args.columns = 70;
+    args.weight = weight.data();
+    ASSERT_TRUE(layer_norm(args, {}, GetParam()));
+    for (std::int64_t i = 0; i < 70; ++i) {
+      EXPECT_EQ(std::isnan(bf16_to_f32(x[static_cast<std::size_t>(i)])), i == place) << i;
+    }
+  }
+}
+
 TEST_P(NormalizeOnIsa, FarBelowTheLargestIsZero) {
   for (const DType dtype : kTypes) {
     Buffer x(dtype, 70);
