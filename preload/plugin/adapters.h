@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymIntArrayRef.h>
 
+#include <tuple>
+
 namespace ipexrun::preload::adapters {
 
 /// Looks up the operators of stock that candidates call. What this torch lacks is not offered.
@@ -29,5 +31,9 @@ at::Tensor gelu(const at::Tensor& self, c10::string_view approximate);
 at::Tensor tanh(const at::Tensor& self);
 at::Tensor sigmoid(const at::Tensor& self);
 at::Tensor silu(const at::Tensor& self);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> mkldnn_rnn_layer(
+    const at::Tensor& input, const at::Tensor& weight0, const at::Tensor& weight1, const at::Tensor& weight2, const at::Tensor& weight3,
+    const at::Tensor& hx, const at::Tensor& cx, bool reverse, at::IntArrayRef batch_sizes, std::int64_t mode, std::int64_t hidden_size,
+    std::int64_t num_layers, bool has_biases, bool bidirectional, bool batch_first, bool train);
 
 }  // namespace ipexrun::preload::adapters

@@ -72,6 +72,9 @@ class TensorPack final : public Pack {
   std::size_t bytes_;
 };
 
+inline constexpr int kMaxWeights = 2;
+using Packs = std::array<const TensorPack*, kMaxWeights>;
+
 /// Holds pointers to the user's tensors and outlives none of them. Used by one thread.
 class OpCall {
  public:
@@ -94,19 +97,24 @@ class OpCall {
   /// Whether candidates may compute in another dtype than asked for by the call: where --dtype bfloat16 wants them even if slower.
   [[nodiscard]] virtual bool changes_dtype() const { return true; }
 
-  /// The operand that may be a weight with a pack; null when such a call has none.
-  [[nodiscard]] virtual const at::Tensor* weight() const = 0;
-  /// How it is viewed, as {sizes, strides}; the same for every call that may share its packs.
-  virtual void weight_view(WeightKey* key) const { static_cast<void>(key); }
+  /// How many operands may be weights with packs, at most kMaxWeights, and which.
+  [[nodiscard]] virtual int weight_count() const = 0;
+  [[nodiscard]] virtual const at::Tensor& weight(int i) const = 0;
+  /// How it is viewed, as {sizes, strides}; the same for every call that may share its packs. The sizes are {k, n} of the site's id.
+  virtual void weight_view(int i, WeightKey* key) const {
+    static_cast<void>(i);
+    static_cast<void>(key);
+  }
   /// Packs it for `candidate`; may throw.
-  [[nodiscard]] virtual std::shared_ptr<const TensorPack> pack(int candidate) const {
+  [[nodiscard]] virtual std::shared_ptr<const TensorPack> pack(int i, int candidate) const {
+    static_cast<void>(i);
     static_cast<void>(candidate);
     return nullptr;
   }
 
-  /// Computes the call; results have the dtype, shape and strides of stock's. `pack` is null for a call without a weight. May
-  /// throw; nothing defined means that the candidate could not.
-  [[nodiscard]] virtual Outputs run(int candidate, const TensorPack* pack, IsaSet isa) const = 0;
+  /// Computes the call; results have the dtype, shape and strides of stock's. `packs` are those of the weights, null for a call without.
+  /// May throw; nothing defined means that the candidate could not.
+  [[nodiscard]] virtual Outputs run(int candidate, const Packs& packs, IsaSet isa) const = 0;
 
   /// The accuracy rule, with fp64 truth at sampled places. Both have stock's dtype, shape and strides.
   [[nodiscard]] virtual bool accurate(const Outputs& stock, const Outputs& result, int candidate) const = 0;

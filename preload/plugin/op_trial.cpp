@@ -28,39 +28,46 @@ bool same_faces(const Outputs& stock, const Outputs& result) {
 
 }  // namespace
 
-void OpTrial::look_up() {
-  if (looked_up_) return;
-  looked_up_ = true;
-  use_ = weight_use_of(call_, site_.stock_ns.load(std::memory_order_relaxed));
-  weight_ = state_.weights.use(
-      use_, [&] { return liveness_of(*call_.weight()); }, forced_);
+/// False when one of the weights is not known well enough yet. May throw std::bad_alloc.
+bool OpTrial::look_up() {
+  if (!looked_up_) {
+    looked_up_ = true;
+    known_ = true;
+    for (int i = 0; i < weight_count_; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      uses_[at] = weight_use_of(call_, i, site_.stock_ns.load(std::memory_order_relaxed));
+      weights_[at] = state_.weights.use(
+          uses_[at], [&] { return liveness_of(call_.weight(i)); }, forced_);
+      known_ = known_ && weights_[at].weight != nullptr;
+    }
+  }
+  return known_;
 }
 
 std::uint64_t OpTrial::weight() noexcept {
-  if (!has_weight_) return 0;
+  if (weight_count_ == 0) return 0;
   try {
-    look_up();
+    if (look_up()) return weights_[0].weight->id;
   } catch (const std::bad_alloc&) {
     state_.weights.drop_all();
   }
-  return weight_.weight == nullptr ? kUnknownWeight : weight_.weight->id;
+  return kUnknownWeight;
 }
 
+/// A verdict holds for the weights together: it is noted with each, and gone when the bytes of one change.
 Readiness OpTrial::verdict_of(int candidate) const {
-  if (!has_weight_) {
+  if (weight_count_ == 0) {
     const std::uint32_t bits = site_.verdicts.load(std::memory_order_relaxed);
     if ((bits >> (candidate + 16) & 1u) != 0) return Readiness::kNever;
     return (bits >> candidate & 1u) != 0 ? Readiness::kReady : Readiness::kUnverified;
   }
-  switch (state_.weights.verdict(*weight_.weight, site_.number, candidate)) {
-    case Verdict::kAccurate:
-      return Readiness::kReady;
-    case Verdict::kInaccurate:
-      return Readiness::kNotNow;
-    case Verdict::kUnknown:
-      break;
+  Readiness all = Readiness::kReady;
+  for (int i = 0; i < weight_count_; ++i) {
+    const Verdict verdict = state_.weights.verdict(*weights_[static_cast<std::size_t>(i)].weight, site_.number, candidate);
+    if (verdict == Verdict::kInaccurate) return Readiness::kNotNow;
+    if (verdict == Verdict::kUnknown) all = Readiness::kUnverified;
   }
-  return Readiness::kUnverified;
+  return all;
 }
 
 void OpTrial::run_stock() {
@@ -73,26 +80,31 @@ Outputs OpTrial::result() && {
   return std::move(outputs_);
 }
 
+/// Makes the pack if there is none; false when there may be none now.
+bool OpTrial::pack(int i, int candidate) {
+  WeightState& known = weights_[static_cast<std::size_t>(i)];
+  auto& pack = known.packs[static_cast<std::size_t>(candidate)];
+  if (pack != nullptr) return true;
+  if (state_.weights.read_only() || !state_.weights.may_pack(*known.weight)) return false;
+  state_.weights.pin_bytes(*known.weight, uses_[static_cast<std::size_t>(i)]);
+  const TierOff inner_calls_are_stock;
+  const at::AutoDispatchBelowAutograd below;
+  pack = call_.pack(i, candidate);
+  const bool racing = forced_ || site_.state.load(std::memory_order_relaxed) == SiteState::kExploring;
+  if (state_.weights.put(*known.weight, candidate, pack, racing)) return true;
+  pack.reset();
+  return false;
+}
+
 Readiness OpTrial::prepare(int candidate) noexcept {
   beside_ = true;
   try {
-    if (!has_weight_) return verdict_of(candidate);
-    look_up();
-    if (weight_.weight == nullptr) return Readiness::kNotNow;
+    if (weight_count_ == 0) return verdict_of(candidate);
+    if (!look_up()) return Readiness::kNotNow;
     const Readiness verdict = verdict_of(candidate);
     if (verdict == Readiness::kNotNow) return verdict;
-    auto& pack = weight_.packs[static_cast<std::size_t>(candidate)];
-    if (pack == nullptr) {
-      if (state_.weights.read_only() || !state_.weights.may_pack(*weight_.weight)) return Readiness::kNotNow;
-      state_.weights.pin_bytes(*weight_.weight, use_);
-      const TierOff inner_calls_are_stock;
-      const at::AutoDispatchBelowAutograd below;
-      pack = call_.pack(candidate);
-      const bool racing = forced_ || site_.state.load(std::memory_order_relaxed) == SiteState::kExploring;
-      if (!state_.weights.put(*weight_.weight, candidate, pack, racing)) {
-        pack.reset();
-        return Readiness::kNotNow;
-      }
+    for (int i = 0; i < weight_count_; ++i) {
+      if (!pack(i, candidate)) return Readiness::kNotNow;
     }
     return verdict;
   } catch (const std::bad_alloc&) {
@@ -108,8 +120,11 @@ bool OpTrial::run(int candidate) noexcept {
     RECORD_FUNCTION(candidate_name(candidate), c10::ArrayRef<const c10::IValue>{});  // costs a branch while no profiler runs
     const TierOff inner_calls_are_stock;
     const at::AutoDispatchBelowAutograd below;
-    const auto& pack = weight_.packs[static_cast<std::size_t>(candidate)];
-    Outputs result = call_.run(candidate, static_cast<const TensorPack*>(pack.get()), state_.options.isa);
+    Packs packs{};
+    for (std::size_t i = 0; i < packs.size(); ++i) {
+      packs[i] = static_cast<const TensorPack*>(weights_[i].packs[static_cast<std::size_t>(candidate)].get());
+    }
+    Outputs result = call_.run(candidate, packs, state_.options.isa);
     const bool done = result.defined();
     if (done && site_.state.load(std::memory_order_relaxed) == SiteState::kExploring) call_.deliver_aside(result);
     results_[static_cast<std::size_t>(candidate)] = std::move(result);
@@ -132,10 +147,11 @@ bool OpTrial::verify(int candidate) noexcept {
   try {
     const Outputs& result = results_[static_cast<std::size_t>(candidate)];
     good = same_faces(outputs_, result) && call_.accurate(outputs_, result, candidate);
-    if (!has_weight_) {
+    if (weight_count_ == 0) {
       site_.verdicts.fetch_or(1u << (good ? candidate : candidate + 16), std::memory_order_relaxed);
-    } else if (weight_.weight != nullptr) {
-      state_.weights.set_verdict(*weight_.weight, site_.number, candidate, good);
+    }
+    for (int i = 0; known_ && i < weight_count_; ++i) {
+      state_.weights.set_verdict(*weights_[static_cast<std::size_t>(i)].weight, site_.number, candidate, good);
     }
   } catch (const std::exception&) {
     return false;

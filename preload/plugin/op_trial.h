@@ -18,7 +18,7 @@ class OpTrial final : public Trial {
       : state_(state),
         call_(call),
         site_(site),
-        has_weight_(call.weight() != nullptr),
+        weight_count_(call.weight_count()),
         forced_(forced),
         stock_(stock),
         stock_aside_(stock_aside) {}
@@ -34,13 +34,14 @@ class OpTrial final : public Trial {
   Outputs result() &&;
 
  private:
-  void look_up();
+  bool look_up();
+  bool pack(int i, int candidate);
   Readiness verdict_of(int candidate) const;
 
   TierState& state_;
   const OpCall& call_;
   Site& site_;
-  const bool has_weight_;
+  const int weight_count_;
   const bool forced_;
   c10::function_ref<Outputs()> stock_;
   c10::function_ref<Outputs()> stock_aside_;
@@ -49,8 +50,9 @@ class OpTrial final : public Trial {
   bool delivered_ = false;
   std::array<Outputs, kMaxCandidates> results_;
   bool looked_up_ = false;
-  WeightUse use_;
-  WeightState weight_;
+  bool known_ = false;
+  std::array<WeightUse, kMaxWeights> uses_;
+  std::array<WeightState, kMaxWeights> weights_;  ///< all of them or, when one is not known yet, none
 };
 
 }  // namespace ipexrun::preload

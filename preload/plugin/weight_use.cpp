@@ -18,13 +18,13 @@ class StorageLiveness final : public Liveness {
 
 }  // namespace
 
-WeightUse weight_use_of(const OpCall& call, std::int64_t op_ns) {
-  const at::Tensor& w = *call.weight();
+WeightUse weight_use_of(const OpCall& call, int i, std::int64_t op_ns) {
+  const at::Tensor& w = call.weight(i);
   WeightUse use;
   use.key.storage = w.storage().unsafeGetStorageImpl();
   use.key.data = w.const_data_ptr();
   use.key.offset = w.storage_offset();
-  call.weight_view(&use.key);
+  call.weight_view(i, &use.key);
   use.key.dtype = static_cast<int>(w.scalar_type());
   std::int64_t last = 0;
   for (std::int64_t dim = 0; dim < w.dim(); ++dim) last += (w.size(dim) - 1) * w.stride(dim);

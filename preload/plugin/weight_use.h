@@ -8,8 +8,8 @@
 
 namespace ipexrun::preload {
 
-/// Reads the weight of a call that has one. Throws nothing: a tensor without a version counter has kNoVersion.
-WeightUse weight_use_of(const OpCall& call, std::int64_t op_ns);
+/// Reads the i-th weight of a call. Throws nothing: a tensor without a version counter has kNoVersion.
+WeightUse weight_use_of(const OpCall& call, int i, std::int64_t op_ns);
 
 /// Watches the storage without keeping its memory.
 std::unique_ptr<Liveness> liveness_of(const at::Tensor& tensor);

@@ -441,3 +441,53 @@ def test_an_activation_is_really_taken(hook, own_f32):
     seen = next((op for op in before["ops"] if op["op"] == "tanh"), {"taken": 0, "declined": {}})
     assert op["taken"] == seen["taken"] + 1
     assert op["declined"].get("dtype", 0) == seen["declined"].get("dtype", 0) + 1
+
+
+LSTMS = {
+    "one layer": (dict(input_size=64, hidden_size=96), (20, 3, 64)),
+    "two ways": (dict(input_size=40, hidden_size=64, num_layers=2, bidirectional=True), (12, 5, 40)),
+    "batch first": (dict(input_size=64, hidden_size=64, batch_first=True), (3, 20, 64)),
+    "no bias": (dict(input_size=64, hidden_size=64, bias=False), (20, 3, 64)),
+    "projected": (dict(input_size=64, hidden_size=64, proj_size=32), (20, 3, 64)),
+    "one step": (dict(input_size=512, hidden_size=512), (1, 1, 512)),
+}
+
+
+@pytest.mark.parametrize("name", LSTMS)
+def test_lstms(name, hook, stock):
+    hook.force("onednn_bf16_packed")
+    keywords, shape = LSTMS[name]
+    layer, x = torch.nn.LSTM(**keywords).eval(), torch.randn(shape)
+
+    def all_outputs(x):
+        with torch.no_grad():
+            y, (h, c) = layer(x)
+        return y, h, c
+
+    for _ in range(3):
+        for result, expected in zip(all_outputs(x), stock(all_outputs, x)):
+            same_face(result, expected)
+            assert relative(result, expected) <= 2e-2
+    if name not in {"no bias", "projected"}:
+        assert relative(all_outputs(x)[0], stock(all_outputs, x)[0]) > 1e-4  # bf16 inside shows: it is taken
+    for parameter in layer.parameters():
+        parameter.data.mul_(1.5)  # moves no version
+        for result, expected in zip(all_outputs(x), stock(all_outputs, x)):
+            assert relative(result, expected) <= 3e-2
+
+
+def test_an_lstm_is_really_taken_and_its_training_is_stocks(hook, stock):
+    hook.force("onednn_bf16_packed")
+    layer, x = torch.nn.LSTM(64, 128).eval(), torch.randn(20, 4, 64)
+    with torch.no_grad():
+        layer(x)
+        assert relative(layer(x)[0], stock(layer, x)[0]) > 1e-4  # bf16 inside shows
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, [20, 15, 10, 5])
+        assert relative(layer(packed)[0].data, stock(layer, packed)[0].data) <= 2e-2
+    layer.train()
+
+    def gradients():
+        return torch.autograd.grad(layer(x)[0].square().sum(), list(layer.parameters()))
+
+    for result, expected in zip(gradients(), stock(gradients)):
+        assert relative(result, expected) <= 1e-5

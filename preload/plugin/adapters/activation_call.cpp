@@ -84,7 +84,7 @@ std::vector<int> ActivationCall::candidates(const TierOptions& options) const {
   return {kOwnF32};
 }
 
-Outputs ActivationCall::run(int /*candidate*/, const TensorPack* /*pack*/, IsaSet isa) const {
+Outputs ActivationCall::run(int /*candidate*/, const Packs& /*packs*/, IsaSet isa) const {
   at::Tensor result = at::cpu::empty_strided(x->sizes(), x->strides(), x->options());
   kernels::ActivationArgs args;
   args.kind = kind;

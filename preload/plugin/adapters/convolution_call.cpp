@@ -181,12 +181,12 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
   return fitting;
 }
 
-void ConvolutionCall::weight_view(WeightKey* key) const {
+void ConvolutionCall::weight_view(int /*i*/, WeightKey* key) const {
   key->sizes = {depth(), out_channels()};
   key->strides = {static_cast<std::int64_t>(digest(1, w->sizes())), static_cast<std::int64_t>(digest(2, w->strides()))};
 }
 
-std::shared_ptr<const TensorPack> ConvolutionCall::pack(int candidate) const {
+std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate) const {
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor weight = widened(*w).to(inside);
   const at::Tensor input = widened(*x);
@@ -199,7 +199,8 @@ std::shared_ptr<const TensorPack> ConvolutionCall::pack(int candidate) const {
   return std::make_shared<const TensorPack>(std::move(packed), bytes);
 }
 
-Outputs ConvolutionCall::run(int candidate, const TensorPack* pack, IsaSet isa) const {
+Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) const {
+  const TensorPack* pack = packs[0];
   if (pack == nullptr) return {};
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor input = for_onednn(widened(*x), inside, isa);

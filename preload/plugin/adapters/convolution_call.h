@@ -37,10 +37,11 @@ class ConvolutionCall final : public OpCall {
   [[nodiscard]] SiteId site_id() const override;
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
-  [[nodiscard]] const at::Tensor* weight() const override { return w; }
-  void weight_view(WeightKey* key) const override;
-  [[nodiscard]] std::shared_ptr<const TensorPack> pack(int candidate) const override;
-  [[nodiscard]] Outputs run(int candidate, const TensorPack* pack, IsaSet isa) const override;
+  [[nodiscard]] int weight_count() const override { return 1; }
+  [[nodiscard]] const at::Tensor& weight(int /*i*/) const override { return *w; }
+  void weight_view(int i, WeightKey* key) const override;
+  [[nodiscard]] std::shared_ptr<const TensorPack> pack(int i, int candidate) const override;
+  [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
 
  private:

@@ -105,12 +105,12 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   return fitting;
 }
 
-void LinearCall::weight_view(WeightKey* key) const {
+void LinearCall::weight_view(int /*i*/, WeightKey* key) const {
   key->sizes = {k, n};
   key->strides = {stride_k, stride_n};
 }
 
-std::shared_ptr<const TensorPack> LinearCall::pack(int candidate) const {
+std::shared_ptr<const TensorPack> LinearCall::pack(int /*i*/, int candidate) const {
   if (candidate == kOwnBf16) {
     const std::size_t bytes = kernels::packed_b_bytes(k, n);
     at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
@@ -142,7 +142,8 @@ at::Tensor LinearCall::run_onednn(const TensorPack& pack, at::ScalarType inside)
       .to(dtype);
 }
 
-Outputs LinearCall::run(int candidate, const TensorPack* pack, IsaSet isa) const {
+Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
+  const TensorPack* pack = packs[0];
   at::Tensor product;
   if (candidate == kOnednnBf16Cast) {
     product = at::cpu::bmm(x->to(at::kBFloat16), w->to(at::kBFloat16)).to(dtype);

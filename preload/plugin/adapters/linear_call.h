@@ -35,10 +35,11 @@ class LinearCall final : public OpCall {
   [[nodiscard]] SiteId site_id() const override;
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
-  [[nodiscard]] const at::Tensor* weight() const override { return batched ? nullptr : w; }
-  void weight_view(WeightKey* key) const override;
-  [[nodiscard]] std::shared_ptr<const TensorPack> pack(int candidate) const override;
-  [[nodiscard]] Outputs run(int candidate, const TensorPack* pack, IsaSet isa) const override;
+  [[nodiscard]] int weight_count() const override { return batched ? 0 : 1; }
+  [[nodiscard]] const at::Tensor& weight(int /*i*/) const override { return *w; }
+  void weight_view(int i, WeightKey* key) const override;
+  [[nodiscard]] std::shared_ptr<const TensorPack> pack(int i, int candidate) const override;
+  [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
   void deliver(Outputs* results) const override;
   void deliver_aside(const Outputs& results) const override;
