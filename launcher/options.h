@@ -132,6 +132,8 @@ struct Options {
   std::string sysroot;                 ///< folder that stands in for "/" when limits (and, without --topology, the topology) are read
   std::string save_config;             ///< FILE, "" = none
   std::string output;                  ///< `ipexrun gather FILE`, "" = a name made from the time
+  bool build = false;                  ///< `ipexrun doctor --build`
+  std::string torch_python;            ///< `ipexrun doctor --torch-python PYTHON`, "" = the one in PATH
   bool docs = false;                   ///< `ipexrun env --docs`: docs/env-vars.md
   Command help_of = Command::kRun;     ///< with kHelp: the command that --help was given to
   std::vector<std::string> notes;      ///< one-line remarks made while merging (deprecated names, overridden variables)

@@ -7,7 +7,7 @@
 
 #define IPEXRUN_PLUGIN_ABI 1u
 #define IPEXRUN_PLUGIN_START_SYMBOL "ipexrun_plugin_start"
-/* Plugins are files <lib dir>/plugins/libipexrun_plugin_torch<major>_<minor>.so */
+/* Plugins are files libipexrun_plugin_torch<major>_<minor>.so in <lib dir>/plugins, else in IPEXRUN_PLUGIN_DIR */
 
 typedef struct IpexrunStart {
   uint32_t abi;           /* IPEXRUN_PLUGIN_ABI */

@@ -217,6 +217,14 @@ Status validate(Options& options) {
   return ok_status();
 }
 
+/// Options of `ipexrun doctor` need it: a program would be run without what was asked for.
+Status validate_doctor(const Options& options) {
+  for (const std::string& name : options.given)
+    if (options.command != Command::kDoctor && find_option(name)->group == OptionGroup::kDoctor)
+      return Error{kExitUsage, "--" + name + " belongs to ipexrun doctor", "ipexrun doctor --" + name};
+  return ok_status();
+}
+
 /// Options of GPUs need `ipexrun xpu`, and some of CPU runs mean nothing there.
 Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
   const bool xpu = options.command == Command::kXpu;
@@ -242,7 +250,8 @@ Error no_program() { return Error{kExitUsage, "no PROGRAM given", "usage: ipexru
 /// Options that a command other than a run takes.
 bool command_takes(Command command, const std::string& option) {
   if (command == Command::kTopology) return option == "json" || option == "topology" || option == "sysroot";
-  return (command == Command::kEnv || command == Command::kDoctor) && option == "json";
+  if (command == Command::kDoctor) return option == "json" || option == "build" || option == "torch-python";
+  return command == Command::kEnv && option == "json";
 }
 
 }  // namespace
@@ -313,6 +322,7 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
   if (!applied.ok()) return applied.error();
   Status valid = validate(options);
   if (!valid.ok()) return valid.error();
+  if (Status doctor = validate_doctor(options); !doctor.ok()) return doctor.error();
   if (Status xpu = validate_xpu(options, options.notes); !xpu.ok()) return xpu.error();
   if (!runs) return options;
 

@@ -21,7 +21,7 @@ const Pairs& commands() {
       {"ipexrun [cpu] [options] PROGRAM args", "PROGRAM: script.py, python script.py, -m module, or an executable"},
       {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
       {"ipexrun env [--json | --docs]", "facts for a bug report; --docs: ipexrun's variables"},
-      {"ipexrun doctor [--json]", "check this installation and say what would help"},
+      {"ipexrun doctor [--json] [--build]", "check this installation and say what would help"},
       {"ipexrun gather [FILE.tar.gz]", "write this machine's topology and limits into an archive"},
       {"ipexrun xpu [options] PROGRAM args", "the same for programs on Intel GPUs: devices, tiles, cores near them; launch only"},
       {"ipexrun tune", "comes with a later version"}};
@@ -184,8 +184,10 @@ std::string help_text(Command command) {
       return "Usage: ipexrun env [--json | --docs]\n\n"
              "Prints versions, machine, torch and variables, for a bug report. --docs prints the table of ipexrun's variables.\n";
     case Command::kDoctor:
-      return "Usage: ipexrun doctor [--json]\n\n"
-             "Checks whether programs can be run and optimized here, and what would help. Exit code 1 when something fails.\n";
+      return "Usage: ipexrun doctor [--json] [--build] [--torch-python PYTHON]\n\n"
+             "Checks whether programs can be run and optimized here, and what would help. Exit code 1 when something fails.\n"
+             "--torch-python names the interpreter whose torch is meant; without it, python, else python3, of PATH.\n"
+             "--build builds a plugin for that torch where none matches: it needs a C++ compiler, cmake, and ninja or make.\n";
     case Command::kGather:
       return "Usage: ipexrun gather [FILE.tar.gz | FOLDER/]\n\n"
              "Writes what ipexrun reads of this machine (topology, cgroups, limits, GPUs) into one archive, without host or user names,\n"

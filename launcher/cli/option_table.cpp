@@ -40,6 +40,7 @@ const std::vector<OptionRow>& option_table() {
     add_show_rows(rows);
     add_bench_rows(rows);
     add_xpu_rows(rows);
+    add_doctor_rows(rows);
     add_compatible_rows(rows);
     add_later_rows(rows);
     return rows;
@@ -63,6 +64,8 @@ std::string_view group_title(OptionGroup group) {
       return "Benchmark and report";
     case OptionGroup::kXpu:
       return "Intel GPUs (ipexrun xpu)";
+    case OptionGroup::kDoctor:
+      return "Checking an installation (ipexrun doctor)";
     case OptionGroup::kCompatible:
       return "Names of other launchers";
     case OptionGroup::kLater:

@@ -13,7 +13,7 @@
 namespace ipexrun::launcher {
 
 /// Headings of --help, in this order.
-enum class OptionGroup { kInstances, kProcess, kRanks, kLogs, kShow, kBench, kXpu, kCompatible, kLater };
+enum class OptionGroup { kInstances, kProcess, kRanks, kLogs, kShow, kBench, kXpu, kDoctor, kCompatible, kLater };
 
 struct OptionRow {
   std::string name;                  ///< long name with dashes, without the two in front; also the key in a config file

@@ -18,6 +18,7 @@ void add_log_rows(std::vector<OptionRow>& rows);
 void add_show_rows(std::vector<OptionRow>& rows);
 void add_bench_rows(std::vector<OptionRow>& rows);
 void add_xpu_rows(std::vector<OptionRow>& rows);
+void add_doctor_rows(std::vector<OptionRow>& rows);
 void add_compatible_rows(std::vector<OptionRow>& rows);
 void add_later_rows(std::vector<OptionRow>& rows);
 

@@ -215,6 +215,7 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
     ours.push_back(context_.shim);
     set(env::name(env::Id::kMode), use == ShimUse::kObserve ? "observe" : "optimize");
     set(env::name(env::Id::kLibDir), context_.lib_dir);
+    if (!context_.plugin_dir.empty()) set(env::name(env::Id::kPluginDir), context_.plugin_dir);
     set(env::name(env::Id::kInherit), options_.inherit);
     if (options_.require_shim) set(env::name(env::Id::kRequireShim), "1");
     if (options_.bench.enabled) set(env::name(env::Id::kBench), "1");

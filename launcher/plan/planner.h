@@ -18,6 +18,7 @@ struct PlanContext {
   std::string python;                      ///< absolute path of the interpreter for scripts and modules, "" = none found
   std::string executable;                  ///< absolute path of PROGRAM when it is an executable, "" = unknown (planned machine)
   std::string lib_dir;                     ///< folder with the shim and plugins (lib/ipexrun)
+  std::string plugin_dir;                  ///< folder with plugins that doctor --build made, "" = none
   std::string shim;                        ///< absolute path of libipexrun_shim.so, "" = not built or not safe to preload
   std::string shim_problem;                ///< why `shim` is empty
   std::string crash_library;               ///< absolute path of libipexrun_crash.so, "" = not built or not safe to preload

@@ -6,18 +6,22 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "configs/base/isa.h"
 #include "configs/contract/env.h"
-#include "configs/contract/event_ring.h"
+#include "configs/contract/event.h"
 #include "launcher/run/allocators.h"
 #include "launcher/run/context.h"
+#include "launcher/run/gain.h"
 #include "launcher/run/library_search.h"
 #include "launcher/run/omp_runtime.h"
 #include "launcher/run/program.h"
-#include "launcher/run/runner.h"
 #include "launcher/run/system_facts.h"
 #include "launcher/run/torch_probe.h"
+#include "launcher/run/trial.h"
+#include "launcher/run/user_folders.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -26,57 +30,17 @@ namespace fs = std::filesystem;
 
 constexpr const char* kShimFile = "libipexrun_shim.so";
 
-/// One program run as an instance would be: bound to the first allowed CPU and its node, with the shim inside.
-struct Trial {
-  bool ran = false;
-  std::string problem;
-  int exit_code = 0;
-  IpexrunEventHeader header{};
-};
-
-Trial try_run(const std::vector<std::string>& argv, const std::string& lib_dir, const Machine& machine, const std::string& run_dir) {
-  LaunchPlan plan;
-  InstancePlan instance;
-  instance.argv = argv;
-  instance.executable = argv.front();
-  const std::string shim = lib_dir + "/" + kShimFile;
-  instance.env = {{"LD_PRELOAD", shim},
-                  {env::name(env::Id::kPreload), shim},
-                  {env::name(env::Id::kLibDir), lib_dir},
-                  {env::name(env::Id::kMode), "observe"},
-                  {env::name(env::Id::kLog), "error"}};
-  if (!machine.cores.empty()) {
-    instance.cpus = {machine.cores.front().pus.front()};
-    instance.numa_nodes = {machine.cores.front().node};
-    instance.memory_policy = MemoryPolicy::kBind;
-  }
-  plan.instances.push_back(instance);
-  RunSettings settings;
-  settings.run_dir = run_dir;
-  settings.quiet = true;
-  Trial trial;
-  const auto outcome = posix_runner().run(plan, settings);
-  if (!outcome) {
-    trial.problem = outcome.error().line();
-    return trial;
-  }
-  trial.exit_code = outcome->exit_code;
-  const auto events = read_events(events_path_in(run_dir, 0));
-  trial.ran = events.ok();
-  if (events) {
-    trial.header = events->header;
-  } else {
-    trial.problem = events.error().line();
-  }
-  return trial;
-}
-
 /// The checks share what the earlier ones found.
 class Examination {
  public:
-  explicit Examination(const Machine& machine) : machine_(machine) {}
+  Examination(const Machine& machine, std::string python) : machine_(machine), python_(std::move(python)) {
+    for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH", "XDG_CACHE_HOME",
+                             "XDG_DATA_HOME", env::name(env::Id::kCache), env::name(env::Id::kPluginDir)})
+      variables_[name] = env::get_named(name).value_or("");
+    plugin_dir_ = user_plugin_dir(variables_);
+  }
 
-  std::vector<Check> run() {
+  Examined run() {
     libraries();
     if (auto made = make_run_dir()) {
       run_dir_ = made.value();
@@ -84,6 +48,7 @@ class Examination {
     } else {
       add(CheckLevel::kWarn, "run folder", made.error().what, made.error().hint);
     }
+    cache();
     start();
     python();
     allocators();
@@ -91,12 +56,12 @@ class Examination {
     system();
     std::error_code ignored;
     if (!run_dir_.empty()) fs::remove_all(run_dir_, ignored);
-    return std::move(checks_);
+    return std::move(out_);
   }
 
  private:
   void add(CheckLevel level, const char* name, std::string seen, std::string hint = "") {
-    checks_.push_back({level, name, std::move(seen), std::move(hint)});
+    out_.checks.push_back({level, name, std::move(seen), std::move(hint)});
   }
 
   void libraries() {
@@ -107,6 +72,22 @@ class Examination {
       return;
     }
     add(CheckLevel::kOk, "libraries", lib_dir_);
+    if (env::get_flag(env::Id::kDisable))
+      add(CheckLevel::kWarn, "switched off", "IPEXRUN_DISABLE is set: programs run as if ipexrun were not there", "unset it");
+  }
+
+  void fact(const char* name, std::string value) { out_.facts.emplace_back(name, std::move(value)); }
+
+  void cache() {
+    const std::string folder = cache_dir(variables_);
+    if (folder.empty()) {
+      const bool off = variables_[env::name(env::Id::kCache)] == "off";
+      return add(off ? CheckLevel::kOk : CheckLevel::kWarn, "cache", off ? "off" : "none: HOME and XDG_CACHE_HOME are unset",
+                 "decisions are not remembered: each process measures anew");
+    }
+    const FolderState state = folder_state(folder);
+    add(state.usable ? CheckLevel::kOk : CheckLevel::kWarn, "cache", state.text,
+        state.usable ? "" : "decisions are not remembered: chown, chmod 700, or IPEXRUN_CACHE");
   }
 
   /// A run of this launcher's --version under the shim shows in one go: preload, affinity and memory policy.
@@ -120,7 +101,7 @@ class Examination {
       return add(CheckLevel::kFail, "shim", "not safe to preload: " + why, "install it where only you or root can write");
     }
     const fs::path self = fs::read_symlink("/proc/self/exe", failure);
-    const Trial trial = try_run({self.string(), "--version"}, lib_dir_, machine_, run_dir_);
+    const Trial trial = try_run({self.string(), "--version"}, lib_dir_, plugin_dir_, machine_, run_dir_);
     if (!trial.ran) return add(CheckLevel::kFail, "start", trial.problem);
     shim_loads_ = trial.exit_code == 0 && trial.header.shim_state >= IPEXRUN_SHIM_LOADED;
     if (shim_loads_) {
@@ -141,34 +122,52 @@ class Examination {
   }
 
   void python() {
-    const std::string path = find_python(env::get_named("PATH").value_or(""));
-    if (path.empty()) return add(CheckLevel::kWarn, "python", "no python or python3 in PATH", "only other programs can be run");
-    const PythonFacts facts = ask_python(path);
+    if (python_.empty()) return add(CheckLevel::kWarn, "python", "no python or python3 in PATH", "only other programs can be run");
+    const PythonFacts facts = ask_python(python_);
     if (!facts.ok) return add(CheckLevel::kWarn, "python", facts.problem);
-    add(CheckLevel::kOk, "python", fmt::format("{} {}", path, facts.version));
+    add(CheckLevel::kOk, "python", fmt::format("{} {}", python_, facts.version));
+    fact("python", python_);
+    fact("python_version", facts.version);
 
-    const std::vector<std::string> plugins = plugin_versions(lib_dir_);
-    const std::string have = plugins.empty() ? "no plugin is installed" : fmt::format("plugins for torch {}", fmt::join(plugins, ", "));
+    const std::vector<std::string> plugins = plugin_versions(lib_dir_ + "/plugins");
+    const std::vector<std::string> own = plugin_dir_.empty() ? plugins : plugin_versions(plugin_dir_);
+    std::string have = plugins.empty() ? "no plugin is installed" : fmt::format("plugins for torch {}", fmt::join(plugins, ", "));
+    if (!plugin_dir_.empty() && !own.empty()) have += fmt::format("; built here: {}", fmt::join(own, ", "));
     if (facts.torch_root.empty())
-      return add(CheckLevel::kWarn, "torch", "this python has no torch; " + have, "activate the environment that has it");
-    const std::string minor = minor_version(facts.torch_version);
-    const bool match = std::find(plugins.begin(), plugins.end(), minor) != plugins.end();
+      return add(CheckLevel::kWarn, "torch", "this python has no torch; " + have,
+                 "activate the environment that has it, or name its interpreter: --torch-python PYTHON");
+    fact("torch_version", facts.torch_version);
+    fact("torch_root", facts.torch_root);
     add(CheckLevel::kOk, "torch", facts.torch_version + " at " + facts.torch_root);
-    if (!match) {
+    const std::string minor = minor_version(facts.torch_version);
+    const auto among = [&minor](const std::vector<std::string>& list) { return std::find(list.begin(), list.end(), minor) != list.end(); };
+    if (!among(plugins) && !among(own)) {
       return add(CheckLevel::kWarn, "plugin", fmt::format("none for torch {}: {}", facts.torch_version, have),
-                 "stock PyTorch will run; build ipexrun with IPEXRUN_PYTHON=" + path);
+                 "stock PyTorch will run; ipexrun doctor --build makes one");
     }
-    if (shim_loads_) {
-      const Trial trial = try_run({path, "-c", "import torch"}, lib_dir_, machine_, run_dir_);
-      if (trial.ran && trial.header.shim_state == IPEXRUN_SHIM_ACTIVE) {
-        add(CheckLevel::kOk, "plugin", "active in a program that imports torch " + facts.torch_version);
-      } else {
-        add(CheckLevel::kWarn, "plugin",
-            fmt::format("not active: {}", trial.header.shim_reason[0] != '\0' ? trial.header.shim_reason : trial.problem.c_str()),
-            "stock PyTorch will run");
-      }
-    }
+    const std::string path = (among(plugins) ? lib_dir_ + "/plugins" : plugin_dir_) + "/" + plugin_file(minor);
+    fact("plugin", path);
+    if (shim_loads_) plugin(path, facts);
     hook(facts);
+  }
+
+  /// What a program that imports torch finds. A plugin that is there and does not start is a broken installation.
+  void plugin(const std::string& path, const PythonFacts& facts) {
+    const Trial trial = try_run({python_, "-c", "import torch"}, lib_dir_, plugin_dir_, machine_, run_dir_);
+    const bool active = trial.ran && trial.header.shim_state == IPEXRUN_SHIM_ACTIVE;
+    fact("plugin_active", active ? "yes" : "no");
+    if (active) {
+      fact("plugin_isa", trial.isa());
+      return add(CheckLevel::kOk, "plugin",
+                 fmt::format("{}: active in a program that imports torch {}, up to {}", path, facts.torch_version, trial.isa()));
+    }
+    const std::string why = !trial.problem.empty()         ? trial.problem
+                            : !trial.shim_reason().empty() ? trial.shim_reason()
+                            : trial.exit_code != 0         ? fmt::format("'import torch' ended with code {}", trial.exit_code)
+                                                           : "it was never started";
+    const bool import_fails = trial.ran && trial.exit_code != 0;
+    add(import_fails ? CheckLevel::kWarn : CheckLevel::kFail, "plugin", fmt::format("{}: not active: {}", path, why),
+        import_fails ? "repair this torch first" : "stock PyTorch would run; install ipexrun again, or ipexrun doctor --build");
   }
 
   void hook(const PythonFacts& facts) {
@@ -181,19 +180,15 @@ class Examination {
   }
 
   void allocators() {
-    std::map<std::string, std::string> variables;
-    for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH"})
-      variables[name] = env::get_named(name).value_or("");
-    const std::string python = find_python(variables["PATH"]);
-    const auto folders = library_folders(variables, python);
+    const auto folders = library_folders(variables_, python_);
     for (const std::string& name : allocator_names()) {
       const LibraryChoice choice = find_allocator(name, folders);
       add(CheckLevel::kOk, "allocator",
           choice.path.empty() ? name + ": not installed (package " + allocator_package(name) + ")" : name + ": " + choice.path);
     }
-    if (!python.empty()) add(CheckLevel::kOk, "OpenMP", find_program_omp(python, variables).reason);
+    if (!python_.empty()) add(CheckLevel::kOk, "OpenMP", find_program_omp(python_, variables_).reason);
     for (const char* name : {"intel", "llvm"}) {
-      const auto choice = choose_omp_runtime(name, omp_library_folders(variables, python));
+      const auto choice = choose_omp_runtime(name, omp_library_folders(variables_, python_));
       add(CheckLevel::kOk, "OpenMP", std::string(name) + ": " + (choice ? choice->path : "not installed"));
     }
   }
@@ -204,11 +199,16 @@ class Examination {
     add(has == may ? CheckLevel::kOk : CheckLevel::kWarn, "instruction sets",
         fmt::format("CPU {}, this process {}", level_name(has), level_name(may)),
         has == may ? "" : "capped by ATEN_CPU_CAPABILITY, IPEXRUN_MAX_ISA or a refused AMX permission");
+    fact("cpu_isa", std::string(level_name(has)));
+    fact("process_isa", std::string(level_name(may)));
+    fact("bf16", bf16_of(may));
     if (isa_has(has, kIsaAmxBf16)) {
       const bool granted = request_amx_permission();
       add(granted ? CheckLevel::kOk : CheckLevel::kWarn, "AMX", granted ? "permitted to this process" : "the kernel refused the permission",
           granted ? "" : "needs Linux 5.16 or newer and a seccomp profile that allows arch_prctl");
     }
+    add(CheckLevel::kOk, "bf16", bf16_text(may));
+    add(CheckLevel::kOk, "memory policy", machine_.memory_policy.empty() ? "the default one" : machine_.memory_policy + ", kept as it is");
     if (machine_.quota_cpus > 0) {
       const bool small = machine_.quota_cpus < static_cast<double>(machine_.cores.size());
       add(small ? CheckLevel::kWarn : CheckLevel::kOk, "quota",
@@ -237,7 +237,10 @@ class Examination {
   }
 
   const Machine& machine_;
-  std::vector<Check> checks_;
+  Examined out_;
+  std::string python_;
+  std::map<std::string, std::string> variables_;
+  std::string plugin_dir_;
   std::string lib_dir_;
   std::string run_dir_;
   bool shim_loads_ = false;
@@ -245,32 +248,6 @@ class Examination {
 
 }  // namespace
 
-std::vector<Check> all_checks(const Machine& machine) { return Examination(machine).run(); }
-
-std::string gain_paragraph(const Machine& machine) {
-  const IsaSet isa = isa_of_process();
-  std::string out;
-  if (isa_has(isa, kIsaAmxBf16)) {
-    out +=
-        "This CPU multiplies bf16 matrices in AMX tiles: linear layers of float32 programs can run several times faster inside\n"
-        "with --dtype auto (the default), which keeps float32 at every boundary and checks the accuracy of each site.\n";
-  } else if (isa_has(isa, kIsaAvx512Bf16)) {
-    out += "This CPU has bf16 dot products (AVX512-BF16): linear layers can gain with --dtype auto, less than with AMX.\n";
-  } else if (isa_has(isa, kIsaAvx512)) {
-    out += "This CPU has AVX-512 but no bf16 arithmetic: linear layers gain from packed weights in float32.\n";
-  } else if (isa_has(isa, kIsaAvx2)) {
-    out += "This CPU has AVX2: what is left to gain is mostly the launch configuration and packed weights in float32.\n";
-  } else {
-    out += "This CPU has no vector extension that the kernels of ipexrun use: expect gains from the launch configuration only.\n";
-  }
-  if (machine.nodes.size() > 1) {
-    out += fmt::format("{} NUMA nodes: --throughput-mode runs one instance on each with its own memory.\n", machine.nodes.size());
-  }
-  if (machine.cores.size() >= 8) {
-    out += fmt::format("{} cores: small batches gain more from several instances (--ninstances, --latency-mode) than from more threads.\n",
-                       machine.cores.size());
-  }
-  return out;
-}
+Examined examine(const Machine& machine, const std::string& python) { return Examination(machine, python).run(); }
 
 }  // namespace ipexrun::launcher

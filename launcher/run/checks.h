@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/plan/machine.h"
@@ -17,11 +18,13 @@ struct Check {
   std::string hint;  ///< what to do about it; "" = nothing
 };
 
-/// All checks in the order in which they are printed. Starts short-lived children, among them one that imports torch when a plugin
-/// for it is there.
-std::vector<Check> all_checks(const Machine& machine);
+struct Examined {
+  std::vector<Check> checks;                               ///< in the order in which they are printed
+  std::vector<std::pair<std::string, std::string>> facts;  ///< for programs: "torch_version", "plugin_isa", ...
+};
 
-/// What the instruction sets of this CPU and process promise, a paragraph of a few lines.
-std::string gain_paragraph(const Machine& machine);
+/// All checks, for programs of the interpreter `python` (absolute path; "" = there is none). Starts short-lived children, among them one
+/// that imports torch when a plugin for it is there.
+Examined examine(const Machine& machine, const std::string& python);
 
 }  // namespace ipexrun::launcher

@@ -20,6 +20,7 @@
 #include "launcher/run/omp_runtime.h"
 #include "launcher/run/posix.h"
 #include "launcher/run/program.h"
+#include "launcher/run/user_folders.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -156,6 +157,8 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
 
   if (Status found = find_program(options, search_path, context); !found && !planned) return found.error();
   context.lib_dir = find_lib_dir();
+  if (std::error_code ignored; !planned && fs::is_directory(user_plugin_dir(context.env), ignored))
+    context.plugin_dir = user_plugin_dir(context.env);
   find_own_library(context.lib_dir, kShimFile, context.shim, context.shim_problem);
   if (options.crash_report) find_own_library(context.lib_dir, kCrashFile, context.crash_library, context.crash_problem);
 

@@ -6,8 +6,8 @@
 
 namespace ipexrun::launcher {
 
-/// Prints one line a check (ok, warn, fail) with a hint, and what this CPU has to gain, on stdout. 0 = programs can be run (warnings
-/// allowed), 1 = something failed. Starts short-lived children.
+/// Builds a plugin first with options.build. Prints one line a check (ok, warn, fail) with a hint, and what this CPU has to gain, on
+/// stdout. 0 = programs can be run (warnings allowed), 1 = something failed. Starts short-lived children.
 Result<int> run_doctor(const Options& options);
 
 /// Prints versions, machine, torch and variables on stdout, as text or, with options.json, as one JSON object. 0.

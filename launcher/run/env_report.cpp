@@ -19,6 +19,7 @@
 #include "launcher/run/program.h"
 #include "launcher/run/system_facts.h"
 #include "launcher/run/torch_probe.h"
+#include "launcher/run/user_folders.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -116,7 +117,10 @@ Section python_section(const std::string& lib_dir) {
     section.add("torch folder", facts.torch_root);
     for (const auto& [name, version] : facts.packages) section.add(name, version);
   }
-  section.add("plugins", fmt::format("{}", fmt::join(plugin_versions(lib_dir), ", ")));
+  section.add("plugins", fmt::format("{}", fmt::join(plugin_versions(lib_dir + "/plugins"), ", ")));
+  std::map<std::string, std::string> variables;
+  for (const char* name : {"HOME", "XDG_DATA_HOME", env::name(env::Id::kPluginDir)}) variables[name] = env::get_named(name).value_or("");
+  section.add("plugins built here", fmt::format("{}", fmt::join(plugin_versions(user_plugin_dir(variables)), ", ")));
   return section;
 }
 

@@ -142,11 +142,11 @@ std::string plugin_file(const std::string& minor) {
   return kPluginHead + name + ".so";
 }
 
-std::vector<std::string> plugin_versions(const std::string& lib_dir) {
+std::vector<std::string> plugin_versions(const std::string& folder) {
   std::vector<std::string> out;
   std::error_code failure;
   const std::string head = kPluginHead;
-  for (fs::directory_iterator it(fs::path(lib_dir) / "plugins", failure), end; !failure && it != end; it.increment(failure)) {
+  for (fs::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
     std::string name = it->path().stem().string();
     if (it->path().extension() != ".so" || name.compare(0, head.size(), head) != 0) continue;
     name.erase(0, head.size());

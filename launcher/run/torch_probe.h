@@ -31,7 +31,7 @@ std::string minor_version(const std::string& version);
 /// File name of the plugin for a torch minor version.
 std::string plugin_file(const std::string& minor);
 
-/// Torch minor versions that have a plugin in `lib_dir`, ascending.
-std::vector<std::string> plugin_versions(const std::string& lib_dir);
+/// Torch minor versions that have a plugin in `folder`, ascending.
+std::vector<std::string> plugin_versions(const std::string& folder);
 
 }  // namespace ipexrun::launcher

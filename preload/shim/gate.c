@@ -41,6 +41,17 @@ static ShimGate check_owner(const char* path, bool folder, char* reason, uint32_
   return kGateActive;
 }
 
+static char plugin_path[kShimPathBytes + 64];
+
+/* kGateActive: plugin_path is a file in `folder` that may be loaded. kGateNotYet: there is none. */
+static ShimGate find_plugin(const char* folder, unsigned major, unsigned minor, char* reason, uint32_t reason_bytes) {
+  if (access(folder, F_OK) != 0) return kGateNotYet;
+  if (check_owner(folder, true, reason, reason_bytes) != kGateActive) return kGateRefused;
+  snprintf(plugin_path, sizeof plugin_path, "%s/libipexrun_plugin_torch%u_%u.so", folder, major, minor);
+  if (access(plugin_path, F_OK) != 0) return kGateNotYet;
+  return check_owner(plugin_path, false, reason, reason_bytes);
+}
+
 static ShimGate open_plugin(void* torch, const ShimTorch* where, char* reason, uint32_t reason_bytes) {
   uint64_t (*abi_version)(void) = (uint64_t(*)(void))shim_real_dlsym(torch, "aoti_torch_abi_version");
   if (abi_version == NULL) REFUSE("%s does not tell its version (too old?)", where->path);
@@ -49,18 +60,19 @@ static ShimGate open_plugin(void* torch, const ShimTorch* where, char* reason, u
 
   const char* lib_dir = shim_settings.lib_dir;
   if (lib_dir[0] != '/') REFUSE("library folder '%s' is not an absolute path", lib_dir);
-  static char path[kShimPathBytes + 64];
-  snprintf(path, sizeof path, "%s/plugins", lib_dir);
-  if (access(path, F_OK) == 0 && check_owner(path, true, reason, reason_bytes) != kGateActive) return kGateRefused;
-  snprintf(path, sizeof path, "%s/plugins/libipexrun_plugin_torch%u_%u.so", lib_dir, major, minor);
-  if (access(path, F_OK) != 0) {
-    REFUSE("no plugin for torch %u.%u in %s/plugins (rebuild ipexrun with this torch)", major, minor, lib_dir);
+  static char folder[kShimPathBytes + 16];
+  snprintf(folder, sizeof folder, "%s/plugins", lib_dir);
+  ShimGate found = find_plugin(folder, major, minor, reason, reason_bytes);
+  /* What this user had built comes second: an installation that was brought up to date counts. */
+  if (found == kGateNotYet && shim_settings.plugin_dir[0] == '/') {
+    found = find_plugin(shim_settings.plugin_dir, major, minor, reason, reason_bytes);
   }
-  if (check_owner(path, false, reason, reason_bytes) != kGateActive) return kGateRefused;
-  void* plugin = shim_real_dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (found == kGateNotYet) REFUSE("no plugin for torch %u.%u in %s (ipexrun doctor --build makes one)", major, minor, folder);
+  if (found != kGateActive) return found;
+  void* plugin = shim_real_dlopen(plugin_path, RTLD_NOW | RTLD_LOCAL);
   if (plugin == NULL) REFUSE("plugin for torch %u.%u does not load: %s", major, minor, loader_error());
   plugin_start = (IpexrunPluginStart)shim_real_dlsym(plugin, IPEXRUN_PLUGIN_START_SYMBOL);
-  if (plugin_start == NULL) REFUSE("%s has no %s; rebuild ipexrun", path, IPEXRUN_PLUGIN_START_SYMBOL);
+  if (plugin_start == NULL) REFUSE("%s has no %s; rebuild ipexrun", plugin_path, IPEXRUN_PLUGIN_START_SYMBOL);
   return kGateActive;
 }
 

@@ -29,6 +29,7 @@ bool shim_read_settings(char** environment) {
                                                          : kInheritAll;
   if (s->disabled) return false; /* nothing is ours: exec_filter.c leaves every environment alone */
   env_copy(s->events, sizeof s->events, values[kEvents]);
+  env_copy(s->plugin_dir, sizeof s->plugin_dir, values[kPluginDir]);
   env_copy(s->preload, sizeof s->preload, values[kPreload]);
 
   Dl_info self;

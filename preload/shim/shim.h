@@ -37,6 +37,7 @@ typedef struct ShimSettings {
   ShimInherit inherit;             /* IPEXRUN_INHERIT */
   char events[kShimPathBytes];     /* IPEXRUN_EVENTS, "" = none */
   char lib_dir[kShimPathBytes];    /* IPEXRUN_LIB_DIR, else the folder of this library, "" = unknown */
+  char plugin_dir[kShimPathBytes]; /* IPEXRUN_PLUGIN_DIR, "" = none */
   char preload[kShimPreloadBytes]; /* IPEXRUN_PRELOAD, "" = none */
   char self[kShimPathBytes];       /* path of this library as the loader knows it */
 } ShimSettings;

@@ -81,6 +81,16 @@ TEST(Cli, an_unknown_option_names_the_nearest) {
   EXPECT_THAT(refusal({"-n", "app"}), HasSubstr("unknown option '-n'"));
 }
 
+TEST(Cli, options_of_doctor_are_taken_by_it_alone) {
+  const Options options = parsed({"doctor", "--build", "--torch-python", "/opt/python", "--json"});
+  EXPECT_EQ(options.command, Command::kDoctor);
+  EXPECT_TRUE(options.build && options.json);
+  EXPECT_EQ(options.torch_python, "/opt/python");
+  EXPECT_THAT(refusal({"--build", "app"}), HasSubstr("--build belongs to ipexrun doctor"));
+  EXPECT_THAT(refusal({"--torch-python", "p", "app"}), HasSubstr("--torch-python belongs to ipexrun doctor"));
+  EXPECT_THAT(refusal({"env", "--build"}), HasSubstr("does not take --build"));
+}
+
 TEST(Cli, a_file_for_the_report_asks_for_the_report) {
   EXPECT_FALSE(parsed({"app"}).report);
   EXPECT_TRUE(parsed({"--report", "app"}).report);

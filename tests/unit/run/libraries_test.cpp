@@ -135,7 +135,7 @@ TEST(Plugins, AreKnownByTheirFileNames) {
   for (const char* name : {"libipexrun_plugin_torch2_9.so", "libipexrun_plugin_torch2_13.so", "libipexrun_plugin_torchX.so", "other.so"}) {
     folder.write(std::string("plugins/") + name, "");
   }
-  EXPECT_THAT(plugin_versions(folder.path()), ElementsAre("2.9", "2.13"));
+  EXPECT_THAT(plugin_versions(folder.path("plugins")), ElementsAre("2.9", "2.13"));
   EXPECT_THAT(plugin_versions(folder.path("missing")), IsEmpty());
   EXPECT_EQ(plugin_file("2.13"), "libipexrun_plugin_torch2_13.so");
 }

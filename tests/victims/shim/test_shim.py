@@ -190,6 +190,37 @@ def test_plugin_that_others_can_write(tmp_path, mode, who, text):
     assert refused(host(tmp_path, "once", MODEL, lib=lib), text)
 
 
+def built_here(tmp_path):
+    """An installation without a plugin, and the folder where the user had one built."""
+    lib, own = tmp_path / "lib", tmp_path / "own"
+    shutil.copytree(LIB, lib)
+    (lib / "plugins").rename(own)
+    (lib / "plugins").mkdir()
+    return lib, own
+
+
+def test_plugin_that_was_built_for_this_user(tmp_path):
+    lib, own = built_here(tmp_path)
+    assert refused(host(tmp_path, "once", MODEL, lib=lib), "no plugin for torch 2.13 in ")
+    run = host(tmp_path, "once", MODEL, lib=lib, env={"IPEXRUN_PLUGIN_DIR": own})
+    assert run.state == ACTIVE and start_is_right(run)
+    assert refused(host(tmp_path, "once", MODEL, lib=lib, env={"IPEXRUN_PLUGIN_DIR": "own"}), "no plugin for torch")
+    assert refused(host(tmp_path, "once", MODEL, lib=lib, env={"IPEXRUN_PLUGIN_DIR": tmp_path / "none"}), "no plugin for torch")
+
+
+def test_plugin_of_the_installation_comes_first(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/libipexrun_plugin_torch2_13.so").write_text("no library\n")
+    assert host(tmp_path, "once", MODEL, env={"IPEXRUN_PLUGIN_DIR": tmp_path / "own"}).state == ACTIVE
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_plugin_that_was_built_where_others_can_write(tmp_path, what):
+    lib, own = built_here(tmp_path)
+    (own if what == "folder" else next(own.iterdir())).chmod(0o777)
+    assert refused(host(tmp_path, "once", MODEL, lib=lib, env={"IPEXRUN_PLUGIN_DIR": own}), "can be written by every user")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_plugin_of_another_user(tmp_path):
     lib = tmp_path / "lib"
