@@ -1,0 +1,220 @@
+"""Do models of many families compute the same with the op tier on and off, how much of their time does it take over, and what is gained?
+
+Usage: zoo.py [--minutes N] [--seed S] [--families a,b] [--dtypes auto,float32] [--size full|small] [--output FILE] [--build DIR] [--threads N] [--jobs N]
+              [--list]
+
+Each family and dtype runs in a process of its own (zoo_child.py): forward, backward and a step, every candidate forced and then chosen by
+measurement, against stock in the same process under the accuracy rule (zoo_rule.py). Results are appended to FILE as JSON lines; what
+is there already for this seed, size and build is not run again. Exit code 1 if a family is unequal, crashed or hung. Times are recorded and never judged.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+SECONDS = {"full": {"select_seconds": 4, "select_calls": 200, "speed_seconds": 2}, "small": {"select_seconds": 1, "select_calls": 30, "speed_seconds": 0.5}}
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=0, help="start no family after this long (0: all of them)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, inputs and the order of families")
+    parser.add_argument("--families", default="", help="comma-separated names (default: all)")
+    parser.add_argument("--dtypes", default="auto,float32", help="what IPEXRUN_DTYPE is set to, in turn")
+    parser.add_argument("--size", choices=sorted(SECONDS), default="full", help="small: quick; calls of a few milliseconds, so that its times say little")
+    parser.add_argument("--output", default="zoo.jsonl", help="JSON lines, appended")
+    parser.add_argument("--build", default=os.environ.get("IPEXRUN_BUILD_DIR", "build/dev"), help="build tree with the plugin")
+    parser.add_argument("--limit", type=float, default=300, help="seconds after which a family counts as hung")
+    parser.add_argument("--threads", type=int, default=0, help="of each process (0: torch's default)")
+    parser.add_argument("--jobs", type=int, default=1, help="families at a time; more than one disturbs the times")
+    parser.add_argument("--list", action="store_true", help="names of the families")
+    options = parser.parse_args(arguments)
+    if options.minutes < 0 or options.limit <= 0 or options.threads < 0 or options.jobs < 1:
+        parser.error("--minutes, --limit, --threads: not negative; --jobs: at least 1")
+    unknown = set(options.dtypes.split(",")) - {"auto", "float32", "bfloat16"}
+    if unknown:
+        parser.error(f"--dtypes: {', '.join(sorted(unknown))} is unknown (auto, float32, bfloat16)")
+    return options
+
+
+def build_of(folder):
+    """Names the plugin that is tested and what it is tested in: a resumed run mixes no two of them."""
+    import glob
+
+    import torch
+    import transformers
+
+    major, minor = torch.__version__.split(".")[:2]
+    found = glob.glob(os.path.join(folder, "lib", "ipexrun", "plugins", f"libipexrun_plugin_torch{major}_{minor}.so"))
+    if not found:
+        sys.exit(f"zoo.py: no plugin for torch {major}.{minor} under {folder}: build it first (./dev build)")
+    with open(found[0], "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()[:12]
+    return f"{digest} torch {torch.__version__} transformers {transformers.__version__}"
+
+
+def recorded(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return []
+    records = []
+    for line in lines:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue  # the last line of a run that was killed
+    return records
+
+
+def key_of(record):
+    return record["family"], record["dtype"], record["seed"], record["size"], record["build"]
+
+
+def ended(process, limit):
+    """Exit code, or None when it had to be killed."""
+    try:
+        return process.wait(timeout=limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # its group: nothing of it outlives it
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def run_family(family, dtype, options):
+    """One child; a crash, an error or a hang is a record as well."""
+    with tempfile.TemporaryDirectory(prefix="zoo") as folder:
+        answer, errors = os.path.join(folder, "answer.json"), os.path.join(folder, "stderr")
+        request = {"family": family, "dtype": dtype, "seed": options.seed, "size": options.size, "threads": options.threads,
+                   "answer": answer} | SECONDS[options.size]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_")} | {
+            "IPEXRUN_BUILD_DIR": os.path.abspath(options.build), "IPEXRUN_DTYPE": dtype, "IPEXRUN_CACHE": "off", "HF_HUB_OFFLINE": "1"}
+        start = time.monotonic()
+        with open(errors, "w", encoding="utf-8") as stderr:
+            process = subprocess.Popen([sys.executable, os.path.join(HERE, "zoo_child.py"), json.dumps(request)], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=stderr, env=environment, start_new_session=True)
+            code = ended(process, options.limit)
+        record = {"family": family, "dtype": dtype, "seed": options.seed, "size": options.size, "build": options.build_name,
+                  "equal": False, "seconds": round(time.monotonic() - start, 1)}
+        if code == 0:
+            with open(answer, encoding="utf-8") as file:
+                return record | json.load(file)
+        with open(errors, encoding="utf-8", errors="replace") as file:
+            tail = file.read().strip().splitlines()[-3:]
+        what = f"no end after {options.limit:g} s" if code is None else f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        return record | {"failure": " | ".join([what, *tail])}
+
+
+def append(path, record):
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def say(text, last=False):
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\033[K" + text[:150] + ("\n" if last else ""))
+        sys.stderr.flush()
+
+
+def verdict(record):
+    if "failure" in record:
+        return f"failed: {record['failure']}"
+    if record["equal"]:
+        return "equal"
+    mode, wrong = next(iter(record["wrong"].items()))
+    path, problem = next(iter(wrong.items()))
+    return f"UNEQUAL: {mode}: {path}: {problem}"
+
+
+def table(records, out=sys.stdout):
+    print(f"{'family':30} {'kind':16} {'dtype':8} {'stock ms':>9} {'error':>8} {'taken':>7} {'possible':>8} {'speed-up':>9}  verdict", file=out)
+    for one in sorted(records, key=lambda r: (r["dtype"], r.get("kind", ""), r["family"])):
+        error = max((e for mode, e in one.get("error", {}).items() if "training" not in mode), default=float("nan"))
+        cover, speed = one.get("coverage", {}), one.get("speed", {})
+        shown = [f"{speed['stock_ms']:9.1f}" if speed else " " * 9, f"{error:8.1e}", f"{cover['selected']:7.0%}" if cover else " " * 7,
+                 f"{cover['possible']:8.0%}" if cover else " " * 8, f"{speed['speed_up']:9.2f}" if speed else " " * 9]
+        print(f"{one['family']:30} {one.get('kind', ''):16} {one['dtype']:8} {' '.join(shown)}  {verdict(one)}", file=out)
+    for dtype in sorted({r["dtype"] for r in records}):
+        here = [r for r in records if r["dtype"] == dtype]
+        line = f"{dtype}: {sum(r['equal'] for r in here)} of {len(here)} families equal"
+        ups = sorted(r["speed"]["speed_up"] for r in here if "speed" in r)
+        if ups:
+            n = len(ups)
+            covers = [r["coverage"] for r in here if "coverage" in r]
+            line += (f"; share of stock's time taken: median {statistics.median(c['selected'] for c in covers):.0%} as chosen,"
+                     f" {statistics.median(c['possible'] for c in covers):.0%} if every candidate were; speed-up: least {ups[0]:.2f},"
+                     f" quartile {ups[n // 4]:.2f}, median {statistics.median(ups):.2f}, quartile {ups[3 * n // 4]:.2f}, most {ups[-1]:.2f}")
+            load = statistics.median(r["speed"]["load"] for r in here if "speed" in r)
+            cpus = len(os.sched_getaffinity(0))
+            if load > 1.5 * cpus:
+                line += f"; the machine was busy (median load {load:.1f} on {cpus} CPUs): these speed-ups are indications only"
+        print(line, file=out)
+
+
+def main():
+    options = parse()
+    from models.zoo import FAMILIES
+
+    if options.list:
+        print("\n".join(sorted(FAMILIES)))
+        return 0
+    names = [name for name in options.families.split(",") if name] or sorted(FAMILIES)
+    unknown = [name for name in names if name not in FAMILIES]
+    if unknown:
+        sys.exit(f"zoo.py: --families: {', '.join(unknown)} is unknown; --list names them")
+    options.build_name = build_of(options.build)
+    todo = [(name, dtype) for name in names for dtype in options.dtypes.split(",")]
+    wanted = {(*one, options.seed, options.size, options.build_name) for one in todo}
+    done = {key_of(record): record for record in recorded(options.output) if key_of(record) in wanted}
+    # Both dtypes of a family one after the other; which families come first depends on the seed.
+    order = sorted(names)
+    random.Random(options.seed).shuffle(order)
+    todo = [(name, dtype) for name in order for dtype in options.dtypes.split(",")]
+    until = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
+    left = []
+    lock = threading.Lock()
+
+    def one(task):
+        key = (*task, options.seed, options.size, options.build_name)
+        if key in done:
+            return
+        if time.monotonic() > until:
+            left.append(task)
+            return
+        say(f"zoo: {len(done)} of {len(todo)} done: {', '.join(task)}; {sum(not r['equal'] for r in list(done.values()))} unequal so far")
+        record = run_family(*task, options)
+        with lock:
+            done[key] = record
+            append(options.output, record)
+            say(f"{', '.join(task)}: {verdict(record)}", last=True)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(one, todo))
+    table(list(done.values()))
+    if left:
+        print(f"{len(left)} of {len(todo)} were not started within {options.minutes:g} minutes; the same command goes on with them")
+    return 1 if any(not record["equal"] for record in done.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

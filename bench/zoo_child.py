@@ -1,0 +1,384 @@
+"""One model family in one process: the op tier on against off. Started by zoo.py with a JSON request on the command line; writes one JSON
+object to the file named there. IPEXRUN_DTYPE is the question's dtype.
+"""
+
+import contextlib
+import copy
+import json
+import os
+import random
+import re
+import statistics
+import sys
+import time
+import warnings
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "tests", "op_tier")]
+
+import plugin_loader  # noqa: E402
+import torch  # noqa: E402
+import zoo_rule  # noqa: E402
+from models.zoo import FAMILIES, SIZES  # noqa: E402
+
+UNUSABLE_TRUTH = 1e-2  # an fp64 copy this far from stock computed something else (random numbers, a dtype fixed in its code)
+VANISHING = 1e-4  # gradients below this share of the largest one are rounding noise around zero: counted in the whole only
+FORCED_CALLS = 3  # a weight is packed at its second use
+
+
+def candidates():
+    """Names and arithmetic from the op tier's own table."""
+    text = open(os.path.join(HERE, "..", "preload", "plugin", "candidates.def"), encoding="utf-8").read()
+    return re.findall(r"^IPEXRUN_CANDIDATE\(\w+, \d+, \"?(\w+)\"?, (\w+)\)", text, re.M)
+
+
+def seed_all(seed):
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+
+
+def silence_dropout(model):
+    """No random numbers in a training step: modules, and probabilities that modules and configs keep for functional calls."""
+    holders = list(model.modules())
+    holders += [m.config for m in holders if hasattr(m, "config")]
+    for holder in holders:
+        if isinstance(holder, torch.nn.modules.dropout._DropoutNd):
+            holder.p = 0.0
+        for name, value in list(vars(holder).items()):
+            if isinstance(value, float) and re.search(r"drop|layerdrop|mask_.*prob", name):
+                setattr(holder, name, 0.0)
+
+
+@contextlib.contextmanager
+def all_double():
+    """float32 in a model's code means float64: an fp64 copy that casts to fp32 on the way would not be the truth."""
+    saved = torch.float32, torch.float, torch.Tensor.float, torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = saved[:3]
+        torch.set_default_dtype(saved[3])
+
+
+def doubled(value):
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def distance(loss_outputs, targets):
+    """A mean square to fixed random targets: a loss that every family has."""
+    terms = [torch.nn.functional.mse_loss(tensor, targets[path].to(tensor.dtype)) for path, tensor in loss_outputs.items() if path in targets]
+    return torch.stack(terms).sum()
+
+
+def free_bytes():
+    for line in open("/proc/meminfo", encoding="ascii"):
+        if line.startswith("MemAvailable"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def worst_row(values, truth):
+    return float(zoo_rule.errors(zoo_rule.rows(values, 0), zoo_rule.rows(truth, 0)).max())
+
+
+def is_gradient(path):
+    return path.startswith("grad ") or path == "all gradients"
+
+
+class Comparison:
+    def __init__(self, request):
+        self.request, self.dtype, self.seed = request, request["dtype"], request["seed"]
+        self.family = FAMILIES[request["family"]]
+        self.size = SIZES[request["size"]]
+        seed_all(self.seed)
+        self.model, self.inputs = self.family.build(self.size)
+        silence_dropout(self.model)
+        self.batch = next(iter(self.inputs.values())).shape[0]
+        self.record = {"kind": self.family.kind, "parameters": sum(p.numel() for p in self.model.parameters()), "wrong": {}, "error": {}}
+
+    # ---- one call ------------------------------------------------------------------------------------------------------------------
+
+    def call(self, model=None, inputs=None):
+        seed_all(self.seed)
+        return zoo_rule.tensors_of((model or self.model)(**(inputs or self.inputs)))
+
+    @contextlib.contextmanager
+    def tier(self, on, force=""):
+        self.hook.set_enabled(on)
+        assert self.hook.force(force) or not force, force
+        try:
+            yield
+        finally:
+            self.hook.force("")
+            self.hook.set_enabled(False)
+
+    def report(self):
+        return json.loads(self.hook.report())
+
+    def judge(self, mode, wrong, error):
+        self.record["error"][mode] = error
+        if wrong:
+            self.record["wrong"].setdefault(mode, {}).update(dict(list(wrong.items())[:5]))
+
+    def ops_since(self, before):
+        """{op: {calls, taken, and reasons of what was declined}} since that report."""
+        old = {one["op"]: one for one in before["ops"]}
+        since = {}
+        for one in self.report()["ops"]:
+            was = old.get(one["op"], {"calls": 0, "taken": 0, "declined": {}})
+            calls = one["calls"] - was["calls"]
+            if calls:
+                declined = {why: n - was["declined"].get(why, 0) for why, n in one["declined"].items()}
+                since[one["op"]] = {"calls": calls, "taken": one["taken"] - was["taken"], "declined": {k: n for k, n in declined.items() if n}}
+        return since
+
+    # ---- inference -----------------------------------------------------------------------------------------------------------------
+
+    def double_copy(self):
+        """None where no fp64 copy fits or it does not run."""
+        if 8 * self.record["parameters"] * 3 > free_bytes() / 4:
+            return None
+        return copy.deepcopy(self.model).double(), {name: doubled(value) for name, value in self.inputs.items()}
+
+    def find_truth(self, stock, run_double, run_nudged):
+        """(truth or None, stock's own error by path where there is no truth)."""
+        floats = [path for path, tensor in stock.items() if tensor.is_floating_point()]
+        try:
+            double = self.double_copy()
+            if double is not None:
+                with all_double():
+                    truth = run_double(*double)
+                alike = list(truth) == list(stock) and all(truth[path].shape == stock[path].shape for path in stock)
+                far = max((worst_row(stock[path], truth[path]) for path in floats if not path.startswith("grad ")), default=0.0) if alike else 1.0
+                if far < UNUSABLE_TRUTH:
+                    return truth, None
+                self.record["no_fp64"] = f"the fp64 copy is {far:.1e} away from stock"
+        except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, AssertionError) as problem:
+            self.record["no_fp64"] = f"{type(problem).__name__}: {str(problem)[:120]}"
+        # Stock's own error is then what it makes of weights that differ by rounding.
+        nudged = run_nudged()
+        return None, {path: worst_row(nudged[path], stock[path]) for path in floats}
+
+    def nudged_copy(self):
+        model = copy.deepcopy(self.model)
+        generator = torch.Generator().manual_seed(self.seed)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1 + 2.0**-24 * torch.randn(p.shape, generator=generator))
+        return model
+
+    def inference(self):
+        self.model.eval()
+        with torch.no_grad():
+            stock = self.call()
+            truth, noise = self.find_truth(stock, self.call, lambda: self.call(self.nudged_copy().eval()))
+        again, _ = self.compare(self.no_grad_call(), stock, truth, noise)
+        if again:
+            self.record["not_repeatable"] = again
+        self.record["truth"] = "fp64" if truth is not None else "stock"
+        self.stock, self.truth, self.noise = stock, truth, noise
+        self.record["forced"] = {}
+        for name, _ in self.forced:
+            before = self.report()
+            with self.tier(True, name):
+                for _ in range(FORCED_CALLS):
+                    result = self.no_grad_call()
+                    self.judge(name, *self.compare(result, stock, truth, noise))
+            self.record["forced"][name] = self.ops_since(before)
+
+    def no_grad_call(self):
+        with torch.no_grad():
+            return self.call()
+
+    def compare(self, result, stock, truth, noise):
+        return zoo_rule.compare(result, stock, truth, self.dtype, self.batch, noise)
+
+    def selected(self):
+        """Calls until every kind of call is decided or a limit; each is compared: while exploring the user gets results as well."""
+        until = time.monotonic() + self.request["select_seconds"]
+        calls, decided = 0, False
+        with self.tier(True):
+            while calls < self.request["select_calls"] and not (decided and calls >= FORCED_CALLS) and (calls < FORCED_CALLS or time.monotonic() < until):
+                self.judge("selected", *self.compare(self.no_grad_call(), self.stock, self.truth, self.noise))
+                calls += 1
+                decided = all(site["decided"] for site in self.report()["sites"])
+            before = self.report()
+            self.judge("selected", *self.compare(self.no_grad_call(), self.stock, self.truth, self.noise))
+            ops = self.ops_since(before)
+        sites = self.report()["sites"]
+        self.record["selected"] = {"ops": ops, "calls": calls, "sites": len(sites), "decided": sum(site["decided"] for site in sites),
+                                   "chosen": sum(site["choice"] != "stock" for site in sites)}
+
+    # ---- training ------------------------------------------------------------------------------------------------------------------
+
+    def step(self, model, inputs, targets):
+        """One forward, backward and SGD step."""
+        model.train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+        outputs = self.call(model, inputs)
+        if not targets:
+            generator = torch.Generator().manual_seed(self.seed)
+            targets.update({path: torch.randn(v.shape, generator=generator, dtype=v.dtype) for path, v in outputs.items()
+                            if v.is_floating_point() and v.requires_grad and bool(v.isfinite().all())})
+        loss = distance(outputs, targets)
+        loss.backward()
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        optimizer.step()
+        seen = {"loss": loss.detach()} | {f"train {path}": v.detach() for path, v in outputs.items()}
+        return seen, gradients, {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def training(self):
+        base = copy.deepcopy(self.model)
+        targets = {}
+        seen, reference, after = self.step(copy.deepcopy(base), self.inputs, targets)
+        largest = max(float(g.norm()) for g in reference.values())
+        lasting = [name for name, g in reference.items() if float(g.norm()) > VANISHING * largest]
+
+        def with_gradients(seen, gradients, after):
+            one = {"all gradients": torch.cat([gradients[name].flatten() for name in reference]),
+                   "all parameters": torch.cat([value.flatten() for value in after.values()])}
+            return seen | one | {f"grad {name}": gradients[name] for name in lasting}
+
+        def stepped(model, inputs):
+            return with_gradients(*self.step(model, inputs, targets))
+
+        stock = with_gradients(seen, reference, after)
+        truth, noise = self.find_truth(stock, stepped, lambda: stepped(self.nudged_copy(), self.inputs))
+        self.record["training_truth"] = "fp64" if truth is not None else "stock"
+        self.record["training"] = {}
+        yardstick = self.bf16_of_stock(base, stepped, stock, truth)
+        for name, inside in [("", "f32"), *self.forced]:
+            mode = f"training {name or 'selected'}"
+            model = copy.deepcopy(base)
+            before = self.report()
+            with self.tier(True, name):
+                result = stepped(model, self.inputs)
+            self.record["training"][name or "selected"] = self.ops_since(before)
+            wrong, error = self.compare(result, stock, truth, noise)
+            if inside == "bf16":
+                wrong = self.beyond_bf16(mode, wrong, result, truth or stock, yardstick)
+            self.judge(mode, wrong, error)
+            self.after_step(mode, model, name)
+
+    def bf16_of_stock(self, base, stepped, stock, truth):
+        """{path: error} of gradients when stock itself computes in bf16, by autocast."""
+        if self.dtype == "float32":
+            return {}
+        try:
+            with torch.autocast("cpu", torch.bfloat16):
+                result = stepped(copy.deepcopy(base), self.inputs)
+        except (RuntimeError, TypeError, ValueError):
+            return {}
+        return {path: worst_row(result[path], (truth or stock)[path]) for path in stock if is_gradient(path) and path in result}
+
+    def beyond_bf16(self, mode, wrong, result, truth, yardstick):
+        """A candidate forced into training flips signs behind ReLU and the like, as bf16 does anywhere: gradients that miss the rule, but by
+        no more than twice what they miss it by under stock's own bf16 autocast, are recorded apart. Selection takes no such candidate there."""
+        left = {}
+        for path, problem in wrong.items():
+            error = worst_row(result[path], truth[path]) if is_gradient(path) else float("inf")
+            if error <= 2 * yardstick.get(path, 0.0):
+                self.record.setdefault("as_bf16_of_stock", {}).setdefault(mode, {})[path] = [error, yardstick[path]]
+            else:
+                left[path] = problem + (f"; stock under bf16 autocast {yardstick[path]:.2e}" if path in yardstick else "")
+        return left
+
+    def after_step(self, mode, model, name):
+        """Weights that a step changed, seen by the next call: the same model, tier on against off."""
+        model.eval()
+        with torch.no_grad():
+            stock = self.call(model)
+            with self.tier(True, name):
+                result = self.call(model)
+        noise = self.noise or {path: worst_row(self.stock[path], self.truth[path]) for path, v in stock.items() if v.is_floating_point()}
+        wrong, error = self.compare(result, stock, None, noise)
+        self.judge(f"{mode}, next call", wrong, error)
+
+    # ---- time: recorded, never judged --------------------------------------------------------------------------------------------------
+
+    def speed(self):
+        ratios, off_times = [], []
+        until = time.monotonic() + self.request["speed_seconds"]
+        while len(ratios) < 5 or (time.monotonic() < until and len(ratios) < 101):
+            times = {}
+            for on in ((False, True) if len(ratios) % 2 == 0 else (True, False)):
+                with self.tier(on):
+                    start = time.perf_counter()
+                    with torch.no_grad():
+                        self.model(**self.inputs)
+                    times[on] = time.perf_counter() - start
+            ratios.append(times[False] / times[True])
+            off_times.append(times[False])
+        ratios.sort()
+        self.record["speed"] = {"speed_up": statistics.median(ratios), "quartiles": [ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]],
+                                "pairs": len(ratios), "stock_ms": statistics.median(off_times) * 1e3, "load": os.getloadavg()[0]}
+
+    def coverage(self):
+        """Share of stock's operator time in the ops that the tier took: by op, times the share of that op's calls that were taken."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as seen:
+            self.model(**self.inputs)
+        events = seen.events()
+        total = sum(event.self_cpu_time_total for event in events)
+        owned = {}
+        for event in events:
+            name = event.name.removeprefix("aten::")
+            parent = event.cpu_parent
+            if event.name.startswith("aten::") and not (parent is not None and parent.name == event.name):
+                owned[name] = owned.get(name, 0) + event.cpu_time_total
+        self.record["profile"] = {k: round(v / total, 4) for k, v in sorted(owned.items(), key=lambda one: -one[1])[:12]}
+
+        def share(ops):
+            if not ops:
+                return 0.0
+            sums = {}
+            for op, one in ops.items():
+                plain = op.split(".")[0]
+                calls, taken = sums.get(plain, (0, 0))
+                sums[plain] = calls + one["calls"], taken + one["taken"]
+            return sum(owned.get(op, 0) * taken / calls for op, (calls, taken) in sums.items()) / total
+
+        best = {}
+        for ops in self.record["forced"].values():  # what any candidate could take
+            for op, one in ops.items():
+                if op not in best or one["taken"] / one["calls"] > best[op]["taken"] / best[op]["calls"]:
+                    best[op] = one
+        self.record["coverage"] = {"selected": share(self.record["selected"]["ops"]), "possible": share(best),
+                                   "owned": sum(owned.get(op.split(".")[0], 0) for op in {o.split(".")[0] for o in best}) / total}
+
+    def run(self):
+        result, reason = plugin_loader.start()
+        if result != 0:
+            raise RuntimeError(f"the plugin did not start: {reason}")
+        self.hook = sys.modules["_ipexrun_hook"]
+        self.hook.set_enabled(False)
+        self.forced = [one for one in candidates() if self.dtype != "float32" or one[1] == "f32"]
+        self.record["threads"] = torch.get_num_threads()
+        self.inference()
+        self.selected()
+        self.training()
+        if self.request["speed_seconds"] > 0:
+            self.speed()
+            self.coverage()
+        self.record["equal"] = not self.record["wrong"]
+        return self.record
+
+
+def main():
+    request = json.loads(sys.argv[1])
+    warnings.simplefilter("ignore")
+    if request["threads"]:
+        torch.set_num_threads(request["threads"])
+    record = Comparison(request).run()
+    with open(request["answer"], "w", encoding="utf-8") as file:
+        json.dump(record, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Risk: a whole model computes something else with the op tier on, though each op passes by itself. A sample of bench/zoo.py, and proofs
+that its rule and its driver can fail. No time is judged."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
+
+import zoo  # noqa: E402
+import zoo_rule  # noqa: E402
+
+SEED = int(os.environ.get("ZOO_SEED", "0"))
+
+
+def run_zoo(*arguments):
+    return subprocess.run([sys.executable, str(BENCH / "zoo.py"), "--build", os.environ["IPEXRUN_BUILD_DIR"], *arguments],
+                          capture_output=True, text=True, timeout=560)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
+def test_a_sample_of_families_is_equal(tmp_path):
+    output = tmp_path / "zoo.jsonl"
+    result = run_zoo("--minutes", "1", "--seed", str(SEED), "--size", "small", "--threads", "1", "--output", str(output))
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert records and all(record["equal"] for record in records)
+    taken = sum(one["taken"] for record in records for ops in record["forced"].values() for one in ops.values())
+    assert taken > 0, "stock was compared with stock"
+
+
+def test_the_rule_finds_what_is_wrong():
+    torch.manual_seed(SEED)
+    truth = torch.randn(4, 64, dtype=torch.float64)
+    stock = truth.float()
+
+    def wrong(result, dtype="float32"):
+        return zoo_rule.compare({"x": result}, {"x": stock}, {"x": truth}, dtype, batch=4)[0]
+
+    assert not wrong(stock.clone())
+    assert not wrong(stock * (1 + 5e-7)) and wrong(stock * (1 + 5e-6))
+    assert not wrong(stock * 1.02, "auto") and wrong(stock * 1.04, "auto")
+    one_row = stock.clone()
+    one_row[2] = 0
+    assert "row 2" in wrong(one_row, "auto")["x"]
+    hole = stock.clone()
+    hole[1, 1] = float("nan")
+    assert "NaN" in wrong(hole, "auto")["x"]
+    assert "strides" in wrong(stock.t().contiguous().t(), "auto")["x"]
+    assert "instead of" in wrong(stock.double(), "auto")["x"]
+    numbers = torch.arange(4)
+    assert zoo_rule.compare({"i": numbers + 1}, {"i": numbers}, None, "auto")[0]
+    assert zoo_rule.compare({}, {"i": numbers}, None, "auto")[0]
+
+
+def options(tmp_path, **more):
+    return types.SimpleNamespace(**{"build": os.environ["IPEXRUN_BUILD_DIR"], "seed": 0, "size": "small", "limit": 100.0, "threads": 1,
+                                    "build_name": "test"} | more)
+
+
+def test_a_crash_and_a_hang_are_records(tmp_path, monkeypatch):
+    child = tmp_path / "zoo_child.py"
+    monkeypatch.setattr(zoo, "HERE", str(tmp_path))
+    child.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    record = zoo.run_family("bert", "auto", options(tmp_path))
+    assert not record["equal"] and "signal 11" in record["failure"]
+    child.write_text("import time\ntime.sleep(1000)\n")
+    record = zoo.run_family("bert", "auto", options(tmp_path, limit=1.0))
+    assert not record["equal"] and "no end after 1 s" in record["failure"]
+    child.write_text("raise SystemExit('what went wrong')\n")
+    record = zoo.run_family("bert", "auto", options(tmp_path))
+    assert "what went wrong" in zoo.verdict(record) and "exit code 1" in record["failure"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
+def test_what_is_recorded_is_not_run_again_and_still_counts(tmp_path):
+    """A family of this build that was unequal stays so; the half line of a killed run is no obstacle."""
+    output = tmp_path / "zoo.jsonl"
+    record = {"family": "bert", "dtype": "auto", "seed": 5, "size": "small", "build": zoo.build_of(os.environ["IPEXRUN_BUILD_DIR"]),
+              "equal": False, "failure": "exit code 9"}
+    output.write_text(json.dumps(record) + "\n" + '{"family": "ro')
+    result = run_zoo("--families", "bert", "--dtypes", "auto", "--seed", "5", "--size", "small", "--output", str(output))
+    assert result.returncode == 1
+    assert "failed: exit code 9" in result.stdout and "0 of 1 families equal" in result.stdout
+    assert len(output.read_text().splitlines()) == 2
