@@ -1,15 +1,17 @@
 """Do models of many families compute the same with the op tier on and off, how much of their time does it take over, and what is gained?
 
-Usage: zoo.py [--minutes N] [--seed S] [--families a,b] [--dtypes auto,float32] [--size full|small] [--output FILE] [--build DIR] [--threads N] [--jobs N]
-              [--list]
+Usage: zoo.py [--minutes N] [--seed S] [--families a,b] [--dtypes auto,float32] [--size full|small] [--output FILE] [--build DIR]
+              [--threads N] [--jobs N] [--list]
 
 Each family and dtype runs in a process of its own (zoo_child.py): forward, backward and a step, every candidate forced and then chosen by
 measurement, against stock in the same process under the accuracy rule (zoo_rule.py). Results are appended to FILE as JSON lines; what
-is there already for this seed, size and build is not run again. Exit code 1 if a family is unequal, crashed or hung. Times are recorded and never judged.
+is there already for this seed, size and build is not run again. Exit code 1 if a family is unequal, crashed or hung. Times are recorded and
+never judged.
 """
 
 import argparse
 import concurrent.futures
+import glob
 import hashlib
 import json
 import os
@@ -25,7 +27,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-SECONDS = {"full": {"select_seconds": 4, "select_calls": 200, "speed_seconds": 2}, "small": {"select_seconds": 1, "select_calls": 30, "speed_seconds": 0.5}}
+SECONDS = {"full": {"select_seconds": 4, "select_calls": 200, "speed_seconds": 2},
+           "small": {"select_seconds": 1, "select_calls": 30, "speed_seconds": 0.5}}
 
 
 def parse(arguments=None):
@@ -34,7 +37,7 @@ def parse(arguments=None):
     parser.add_argument("--seed", type=int, default=0, help="of weights, inputs and the order of families")
     parser.add_argument("--families", default="", help="comma-separated names (default: all)")
     parser.add_argument("--dtypes", default="auto,float32", help="what IPEXRUN_DTYPE is set to, in turn")
-    parser.add_argument("--size", choices=sorted(SECONDS), default="full", help="small: quick; calls of a few milliseconds, so that its times say little")
+    parser.add_argument("--size", choices=sorted(SECONDS), default="full", help="small: calls of a few milliseconds, times say little")
     parser.add_argument("--output", default="zoo.jsonl", help="JSON lines, appended")
     parser.add_argument("--build", default=os.environ.get("IPEXRUN_BUILD_DIR", "build/dev"), help="build tree with the plugin")
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a family counts as hung")
@@ -50,10 +53,16 @@ def parse(arguments=None):
     return options
 
 
-def build_of(folder):
-    """Names the plugin that is tested and what it is tested in: a resumed run mixes no two of them."""
-    import glob
+def digest_of(paths):
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()[:12]
 
+
+def build_of(folder):
+    """Names the plugin that is tested, what tests it and what it is tested in: a resumed run mixes no two of them."""
     import torch
     import transformers
 
@@ -61,9 +70,8 @@ def build_of(folder):
     found = glob.glob(os.path.join(folder, "lib", "ipexrun", "plugins", f"libipexrun_plugin_torch{major}_{minor}.so"))
     if not found:
         sys.exit(f"zoo.py: no plugin for torch {major}.{minor} under {folder}: build it first (./dev build)")
-    with open(found[0], "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()[:12]
-    return f"{digest} torch {torch.__version__} transformers {transformers.__version__}"
+    questions = sorted(glob.glob(os.path.join(HERE, "zoo*.py")) + glob.glob(os.path.join(HERE, "models", "**", "*.py"), recursive=True))
+    return f"{digest_of(found)} zoo {digest_of(questions)} torch {torch.__version__} transformers {transformers.__version__}"
 
 
 def recorded(path):
@@ -140,7 +148,7 @@ def verdict(record):
     if "failure" in record:
         return f"failed: {record['failure']}"
     if record["equal"]:
-        return "equal"
+        return f"equal; forced bf16 training as far off as stock's autocast ({len(record['as_bf16_of_stock'])})" if "as_bf16_of_stock" in record else "equal"
     mode, wrong = next(iter(record["wrong"].items()))
     path, problem = next(iter(wrong.items()))
     return f"UNEQUAL: {mode}: {path}: {problem}"

@@ -86,10 +86,6 @@ def worst_row(values, truth):
     return float(zoo_rule.errors(zoo_rule.rows(values, 0), zoo_rule.rows(truth, 0)).max())
 
 
-def is_gradient(path):
-    return path.startswith("grad ") or path == "all gradients"
-
-
 class Comparison:
     def __init__(self, request):
         self.request, self.dtype, self.seed = request, request["dtype"], request["seed"]
@@ -154,7 +150,8 @@ class Comparison:
                 with all_double():
                     truth = run_double(*double)
                 alike = list(truth) == list(stock) and all(truth[path].shape == stock[path].shape for path in stock)
-                far = max((worst_row(stock[path], truth[path]) for path in floats if not path.startswith("grad ")), default=0.0) if alike else 1.0
+                shown = [path for path in floats if not path.startswith("grad ")]
+                far = max((worst_row(stock[path], truth[path]) for path in shown), default=0.0) if alike else 1.0
                 if far < UNUSABLE_TRUTH:
                     return truth, None
                 self.record["no_fp64"] = f"the fp64 copy is {far:.1e} away from stock"
@@ -203,7 +200,7 @@ class Comparison:
         until = time.monotonic() + self.request["select_seconds"]
         calls, decided = 0, False
         with self.tier(True):
-            while calls < self.request["select_calls"] and not (decided and calls >= FORCED_CALLS) and (calls < FORCED_CALLS or time.monotonic() < until):
+            while calls < FORCED_CALLS or (not decided and calls < self.request["select_calls"] and time.monotonic() < until):
                 self.judge("selected", *self.compare(self.no_grad_call(), self.stock, self.truth, self.noise))
                 calls += 1
                 decided = all(site["decided"] for site in self.report()["sites"])
@@ -266,7 +263,7 @@ class Comparison:
             self.after_step(mode, model, name)
 
     def bf16_of_stock(self, base, stepped, stock, truth):
-        """{path: error} of gradients when stock itself computes in bf16, by autocast."""
+        """{path: error} when stock itself computes in bf16, by autocast."""
         if self.dtype == "float32":
             return {}
         try:
@@ -274,15 +271,15 @@ class Comparison:
                 result = stepped(copy.deepcopy(base), self.inputs)
         except (RuntimeError, TypeError, ValueError):
             return {}
-        return {path: worst_row(result[path], (truth or stock)[path]) for path in stock if is_gradient(path) and path in result}
+        return {path: worst_row(result[path], (truth or stock)[path]) for path in stock
+                if stock[path].is_floating_point() and path in result and result[path].shape == stock[path].shape}
 
     def beyond_bf16(self, mode, wrong, result, truth, yardstick):
-        """A candidate forced into training flips signs behind ReLU and the like, as bf16 does anywhere: gradients that miss the rule, but by
-        no more than twice what they miss it by under stock's own bf16 autocast, are recorded apart. Selection takes no such candidate there."""
+        """A candidate forced into training flips signs behind ReLU and the like, as bf16 does anywhere: what misses the rule, but is no further
+        off than twice stock's own bf16 autocast, is recorded apart. Selection takes no such candidate there."""
         left = {}
         for path, problem in wrong.items():
-            error = worst_row(result[path], truth[path]) if is_gradient(path) else float("inf")
-            if error <= 2 * yardstick.get(path, 0.0):
+            if path in yardstick and (error := worst_row(result[path], truth[path])) <= 2 * yardstick[path]:
                 self.record.setdefault("as_bf16_of_stock", {}).setdefault(mode, {})[path] = [error, yardstick[path]]
             else:
                 left[path] = problem + (f"; stock under bf16 autocast {yardstick[path]:.2e}" if path in yardstick else "")

@@ -62,8 +62,8 @@ def _(s):
 
 @family("moonshine", "audio")
 def _(s):
-    model = from_config("moonshine", "MoonshineModel", "MoonshineConfig", vocab_size=s.vocabulary, hidden_size=s.width, intermediate_size=s.inner,
-                        encoder_num_hidden_layers=s.layers, decoder_num_hidden_layers=s.layers // 2, encoder_num_attention_heads=s.heads,
+    model = from_config("moonshine", "MoonshineModel", "MoonshineConfig", vocab_size=s.vocabulary, hidden_size=s.width,
+                        intermediate_size=s.inner, encoder_num_hidden_layers=s.layers, decoder_num_hidden_layers=s.layers // 2, encoder_num_attention_heads=s.heads,
                         decoder_num_attention_heads=s.heads, use_cache=False, pad_token_id=0, bos_token_id=1, eos_token_id=2,
                         decoder_start_token_id=1)
     return model, {"input_values": torch.randn(s.batch, s.samples), "decoder_input_ids": torch.randint(10, s.vocabulary, (s.batch, 16))}

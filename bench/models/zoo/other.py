@@ -14,7 +14,8 @@ def tower_settings(s):
 
 
 def two_towers(s):
-    text = tower_settings(s) | {"vocab_size": s.vocabulary, "max_position_embeddings": 128, "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
+    words = {"vocab_size": s.vocabulary, "max_position_embeddings": 128, "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
+    text = tower_settings(s) | words
     return {"text_config": text, "vision_config": tower_settings(s) | {"image_size": s.image, "patch_size": 16}}
 
 
@@ -47,7 +48,8 @@ def _(s):
     model = from_config("decision_transformer", "DecisionTransformerModel", "DecisionTransformerConfig", state_dim=17, act_dim=4,
                         hidden_size=s.width, n_layer=s.layers, n_head=s.heads, max_ep_len=100)
     steps = s.length // 2
-    return model, {"states": torch.randn(s.batch, steps, 17), "actions": torch.randn(s.batch, steps, 4), "rewards": torch.randn(s.batch, steps, 1),
+    return model, {"states": torch.randn(s.batch, steps, 17), "actions": torch.randn(s.batch, steps, 4),
+                   "rewards": torch.randn(s.batch, steps, 1),
                    "returns_to_go": torch.randn(s.batch, steps, 1), "timesteps": torch.arange(steps).repeat(s.batch, 1),
                    "attention_mask": torch.ones(s.batch, steps)}
 

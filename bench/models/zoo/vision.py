@@ -82,7 +82,8 @@ def _(s):
 
 @family("bit", "vision")
 def _(s):
-    return from_config("bit", "BitModel", "BitConfig", embedding_size=64, hidden_sizes=[128, 256, 512, 512], depths=[1, 1, s.layers, 1]), pixels(s)
+    return from_config("bit", "BitModel", "BitConfig", embedding_size=64, hidden_sizes=[128, 256, 512, 512],
+                       depths=[1, 1, s.layers, 1]), pixels(s)
 
 
 @family("mobilenet_v1", "vision")
