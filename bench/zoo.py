@@ -1,7 +1,7 @@
 """Do models of many families compute the same with the op tier on and off, how much of their time does it take over, and what is gained?
 
-Usage: zoo.py [--minutes N] [--seed S] [--families a,b] [--dtypes auto,float32] [--size full|small] [--output FILE] [--build DIR]
-              [--threads N] [--jobs N] [--list]
+Usage: zoo.py [--minutes N] [--seed S] [--families a,b] [--dtypes auto,float32] [--size full|small] [--output FILE]
+              [--build DIR] [--limit S] [--threads N] [--jobs N] [--list]
 
 Each family and dtype runs in a process of its own (zoo_child.py): forward, backward and a step, every candidate forced and then chosen by
 measurement, against stock in the same process under the accuracy rule (zoo_rule.py). Results are appended to FILE as JSON lines; what
@@ -148,14 +148,16 @@ def verdict(record):
     if "failure" in record:
         return f"failed: {record['failure']}"
     if record["equal"]:
-        return f"equal; forced bf16 training as far off as stock's autocast ({len(record['as_bf16_of_stock'])})" if "as_bf16_of_stock" in record else "equal"
+        apart = record.get("as_bf16_of_stock")
+        return f"equal; bf16 forced into training is as far off as stock's autocast ({', '.join(apart)})" if apart else "equal"
     mode, wrong = next(iter(record["wrong"].items()))
     path, problem = next(iter(wrong.items()))
     return f"UNEQUAL: {mode}: {path}: {problem}"
 
 
 def table(records, out=sys.stdout):
-    print(f"{'family':30} {'kind':16} {'dtype':8} {'stock ms':>9} {'error':>8} {'taken':>7} {'possible':>8} {'speed-up':>9}  verdict", file=out)
+    head = f"{'family':30} {'kind':16} {'dtype':8} {'stock ms':>9} {'error':>8} {'taken':>7} {'possible':>8} {'speed-up':>9}  verdict"
+    print(head, file=out)
     for one in sorted(records, key=lambda r: (r["dtype"], r.get("kind", ""), r["family"])):
         error = max((e for mode, e in one.get("error", {}).items() if "training" not in mode), default=float("nan"))
         cover, speed = one.get("coverage", {}), one.get("speed", {})
@@ -171,7 +173,8 @@ def table(records, out=sys.stdout):
             covers = [r["coverage"] for r in here if "coverage" in r]
             line += (f"; share of stock's time taken: median {statistics.median(c['selected'] for c in covers):.0%} as chosen,"
                      f" {statistics.median(c['possible'] for c in covers):.0%} if every candidate were; speed-up: least {ups[0]:.2f},"
-                     f" quartile {ups[n // 4]:.2f}, median {statistics.median(ups):.2f}, quartile {ups[3 * n // 4]:.2f}, most {ups[-1]:.2f}")
+                     f" quartile {ups[n // 4]:.2f}, median {statistics.median(ups):.2f}, quartile {ups[3 * n // 4]:.2f},"
+                     f" most {ups[-1]:.2f}")
             load = statistics.median(r["speed"]["load"] for r in here if "speed" in r)
             cpus = len(os.sched_getaffinity(0))
             if load > 1.5 * cpus:
@@ -186,7 +189,7 @@ def main():
     if options.list:
         print("\n".join(sorted(FAMILIES)))
         return 0
-    names = [name for name in options.families.split(",") if name] or sorted(FAMILIES)
+    names = sorted({name for name in options.families.split(",") if name} or FAMILIES)
     unknown = [name for name in names if name not in FAMILIES]
     if unknown:
         sys.exit(f"zoo.py: --families: {', '.join(unknown)} is unknown; --list names them")
@@ -195,7 +198,7 @@ def main():
     wanted = {(*one, options.seed, options.size, options.build_name) for one in todo}
     done = {key_of(record): record for record in recorded(options.output) if key_of(record) in wanted}
     # Both dtypes of a family one after the other; which families come first depends on the seed.
-    order = sorted(names)
+    order = list(names)
     random.Random(options.seed).shuffle(order)
     todo = [(name, dtype) for name in order for dtype in options.dtypes.split(",")]
     until = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")

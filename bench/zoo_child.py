@@ -51,6 +51,22 @@ def silence_dropout(model):
                 setattr(holder, name, 0.0)
 
 
+def calibrate(model, inputs):
+    """Batch norms learn what their inputs look like: with the statistics of a new module (0 and 1) activations of deep networks vanish, and
+    what is left is rounding noise."""
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+    if not norms:
+        return
+    model.train()
+    momenta = [m.momentum for m in norms]
+    with torch.no_grad():
+        for m in norms:
+            m.momentum = 1.0
+        model(**inputs)
+    for m, momentum in zip(norms, momenta):
+        m.momentum = momentum
+
+
 @contextlib.contextmanager
 def all_double():
     """float32 in a model's code means float64: an fp64 copy that casts to fp32 on the way would not be the truth."""
@@ -69,9 +85,9 @@ def doubled(value):
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def distance(loss_outputs, targets):
+def distance(outputs, targets):
     """A mean square to fixed random targets: a loss that every family has."""
-    terms = [torch.nn.functional.mse_loss(tensor, targets[path].to(tensor.dtype)) for path, tensor in loss_outputs.items() if path in targets]
+    terms = [torch.nn.functional.mse_loss(tensor, targets[path].to(tensor.dtype)) for path, tensor in outputs.items() if path in targets]
     return torch.stack(terms).sum()
 
 
@@ -94,6 +110,7 @@ class Comparison:
         seed_all(self.seed)
         self.model, self.inputs = self.family.build(self.size)
         silence_dropout(self.model)
+        calibrate(self.model, self.inputs)
         self.batch = next(iter(self.inputs.values())).shape[0]
         self.record = {"kind": self.family.kind, "parameters": sum(p.numel() for p in self.model.parameters()), "wrong": {}, "error": {}}
 
@@ -130,7 +147,8 @@ class Comparison:
             calls = one["calls"] - was["calls"]
             if calls:
                 declined = {why: n - was["declined"].get(why, 0) for why, n in one["declined"].items()}
-                since[one["op"]] = {"calls": calls, "taken": one["taken"] - was["taken"], "declined": {k: n for k, n in declined.items() if n}}
+                since[one["op"]] = {"calls": calls, "taken": one["taken"] - was["taken"],
+                                    "declined": {why: n for why, n in declined.items() if n}}
         return since
 
     # ---- inference -----------------------------------------------------------------------------------------------------------------
@@ -275,14 +293,17 @@ class Comparison:
                 if stock[path].is_floating_point() and path in result and result[path].shape == stock[path].shape}
 
     def beyond_bf16(self, mode, wrong, result, truth, yardstick):
-        """A candidate forced into training flips signs behind ReLU and the like, as bf16 does anywhere: what misses the rule, but is no further
-        off than twice stock's own bf16 autocast, is recorded apart. Selection takes no such candidate there."""
+        """A candidate forced into training flips signs behind ReLU and the like, as bf16 does anywhere: what misses the rule, but is no
+        further off than twice stock's own bf16 autocast, is recorded apart. Selection takes no such candidate there."""
         left = {}
+        worst_gradient = max((error for path, error in yardstick.items() if path.startswith("grad ")), default=0.0)
         for path, problem in wrong.items():
-            if path in yardstick and (error := worst_row(result[path], truth[path])) <= 2 * yardstick[path]:
-                self.record.setdefault("as_bf16_of_stock", {}).setdefault(mode, {})[path] = [error, yardstick[path]]
+            own = worst_gradient if path.startswith("grad ") else yardstick.get(path, 0.0)
+            error = worst_row(result[path], truth[path]) if own else float("inf")
+            if error <= 2 * own:
+                self.record.setdefault("as_bf16_of_stock", {}).setdefault(mode, {})[path] = [error, own]
             else:
-                left[path] = problem + (f"; stock under bf16 autocast {yardstick[path]:.2e}" if path in yardstick else "")
+                left[path] = f"{problem}; stock under bf16 autocast {own:.2e}"
         return left
 
     def after_step(self, mode, model, name):
@@ -312,8 +333,9 @@ class Comparison:
             ratios.append(times[False] / times[True])
             off_times.append(times[False])
         ratios.sort()
-        self.record["speed"] = {"speed_up": statistics.median(ratios), "quartiles": [ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]],
-                                "pairs": len(ratios), "stock_ms": statistics.median(off_times) * 1e3, "load": os.getloadavg()[0]}
+        n = len(ratios)
+        self.record["speed"] = {"speed_up": statistics.median(ratios), "quartiles": [ratios[n // 4], ratios[3 * n // 4]], "pairs": n,
+                                "stock_ms": statistics.median(off_times) * 1e3, "load": os.getloadavg()[0]}
 
     def coverage(self):
         """Share of stock's operator time in the ops that the tier took: by op, times the share of that op's calls that were taken."""

@@ -39,17 +39,18 @@ for _name, (_model, _config, _more) in WAVS.items():
 @family("whisper", "audio")
 def _(s):
     model = from_config("whisper", "WhisperModel", "WhisperConfig", vocab_size=s.vocabulary, d_model=s.width, encoder_layers=s.layers,
-                        decoder_layers=s.layers // 2, encoder_attention_heads=s.heads, decoder_attention_heads=s.heads, encoder_ffn_dim=s.inner,
-                        decoder_ffn_dim=s.inner, max_source_positions=100, max_target_positions=64, use_cache=False, pad_token_id=0,
-                        bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, apply_spec_augment=False)
+                        decoder_layers=s.layers // 2, encoder_attention_heads=s.heads,
+                        decoder_attention_heads=s.heads, encoder_ffn_dim=s.inner, decoder_ffn_dim=s.inner, max_source_positions=100,
+                        max_target_positions=64, use_cache=False, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+                        apply_spec_augment=False)
     return model, {"input_features": torch.randn(s.batch, 80, 200), "decoder_input_ids": torch.randint(10, s.vocabulary, (s.batch, 16))}
 
 
 @family("speech_to_text", "audio")
 def _(s):
     model = from_config("speech_to_text", "Speech2TextModel", "Speech2TextConfig", vocab_size=s.vocabulary, d_model=s.width,
-                        encoder_layers=s.layers, decoder_layers=s.layers // 2, encoder_attention_heads=s.heads, decoder_attention_heads=s.heads,
-                        encoder_ffn_dim=s.inner, decoder_ffn_dim=s.inner, use_cache=False)
+                        encoder_layers=s.layers, decoder_layers=s.layers // 2, encoder_attention_heads=s.heads,
+                        decoder_attention_heads=s.heads, encoder_ffn_dim=s.inner, decoder_ffn_dim=s.inner, use_cache=False)
     return model, {"input_features": torch.randn(s.batch, 200, 80), "decoder_input_ids": torch.randint(10, s.vocabulary, (s.batch, 16))}
 
 
@@ -63,7 +64,7 @@ def _(s):
 @family("moonshine", "audio")
 def _(s):
     model = from_config("moonshine", "MoonshineModel", "MoonshineConfig", vocab_size=s.vocabulary, hidden_size=s.width,
-                        intermediate_size=s.inner, encoder_num_hidden_layers=s.layers, decoder_num_hidden_layers=s.layers // 2, encoder_num_attention_heads=s.heads,
-                        decoder_num_attention_heads=s.heads, use_cache=False, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-                        decoder_start_token_id=1)
+                        intermediate_size=s.inner, encoder_num_hidden_layers=s.layers, decoder_num_hidden_layers=s.layers // 2,
+                        encoder_num_attention_heads=s.heads, decoder_num_attention_heads=s.heads, use_cache=False,
+                        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
     return model, {"input_values": torch.randn(s.batch, s.samples), "decoder_input_ids": torch.randint(10, s.vocabulary, (s.batch, 16))}

@@ -5,8 +5,8 @@ import torch
 
 def ids(s, **more):
     """Token ids without the special ones at the start of the vocabulary."""
-    return {"input_ids": torch.randint(10, s.vocabulary, (s.batch, s.length)), "attention_mask": torch.ones(s.batch, s.length, dtype=torch.long),
-            **more}
+    return {"input_ids": torch.randint(10, s.vocabulary, (s.batch, s.length)),
+            "attention_mask": torch.ones(s.batch, s.length, dtype=torch.long), **more}
 
 
 def ids_of_both(s):

@@ -55,9 +55,9 @@ def _(s):
 
 
 def series_like(s, **more):
-    return {"prediction_length": 24, "context_length": 96, "lags_sequence": [1, 2, 3], "d_model": s.width // 2, "encoder_layers": s.layers // 2,
-            "decoder_layers": s.layers // 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": s.inner,
-            "decoder_ffn_dim": s.inner, "num_time_features": 2, "use_cache": False} | more
+    return {"prediction_length": 24, "context_length": 96, "lags_sequence": [1, 2, 3], "d_model": s.width // 2,
+            "encoder_layers": s.layers // 2, "decoder_layers": s.layers // 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+            "encoder_ffn_dim": s.inner, "decoder_ffn_dim": s.inner, "num_time_features": 2, "use_cache": False} | more
 
 
 def series_inputs(s):
@@ -101,9 +101,10 @@ def _(s):
 
 @family("timesformer", "video")
 def _(s):
-    model = from_config("timesformer", "TimesformerModel", "TimesformerConfig", image_size=s.image // 2 // 16 * 16, num_frames=4, patch_size=16,
+    image = s.image // 2 // 16 * 16
+    model = from_config("timesformer", "TimesformerModel", "TimesformerConfig", image_size=image, num_frames=4, patch_size=16,
                         **tower_settings(s))
-    return model, {"pixel_values": torch.randn(s.batch, 4, 3, s.image // 2 // 16 * 16, s.image // 2 // 16 * 16)}
+    return model, {"pixel_values": torch.randn(s.batch, 4, 3, image, image)}
 
 
 @family("dlrm", "recommender")

@@ -15,7 +15,8 @@ ENCODERS = {
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", {}),
     "xlm_roberta_xl": ("XLMRobertaXLModel", "XLMRobertaXLConfig", {}),
     "electra": ("ElectraModel", "ElectraConfig", {"embedding_size": 128}),
-    "deberta_v2": ("DebertaV2Model", "DebertaV2Config", {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 32}),
+    "deberta_v2": ("DebertaV2Model", "DebertaV2Config", {"relative_attention": True, "pos_att_type": ["p2c", "c2p"],
+                                                         "position_buckets": 32}),
     "mpnet": ("MPNetModel", "MPNetConfig", {}),
     "squeezebert": ("SqueezeBertModel", "SqueezeBertConfig", {"embedding_size": None}),
     "convbert": ("ConvBertModel", "ConvBertConfig", {"embedding_size": 128}),
@@ -68,8 +69,8 @@ def _(s):
 
 @family("funnel", "encoder")
 def _(s):
-    return from_config("funnel", "FunnelModel", "FunnelConfig", vocab_size=s.vocabulary, block_sizes=[2, 2], d_model=s.width, n_head=s.heads,
-                       d_head=64, d_inner=s.inner), ids(s)
+    return from_config("funnel", "FunnelModel", "FunnelConfig", vocab_size=s.vocabulary, block_sizes=[2, 2], d_model=s.width,
+                       n_head=s.heads, d_head=64, d_inner=s.inner), ids(s)
 
 
 @family("xlnet", "encoder")
@@ -120,4 +121,5 @@ add_t5("umt5", "UMT5Model", "UMT5Config", {"feed_forward_proj": "gated-gelu"})
 def _(s):
     return from_config("prophetnet", "ProphetNetModel", "ProphetNetConfig", vocab_size=s.vocabulary, hidden_size=s.width,
                        num_encoder_layers=s.layers, num_decoder_layers=s.layers // 2, num_encoder_attention_heads=s.heads,
-                       num_decoder_attention_heads=s.heads, encoder_ffn_dim=s.inner, decoder_ffn_dim=s.inner, use_cache=False), ids_of_both(s)
+                       num_decoder_attention_heads=s.heads, encoder_ffn_dim=s.inner, decoder_ffn_dim=s.inner,
+                       use_cache=False), ids_of_both(s)

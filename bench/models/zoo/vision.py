@@ -57,7 +57,8 @@ add_swin("swinv2", "Swinv2Model", "Swinv2Config")
 def add_convnext(name, model, config):
     @family(name, "vision")
     def build(s):
-        return from_config(name, model, config, hidden_sizes=[s.width // 4 * f for f in (1, 2, 4, 8)], depths=[1, 1, s.layers, 1]), pixels(s)
+        return from_config(name, model, config, hidden_sizes=[s.width // 4 * f for f in (1, 2, 4, 8)],
+                           depths=[1, 1, s.layers, 1]), pixels(s)
 
 
 add_convnext("convnext", "ConvNextModel", "ConvNextConfig")
@@ -114,8 +115,8 @@ def _(s):
 
 @family("segformer", "segmentation")
 def _(s):
-    return from_config("segformer", "SegformerForSemanticSegmentation", "SegformerConfig", depths=[1, 1, 2, 1], hidden_sizes=[32, 64, 160, 256],
-                       decoder_hidden_size=s.width, num_labels=10), pixels(s)
+    return from_config("segformer", "SegformerForSemanticSegmentation", "SegformerConfig", depths=[1, 1, 2, 1],
+                       hidden_sizes=[32, 64, 160, 256], decoder_hidden_size=s.width, num_labels=10), pixels(s)
 
 
 @family("pvt", "vision")
@@ -125,7 +126,8 @@ def _(s):
 
 @family("pvt_v2", "vision")
 def _(s):
-    return from_config("pvt_v2", "PvtV2Model", "PvtV2Config", image_size=s.image, depths=[1, 1, 2, 1], hidden_sizes=[32, 64, 160, 256]), pixels(s)
+    return from_config("pvt_v2", "PvtV2Model", "PvtV2Config", image_size=s.image, depths=[1, 1, 2, 1],
+                       hidden_sizes=[32, 64, 160, 256]), pixels(s)
 
 
 @family("poolformer", "vision")
@@ -163,8 +165,8 @@ def _(s):
 
 @family("swin2sr", "super-resolution")
 def _(s):
-    return from_config("swin2sr", "Swin2SRForImageSuperResolution", "Swin2SRConfig", image_size=32, embed_dim=96, depths=[2, 2], num_heads=[4, 4],
-                       window_size=8), pixels(s, image=32)
+    return from_config("swin2sr", "Swin2SRForImageSuperResolution", "Swin2SRConfig", image_size=32, embed_dim=96, depths=[2, 2],
+                       num_heads=[4, 4], window_size=8), pixels(s, image=32)
 
 
 def resnet_backbone(s):
@@ -181,8 +183,8 @@ def last_stage(s):
 
 def detr_like(s, **more):
     return {"d_model": 256, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 8, "decoder_attention_heads": 8,
-            "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024, "num_queries": 50, "use_timm_backbone": False, "use_pretrained_backbone": False,
-            "backbone": None, "num_labels": 20} | more
+            "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024, "num_queries": 50, "use_timm_backbone": False,
+            "use_pretrained_backbone": False, "backbone": None, "num_labels": 20} | more
 
 
 DETRS = {
@@ -208,5 +210,5 @@ def _(s):
     from transformers.models.resnet.configuration_resnet import ResNetConfig
 
     backbone = ResNetConfig(out_features=["stage1", "stage2", "stage3", "stage4"], **resnet_settings(s))
-    return from_config("upernet", "UperNetForSemanticSegmentation", "UperNetConfig", backbone_config=backbone, hidden_size=128, num_labels=10,
-                       auxiliary_in_channels=256), pixels(s)
+    return from_config("upernet", "UperNetForSemanticSegmentation", "UperNetConfig", backbone_config=backbone, hidden_size=128,
+                       num_labels=10, auxiliary_in_channels=256), pixels(s)
