@@ -145,6 +145,7 @@ class Examination {
       return add(CheckLevel::kWarn, "plugin", fmt::format("none for torch {}: {}", facts.torch_version, have),
                  "stock PyTorch will run; ipexrun doctor --build makes one");
     }
+    built_here_ = !among(plugins);
     const std::string path = (among(plugins) ? lib_dir_ + "/plugins" : plugin_dir_) + "/" + plugin_file(minor);
     fact("plugin", path);
     if (shim_loads_) plugin(path, facts);
@@ -167,7 +168,9 @@ class Examination {
                                                            : "it was never started";
     const bool import_fails = trial.ran && trial.exit_code != 0;
     add(import_fails ? CheckLevel::kWarn : CheckLevel::kFail, "plugin", fmt::format("{}: not active: {}", path, why),
-        import_fails ? "repair this torch first" : "stock PyTorch would run; install ipexrun again, or ipexrun doctor --build");
+        import_fails  ? "repair this torch first"
+        : built_here_ ? "stock PyTorch would run; ipexrun doctor --build builds it anew"
+                      : "stock PyTorch would run; install ipexrun again");
   }
 
   void hook(const PythonFacts& facts) {
@@ -244,6 +247,7 @@ class Examination {
   std::string lib_dir_;
   std::string run_dir_;
   bool shim_loads_ = false;
+  bool built_here_ = false;  ///< the plugin is this user's own
 };
 
 }  // namespace

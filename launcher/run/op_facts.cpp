@@ -80,8 +80,15 @@ struct Kind {
   std::string_view op;
   std::string_view many;
 };
-constexpr std::array<Kind, 4> kKinds{
-    {{"addmm", "linear calls"}, {"mm", "linear calls"}, {"bmm", "linear calls"}, {"baddbmm", "linear calls"}}};
+constexpr std::array<Kind, 9> kKinds{{{"addmm", "linear calls"},
+                                      {"mm", "linear calls"},
+                                      {"bmm", "linear calls"},
+                                      {"baddbmm", "linear calls"},
+                                      {"gelu", "activations"},
+                                      {"silu", "activations"},
+                                      {"tanh", "activations"},
+                                      {"sigmoid", "activations"},
+                                      {"mkldnn_rnn_layer", "LSTM layers"}}};
 
 std::string kind_of(const std::string& op) {
   std::string base = op.substr(0, op.find('.'));

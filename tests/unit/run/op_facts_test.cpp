@@ -73,7 +73,11 @@ TEST(OpFacts, OverloadsAreCountedWithTheirOp) {
   EXPECT_EQ(calls_by_kind({op("addmm", 30, 0), op("convolution", 53, 0)}, true), "53 convolutions, 30 linear calls");
 }
 
-TEST(OpFacts, AnOpWithoutAWordOfItsOwnGoesByItsName) { EXPECT_EQ(calls_by_kind({op("gelu", 7, 5), op("mm", 0, 0)}), "5 of 7 gelu calls"); }
+TEST(OpFacts, AnOpWithoutAWordOfItsOwnGoesByItsName) {
+  EXPECT_EQ(calls_by_kind({op("cumsum", 7, 5), op("mm", 0, 0)}), "5 of 7 cumsum calls");
+  EXPECT_EQ(calls_by_kind({op("mkldnn_rnn_layer", 4, 4), op("gelu", 3, 1), op("tanh.out", 2, 1)}),
+            "4 of 4 LSTM layers, 2 of 5 activations");
+}
 
 TEST(OpFacts, ManyKindsBecomeOthers) {
   EXPECT_EQ(calls_by_kind({op("a", 9, 9), op("b", 8, 8), op("c", 7, 7), op("d", 6, 6), op("e", 5, 4)}),

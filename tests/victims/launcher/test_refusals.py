@@ -1,5 +1,6 @@
 """Bad input, and places where little is allowed: one clear line, the right exit code, nothing half started."""
 import os
+import re
 import shutil
 import subprocess
 
@@ -144,6 +145,23 @@ def test_doctor_and_env_answer(ipexrun):
     done = run([ipexrun, "doctor"])
     assert "shim" in done.stdout and "allocator" in done.stdout
     assert done.returncode == (1 if "\nfail " in "\n" + done.stdout else 0)
+    assert "switched off" not in done.stdout and "\nok    bf16 " in done.stdout
+    assert "\nwarn  switched off " in run([ipexrun, "doctor"], env={"IPEXRUN_DISABLE": "1"}).stdout
+
+
+def test_doctor_names_the_state_of_the_cache_folder(ipexrun, tmp_path):
+    def cache(**env):
+        (line,) = re.findall(r"^(\w+) +cache +(.*)$", run([ipexrun, "doctor"], env=env).stdout, re.M)
+        return line
+
+    folder = tmp_path / "cache"
+    assert cache(IPEXRUN_CACHE="off")[1].startswith("off ")
+    assert cache(IPEXRUN_CACHE=str(folder))[0] == "ok" and not folder.exists()
+    folder.mkdir(mode=0o700)
+    assert cache(IPEXRUN_CACHE=str(folder)) == ("ok", f"'{folder}', mode 700, writable")
+    folder.chmod(0o777)
+    level, text = cache(IPEXRUN_CACHE=str(folder))
+    assert level == "warn" and "others may write to it" in text
 
 
 @pytest.mark.parametrize("words", [["env"], ["doctor"], ["--help"], ["topology"], ["--dry-run", "--json", "true"]])
