@@ -491,3 +491,52 @@ def test_an_lstm_is_really_taken_and_its_training_is_stocks(hook, stock):
 
     for result, expected in zip(gradients(), stock(gradients)):
         assert relative(result, expected) <= 1e-5
+
+
+# A site is checked once and then serves calls that differ in what its key does not hold: each test warms one up with a harmless call.
+
+
+def test_an_added_row_of_a_batched_product(candidate, stock):
+    a, b, row = torch.randn(4, 32, 64), torch.randn(4, 64, 48), 10 * torch.randn(48)
+    for added in (torch.zeros(48), torch.zeros(48), row):
+        expected, result = stock(torch.baddbmm, added, a, b), torch.baddbmm(added, a, b)
+        same_face(result, expected)
+        assert relative(result, expected) <= bound(candidate)
+
+
+def test_an_alpha_of_zero_hides_the_operands(candidate, stock):
+    x, w, added = torch.randn(32, 256), torch.randn(256, 128), torch.randn(32, 128)
+    for _ in range(2):
+        torch.addmm(added, x, w, alpha=2)
+    x[0, 0], x[1, 1] = float("inf"), float("nan")
+    assert torch.equal(torch.addmm(added, x, w, alpha=0), stock(torch.addmm, added, x, w, alpha=0))
+
+
+def test_a_convolution_bias_in_any_layout(candidate, stock):
+    x, w = torch.randn(2, 32, 14, 14), torch.randn(32, 32, 3, 3)
+    for bias in (torch.randn(32), torch.randn(64)[::2], torch.randn(1).expand(32), torch.randn(40)[3:35], torch.randn(32, 5)[:, 2]):
+        for _ in range(2):
+            assert relative(F.conv2d(x, w, bias), stock(F.conv2d, x, w, bias)) <= bound(candidate)
+
+
+def test_one_weight_in_convolutions_of_several_kinds(hook, stock):
+    hook.force("onednn_f32_packed")
+    x, wide, w = torch.randn(2, 32, 14, 14), torch.randn(2, 128, 14, 14), torch.randn(32, 32, 3, 3)
+    calls = [lambda: F.conv2d(x, w), lambda: F.conv2d(wide, w, groups=4), lambda: F.conv_transpose2d(x, w), lambda: F.conv2d(x, w, stride=2)]
+    for _ in range(2):
+        for call in calls:
+            expected, before = stock(call), report(hook)["taken"]
+            assert relative(call(), expected) <= bound("onednn_f32_packed")
+            assert report(hook)["taken"] == before + 1
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_strides_of_activations_where_a_dimension_has_size_1(name, own_f32, stock):
+    call = ACTIVATIONS[name]
+    for x in (torch.randn(64, 128), torch.randn(64, 1, 128).transpose(1, 2), torch.randn(64, 128, 1, 1).to(memory_format=torch.channels_last),
+              torch.empty_strided((1, 8192), (3, 1)).normal_(), torch.randn(2, 1, 40, 100).to(memory_format=torch.channels_last),
+              torch.randn(2, 3, 1, 1300).to(memory_format=torch.channels_last), torch.randn(2, 3, 1, 1, 1300).transpose(1, 4),
+              torch.randn(2, 1, 4, 10, 100).to(memory_format=torch.channels_last_3d), torch.randn(2, 4, 8, 128).transpose(1, 2)):
+        expected, result = stock(call, x), call(x)
+        same_face(result, expected)
+        assert relative(result, expected) <= 1e-6

@@ -3,6 +3,7 @@
 #include "preload/plugin/adapters/activation_call.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty_cpu_dispatch.h>
 #include <ATen/ops/empty_strided_cpu_dispatch.h>
 
 #include <cmath>
@@ -56,6 +57,14 @@ bool accurate_as(kernels::Activation kind, const at::Tensor& x, const at::Tensor
   return whole.holds(sampled.stock_error, precision);
 }
 
+/// Memory for a result that has stock's strides: those of its iterator, which rewrites strides of dimensions of size 1 where the
+/// input counts as contiguous or as channels last. Elements lie in the same order as those of `x` in every case.
+at::Tensor empty_as_stock(const at::Tensor& x) {
+  if (x.is_contiguous()) return at::cpu::empty(x.sizes(), x.options());
+  if (x.is_contiguous(at::MemoryFormat::ChannelsLast)) return at::cpu::empty(x.sizes(), x.options(), at::MemoryFormat::ChannelsLast);
+  return at::cpu::empty_strided(x.sizes(), x.strides(), x.options());
+}
+
 }  // namespace
 
 SiteId ActivationCall::site_id() const {
@@ -85,7 +94,7 @@ std::vector<int> ActivationCall::candidates(const TierOptions& options) const {
 }
 
 Outputs ActivationCall::run(int /*candidate*/, const Packs& /*packs*/, IsaSet isa) const {
-  at::Tensor result = at::cpu::empty_strided(x->sizes(), x->strides(), x->options());
+  at::Tensor result = empty_as_stock(*x);
   kernels::ActivationArgs args;
   args.kind = kind;
   args.dtype = kernel_dtype(*x);

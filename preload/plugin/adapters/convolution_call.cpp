@@ -183,7 +183,9 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
 
 void ConvolutionCall::weight_view(int /*i*/, WeightKey* key) const {
   key->sizes = {depth(), out_channels()};
-  key->strides = {static_cast<std::int64_t>(digest(1, w->sizes())), static_cast<std::int64_t>(digest(2, w->strides()))};
+  // One weight may serve a plain and a transposed convolution, or several numbers of groups: each has its own layout of packs.
+  const std::uint64_t use = static_cast<std::uint64_t>(groups) << 1 | (transposed ? 1 : 0);
+  key->strides = {static_cast<std::int64_t>(digest(use, w->sizes())), static_cast<std::int64_t>(digest(use, w->strides()))};
 }
 
 std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate) const {
@@ -205,7 +207,7 @@ Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) cons
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor input = for_onednn(widened(*x), inside, isa);
   std::optional<at::Tensor> added;
-  if (bias != nullptr) added = bias->to(inside);
+  if (bias != nullptr) added = bias->to(inside).contiguous();  // the operators read it as if its elements were adjacent
   const at::Tensor result =
       transposed ? operators().pointwise_transposed->call(input, pack->packed(), added, Parameters(*this, padding),
                                                           Parameters(*this, output_padding), Parameters(*this, stride),

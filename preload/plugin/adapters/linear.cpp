@@ -93,9 +93,9 @@ class ResultSizes {
   std::int64_t dim_;
 };
 
-/// One element a column, nothing scaled: the form that kernels add themselves.
+/// One element a column, nothing scaled: the form that kernels add themselves. (Batched products have no such kernel.)
 bool is_bias(const LinearCall& call, const at::Tensor& self) {
-  return self.dim() == 1 && self.size(0) == call.n && self.stride(0) == 1 && call.alpha == 1 && call.beta == 1;
+  return !call.batched && self.dim() == 1 && self.size(0) == call.n && self.stride(0) == 1 && call.alpha == 1 && call.beta == 1;
 }
 
 bool describe_scalar(double* to, const at::Scalar& scalar) {
@@ -108,6 +108,7 @@ bool describe_addend(LinearCall* call, const at::Tensor& self, const at::Scalar&
   if (!call->is(Declined::kDtype, self.scalar_type() == call->dtype) || !call->is(Declined::kKind, plain(self))) return false;
   call->declined = Declined::kForm;
   if (!describe_scalar(&call->alpha, alpha) || !describe_scalar(&call->beta, beta)) return false;
+  if (call->alpha == 0) return false;  // stock does not multiply then, so that NaN and infinities of the operands do not count
   if (is_bias(*call, self)) {
     call->bias = &self;
     return true;
