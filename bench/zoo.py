@@ -144,6 +144,11 @@ def say(text, last=False):
         sys.stderr.flush()
 
 
+def further_off(record):
+    """Unequal in more than what bf16 is: crashed, hung, or further off than twice stock under bf16 autocast."""
+    return not record["equal"] and ("failure" in record or record.get("beyond_bf16", False))
+
+
 def verdict(record):
     if "failure" in record:
         return f"failed: {record['failure']}"
@@ -152,7 +157,7 @@ def verdict(record):
         return f"equal; bf16 forced into training is as far off as stock's autocast ({', '.join(apart)})" if apart else "equal"
     mode, wrong = next(iter(record["wrong"].items()))
     path, problem = next(iter(wrong.items()))
-    return f"UNEQUAL: {mode}: {path}: {problem}"
+    return f"{'UNEQUAL' if record.get('beyond_bf16') else 'unequal, as bf16 of stock'}: {mode}: {path}: {problem}"
 
 
 def table(records, out=sys.stdout):
@@ -167,6 +172,8 @@ def table(records, out=sys.stdout):
     for dtype in sorted({r["dtype"] for r in records}):
         here = [r for r in records if r["dtype"] == dtype]
         line = f"{dtype}: {sum(r['equal'] for r in here)} of {len(here)} families equal"
+        rounded = sum(1 for r in here if not r["equal"] and not further_off(r))
+        line += f", {rounded} more no further off than twice stock's own bf16" if rounded else ""
         ups = sorted(r["speed"]["speed_up"] for r in here if "speed" in r)
         if ups:
             n = len(ups)

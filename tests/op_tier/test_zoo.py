@@ -31,8 +31,10 @@ def test_a_sample_of_families_is_equal(tmp_path):
     output = tmp_path / "zoo.jsonl"
     result = run_zoo("--minutes", "1", "--seed", str(SEED), "--size", "small", "--threads", "1", "--output", str(output))
     records = [json.loads(line) for line in output.read_text().splitlines()]
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert records and all(record["equal"] for record in records)
+    # A deep network in which bf16 rounding adds up to more than the rule allows is known (docs/zoo.md); anything else is new.
+    assert result.returncode in (0, 1) and result.stdout, result.stderr
+    assert records and not [zoo.verdict(record) for record in records if zoo.further_off(record)], result.stdout
+    assert all(record["equal"] for record in records if record["dtype"] == "float32")
     taken = sum(one["taken"] for record in records for ops in record["forced"].values() for one in ops.values())
     assert taken > 0, "stock was compared with stock"
 
@@ -59,6 +61,13 @@ def test_the_rule_finds_what_is_wrong():
     numbers = torch.arange(4)
     assert zoo_rule.compare({"i": numbers + 1}, {"i": numbers}, None, "auto")[0]
     assert zoo_rule.compare({}, {"i": numbers}, None, "auto")[0]
+
+
+def test_rounding_of_bf16_is_told_from_a_defect():
+    record = {"equal": False, "wrong": {"selected": {"x": "error 5e-02"}}}
+    assert not zoo.further_off(record) and zoo.verdict(record).startswith("unequal, as bf16 of stock")
+    assert zoo.further_off(record | {"beyond_bf16": True}) and zoo.further_off({"equal": False, "failure": "exit code 1"})
+    assert not zoo.further_off({"equal": True})
 
 
 def options(tmp_path, **more):
