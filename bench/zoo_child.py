@@ -309,7 +309,7 @@ class Comparison:
 
     def beyond_bf16(self, mode, wrong, result, truth, yardstick):
         """A candidate forced into training flips signs behind ReLU and the like, as bf16 does anywhere: what misses the rule, but is no
-        further off than twice stock's own bf16 autocast, is recorded apart. Selection takes no such candidate there."""
+        further off than twice stock's own bf16 autocast, is recorded apart."""
         left = {}
         worst_gradient = max((error for path, error in yardstick.items() if path.startswith("grad ")), default=0.0)
         for path, problem in wrong.items():
