@@ -41,7 +41,7 @@ def environment(home, **more):
 
 def doctor(prefix, home, *words, **more):
     argv = [prefix / "bin/ipexrun", "doctor", "--json", "--torch-python", sys.executable, *words]
-    return subprocess.run([str(word) for word in argv], env=environment(home, **more), capture_output=True, text=True, timeout=1400)
+    return subprocess.run([str(word) for word in argv], env=environment(home, **more), capture_output=True, text=True, timeout=3000)
 
 
 def check(report, name):
