@@ -38,7 +38,7 @@ def modes():
 
 
 def calls_taken(stderr):
-    found = re.search(r"(\d+) of (\d+) linear calls on (\w+)", stderr)
+    found = re.search(r"(\d+) of (\d+) linear calls.*? on (\w+)", stderr)
     assert found, stderr
     return int(found[1]), found[3]
 

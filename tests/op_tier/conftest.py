@@ -18,7 +18,7 @@ import plugin_loader  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed", "onednn_bf16_cast"]
+CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed", "onednn_bf16_cast"]  # of products
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -67,6 +67,14 @@ def relative(result, expected):
     result, expected = result.detach().double(), expected.detach().double()
     apart = (result - expected).norm().item()
     return 0.0 if apart == 0 else apart / max(expected.norm().item(), 1e-300)
+
+
+def same_face(result, expected):
+    assert result.dtype == expected.dtype
+    assert result.shape == expected.shape
+    assert result.stride() == expected.stride()
+    assert result.requires_grad == expected.requires_grad
+    assert result.is_inference() == expected.is_inference()
 
 
 def report(hook):

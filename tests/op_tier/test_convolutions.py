@@ -1,0 +1,155 @@
+"""Risk: a taken convolution returns other numbers, another dtype, shape or strides than stock, or disturbs what builds on it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import bound, relative, report, same_face
+from torch.testing._internal.common_methods_invocations import op_db
+
+NAMES = {"nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", "nn.functional.conv_transpose1d",
+         "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d"}
+OPS = {op.name: op for op in op_db if op.name in NAMES and not op.variant_test_name}
+
+
+@pytest.fixture(params=["onednn_bf16_packed", "onednn_f32_packed"])
+def candidate(request, hook):
+    assert hook.force(request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_opinfo_samples_give_what_stock_gives(name, dtype, candidate, stock):
+    op = OPS[name]
+    if dtype not in op.dtypes:
+        pytest.skip("stock does not support it")
+    for requires_grad in (False, True):
+        for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
+            expected = stock(op, sample.input, *sample.args, **sample.kwargs)
+            result = op(sample.input, *sample.args, **sample.kwargs)
+            same_face(result, expected)
+            assert relative(result, expected) <= bound(candidate, dtype)
+
+
+CONVOLUTIONS = {
+    # name: (input shape, out channels, kernel, keywords)
+    "1x1": ((2, 64, 14, 14), 128, 1, {}),
+    "3x3": ((2, 32, 15, 17), 48, 3, {"padding": 1}),
+    "strided": ((1, 3, 33, 33), 64, 7, {"stride": 2, "padding": 3}),
+    "dilated": ((2, 16, 20, 20), 32, 3, {"dilation": (2, 3), "padding": (1, 0)}),
+    "grouped": ((2, 32, 12, 12), 64, 3, {"groups": 4}),
+    "depthwise": ((2, 64, 12, 12), 64, 3, {"groups": 64, "padding": 1}),
+    "one pixel": ((1, 512, 1, 1), 64, 1, {}),
+    "wide batch": ((17, 16, 9, 9), 24, 3, {}),
+    "1d": ((3, 40, 50), 24, 5, {"padding": 2, "stride": 3}),
+    "3d": ((2, 8, 6, 7, 8), 16, 3, {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
+    "same": ((2, 16, 11, 11), 16, (4, 3), {"padding": "same"}),
+}
+TRANSPOSED = {
+    "transposed": ((2, 32, 9, 9), 48, 3, {"stride": 2, "padding": 1, "output_padding": 1}),
+    "transposed grouped": ((2, 32, 8, 8), 64, 4, {"stride": 2, "groups": 4, "dilation": 2}),
+    "transposed 1d": ((2, 32, 21), 16, 6, {"stride": 3}),
+    "transposed 3d": ((1, 16, 5, 6, 7), 8, 3, {"padding": 1, "stride": (1, 2, 1)}),
+}
+
+
+def convolve(case, x, w, bias):
+    shape, _, _, keywords = case
+    kind = "conv_transpose" if case in TRANSPOSED.values() else "conv"
+    return getattr(F, f"{kind}{len(shape) - 2}d")(x, w, bias, **keywords)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "weight channels last", "sliced"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [*CONVOLUTIONS, *TRANSPOSED])
+def test_convolutions(name, dtype, layout, candidate, stock):
+    case = {**CONVOLUTIONS, **TRANSPOSED}[name]
+    shape, channels, kernel, keywords = case
+    dims = len(shape) - 2
+    sizes = kernel if isinstance(kernel, tuple) else (kernel,) * dims
+    groups = keywords.get("groups", 1)
+    rows = (shape[1], channels // groups) if name in TRANSPOSED else (channels, shape[1] // groups)
+    x, w, bias = torch.randn(shape).to(dtype), torch.randn(*rows, *sizes).to(dtype), torch.randn(channels).to(dtype)
+    last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(dims)
+    if layout == "sliced":
+        x = torch.cat([x, x], dim=-1)[..., : shape[-1]]
+    elif layout != "contiguous":
+        if last is None:
+            pytest.skip("no channels last for one dimension")
+        w = w.to(memory_format=last)
+        x = x.to(memory_format=last) if layout == "channels last" else x
+    with torch.no_grad():
+        for added in (None, bias):
+            expected, result = stock(convolve, case, x, w, added), convolve(case, x, w, added)
+            same_face(result, expected)
+            assert relative(result, expected) <= bound(candidate, dtype)
+
+
+def test_gradients_of_convolutions(candidate, stock):
+    for layer, shape in ((torch.nn.Conv2d(16, 32, 3, padding=1), (2, 16, 12, 12)), (torch.nn.ConvTranspose2d(16, 32, 3), (2, 16, 12, 12)),
+                         (torch.nn.Conv1d(16, 32, 3), (2, 16, 30))):
+        x = torch.randn(shape, requires_grad=True)
+
+        def gradients():
+            return torch.autograd.grad(layer(x).square().sum(), [x, *layer.parameters()])
+
+        for result, expected in zip(gradients(), stock(gradients)):
+            assert relative(result, expected) <= bound(candidate)
+
+
+def outcome(call):
+    try:
+        return call().shape
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_convolutions_that_stock_refuses_are_refused(candidate, stock):
+    x, w = torch.randn(2, 16, 8, 8), torch.randn(32, 16, 3, 3)
+    for call in (lambda: F.conv2d(x, w[:, :15]), lambda: F.conv2d(x, w, padding=-1), lambda: F.conv2d(x, w, stride=0),
+                 lambda: F.conv2d(x, w, torch.randn(31)), lambda: F.conv2d(x, w, dilation=9), lambda: F.conv2d(x, w, groups=3),
+                 lambda: F.conv2d(x, w.double()), lambda: F.conv_transpose2d(x, w), lambda: F.conv2d(x, w.to("meta")),
+                 lambda: F.conv2d(x[:0], w), lambda: F.conv2d(x, w[:0]), lambda: F.conv_transpose2d(x, w, output_padding=3)):
+        assert outcome(call) == stock(outcome, call)
+
+
+def test_convolution_under_functorch_and_compile(candidate, stock):
+    layer, x = torch.nn.Conv2d(16, 32, 3), torch.randn(4, 16, 12, 12)
+    torch.compiler.reset()
+    compiled = torch.compile(layer, backend="aot_eager")
+
+    def all_of_them():
+        weight = layer.weight.detach()
+        one = torch.func.vmap(lambda image: F.conv2d(image[None], weight))(x)
+        two = torch.func.grad(lambda kernel: F.conv2d(x, kernel).sum())(weight)
+        three = torch.func.jvp(lambda image: F.conv2d(image, weight), (x,), (torch.ones_like(x),))
+        return [one, two, *three, compiled(x)]
+
+    for result, expected in zip(all_of_them(), stock(all_of_them)):
+        assert relative(result, expected) <= bound(candidate)
+
+
+def test_a_taken_convolution_is_really_taken(hook, stock):
+    x, w = torch.randn(2, 32, 14, 14), torch.randn(32, 32, 3, 3)
+    hook.force("onednn_bf16_packed")
+    for _ in range(2):
+        result = F.conv2d(x, w)
+    assert relative(result, stock(F.conv2d, x, w)) > 1e-4  # bf16 inside shows
+
+
+def test_a_convolution_bias_in_any_layout(candidate, stock):
+    x, w = torch.randn(2, 32, 14, 14), torch.randn(32, 32, 3, 3)
+    for bias in (torch.randn(32), torch.randn(64)[::2], torch.randn(1).expand(32), torch.randn(40)[3:35], torch.randn(32, 5)[:, 2]):
+        for _ in range(2):
+            assert relative(F.conv2d(x, w, bias), stock(F.conv2d, x, w, bias)) <= bound(candidate)
+
+
+def test_one_weight_in_convolutions_of_several_kinds(hook, stock):
+    hook.force("onednn_f32_packed")
+    x, wide, w = torch.randn(2, 32, 14, 14), torch.randn(2, 128, 14, 14), torch.randn(32, 32, 3, 3)
+    calls = [lambda: F.conv2d(x, w), lambda: F.conv2d(wide, w, groups=4), lambda: F.conv_transpose2d(x, w), lambda: F.conv2d(x, w, stride=2)]
+    for _ in range(2):
+        for call in calls:
+            expected, before = stock(call), report(hook)["taken"]
+            assert relative(call(), expected) <= bound("onednn_f32_packed")
+            assert report(hook)["taken"] == before + 1
