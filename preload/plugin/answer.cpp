@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
+#include <ATen/TracerMode.h>
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -49,7 +50,9 @@ bool in_backward(TierState& state) {
 
 bool allowed_here() {
   const at::Context& context = at::globalContext();
-  return !context.deterministicAlgorithms() && context.userEnabledMkldnn() && !at::in_parallel_region();
+  if (context.deterministicAlgorithms() || !context.userEnabledMkldnn() || at::in_parallel_region()) return false;
+  // torch.jit.trace: some ops (convolution) are not recorded themselves but by what they call, which would be ours.
+  return !at::tracer::impl::is_dispatch_enabled();
 }
 
 bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype) {

@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 
+#include <cstring>
 #include <new>
 
 #include "preload/plugin/tier.h"
@@ -24,6 +25,11 @@ bool same_faces(const Outputs& stock, const Outputs& result) {
     if (!same_face(stock.more[i], result.more[i])) return false;
   }
   return true;
+}
+
+/// torch's allocator throws its general error, told from others by its words.
+bool out_of_memory(const std::exception& problem) {
+  return dynamic_cast<const std::bad_alloc*>(&problem) != nullptr || std::strstr(problem.what(), "can't allocate memory") != nullptr;
 }
 
 }  // namespace
@@ -88,7 +94,7 @@ bool OpTrial::pack(int i, int candidate) {
   if (state_.weights.read_only() || !state_.weights.may_pack(*known.weight)) return false;
   state_.weights.pin_bytes(*known.weight, uses_[static_cast<std::size_t>(i)]);
   const TierOff inner_calls_are_stock;
-  const at::AutoDispatchBelowAutograd below;
+  const at::AutoDispatchBelowADInplaceOrView below;  // nothing here may become a view that autograd knows
   pack = call_.pack(i, candidate);
   const bool racing = forced_ || site_.state.load(std::memory_order_relaxed) == SiteState::kExploring;
   if (state_.weights.put(*known.weight, candidate, pack, racing)) return true;
@@ -107,10 +113,9 @@ Readiness OpTrial::prepare(int candidate) noexcept {
       if (!pack(i, candidate)) return Readiness::kNotNow;
     }
     return verdict;
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception& problem) {
+    if (!out_of_memory(problem)) return Readiness::kNever;
     state_.weights.drop_all();
-  } catch (const std::exception&) {
-    return Readiness::kNever;
   }
   return Readiness::kNotNow;
 }
@@ -119,7 +124,7 @@ bool OpTrial::run(int candidate) noexcept {
   try {
     RECORD_FUNCTION(candidate_name(candidate), c10::ArrayRef<const c10::IValue>{});  // costs a branch while no profiler runs
     const TierOff inner_calls_are_stock;
-    const at::AutoDispatchBelowAutograd below;
+    const at::AutoDispatchBelowADInplaceOrView below;  // nothing here may become a view that autograd knows
     Packs packs{};
     for (std::size_t i = 0; i < packs.size(); ++i) {
       packs[i] = static_cast<const TensorPack*>(weights_[i].packs[static_cast<std::size_t>(candidate)].get());
@@ -129,10 +134,9 @@ bool OpTrial::run(int candidate) noexcept {
     if (done && site_.state.load(std::memory_order_relaxed) == SiteState::kExploring) call_.deliver_aside(result);
     results_[static_cast<std::size_t>(candidate)] = std::move(result);
     return done;
-  } catch (const std::bad_alloc&) {
-    state_.weights.drop_all();
-  } catch (const std::exception&) {
+  } catch (const std::exception& problem) {
     // Whatever a candidate raises, stock answers the call on intact inputs.
+    if (out_of_memory(problem)) state_.weights.drop_all();
   }
   return false;
 }

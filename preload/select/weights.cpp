@@ -1,6 +1,7 @@
 #include "preload/select/weights.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "preload/select/fingerprint.h"
 
@@ -8,6 +9,10 @@ namespace ipexrun::preload {
 namespace {
 
 constexpr std::uint64_t kSweepEveryUses = 256;
+
+/// Weights known at once. Beyond it those without packs that were not met for the longest time are forgotten: each position of a
+/// window that slides over one large tensor would pass for a new weight for as long as the tensor lives.
+constexpr std::size_t kMaxKnown = 65536;
 
 std::uint64_t verdict_key(std::uint32_t site, int candidate) {
   return static_cast<std::uint64_t>(site) * kMaxCandidates + static_cast<std::uint64_t>(candidate);
@@ -49,7 +54,12 @@ std::shared_ptr<Weight> WeightTable::insert(const WeightUse& use, std::unique_pt
   std::lock_guard lock(mutex_);
   if (by_key_.size() >= sweep_at_) {
     sweep_locked();
-    sweep_at_ = std::max<std::size_t>(64, 2 * by_key_.size());
+    if (by_key_.size() >= kMaxKnown) {
+      const std::uint64_t recent = uses_ - std::min<std::uint64_t>(uses_, kMaxKnown / 2);
+      std::erase_if(by_key_, [&](const auto& entry) { return !entry.second->packed() && entry.second->last_use <= recent; });
+    }
+    const std::size_t size = by_key_.size();
+    sweep_at_ = std::max(std::clamp<std::size_t>(2 * size, 64, kMaxKnown), size + size / 4);  // all of them may have packs
   }
   weight->id = next_id_++;
   weight->last_use = ++uses_;
@@ -87,7 +97,8 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
       ++weight->forward_calls;
       weight->wanted_grad = true;
     }
-    if (uses_ % kSweepEveryUses == 0) sweep_locked();
+    // A step of it a use, however many there are. (A power of two: two counts that grow together may divide each other for long.)
+    if (uses_ % std::max(kSweepEveryUses, std::bit_ceil<std::uint64_t>(by_key_.size())) == 0) sweep_locked();
     if (weight->value_changes >= kUnstableAfter && !at_once) return {};
     if (use.wants_grad && !at_once && backward > 0) return {};
     full_due = weight->packed() && full_check_due(*weight, use, now);
@@ -167,6 +178,8 @@ bool WeightTable::may_pack(const Weight& weight) const {
 bool WeightTable::put(Weight& weight, int candidate, std::shared_ptr<const Pack> pack, bool racing) {
   if (read_only() || pack == nullptr) return false;
   std::lock_guard lock(mutex_);
+  const auto known = by_key_.find(weight.key);
+  if (known == by_key_.end() || known->second.get() != &weight) return false;  // forgotten meanwhile: its packs would be nobody's
   auto& place = weight.packs[static_cast<std::size_t>(candidate)];
   drop_pack(place);
   if (!make_room(pack->size_bytes(), weight, racing)) {

@@ -277,3 +277,26 @@ def test_an_alpha_of_zero_hides_the_operands(candidate, stock):
         torch.addmm(added, x, w, alpha=2)
     x[0, 0], x[1, 1] = float("inf"), float("nan")
     assert torch.equal(torch.addmm(added, x, w, alpha=0), stock(torch.addmm, added, x, w, alpha=0))
+
+
+def test_inference_tensors_outside_inference_mode(candidate, stock):
+    with torch.inference_mode():
+        a, w = torch.randn(4, 32, 256), torch.randn(256, 128).expand(4, 256, 128)
+    with torch.no_grad():
+        for _ in range(2):
+            result = torch.bmm(a, w)
+    assert result._is_view() == stock(torch.bmm, a, w)._is_view()
+    result.add_(torch.nn.Parameter(torch.ones(128)))  # refused for a view that was made without grad mode
+    assert result.requires_grad
+
+
+def test_a_trace_holds_stocks_ops_and_no_packs(candidate, stock):
+    net = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3), torch.nn.Tanh(), torch.nn.ConvTranspose2d(8, 8, 2), torch.nn.Flatten(),
+                              torch.nn.Linear(512, 96)).eval()
+    x = torch.randn(2, 4, 9, 9)
+    with torch.no_grad():
+        for _ in range(3):
+            net(x)
+        graph, expected = torch.jit.trace(net, x), stock(torch.jit.trace, net, x)
+        assert {node.kind() for node in graph.inlined_graph.nodes()} == {node.kind() for node in expected.inlined_graph.nodes()}
+        assert relative(torch.jit.freeze(graph)(x), stock(net, x)) <= bound(candidate)

@@ -164,3 +164,25 @@ def test_the_profiler_shows_the_candidate(hook):
     assert "own_bf16" in {event.key for event in profile.key_averages()}
 
 
+
+
+def test_without_memory_for_a_pack_all_packs_are_given_back():
+    done = run_python(
+        """
+        import json, resource
+        plugin_loader.start()
+        hook = sys.modules["_ipexrun_hook"]
+        hook.force("onednn_bf16_packed")
+        x, large = torch.randn(2, 8192), torch.randn(8192, 8192)
+        expected = x @ large[:, :64]
+        hook.force("own_bf16")
+        for _ in range(2): torch.mm(torch.randn(64, 512), w)
+        before = json.loads(hook.report())["pack_bytes"]
+        size = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20), resource.RLIM_INFINITY))
+        result = torch.mm(x, large)
+        after = json.loads(hook.report())["pack_bytes"]
+        print(before > 0, after, ((result[:, :64] - expected).norm() / expected.norm()).item() < 2e-2)
+        """
+    )
+    assert done.stdout.split() == ["True", "0", "True"]

@@ -236,6 +236,26 @@ TEST_F(WeightsTest, after_a_backward_the_first_use_is_checked_in_full) {
   EXPECT_FALSE(packed(weight));
 }
 
+TEST_F(WeightsTest, positions_of_a_sliding_window_are_forgotten_and_packs_are_not) {
+  constexpr std::size_t kMaxKnown = 65536;
+  FakeWeight kept(1024);
+  FakeWeight window(128);
+  ASSERT_TRUE(pack(kept));
+  const auto slide = [&](std::size_t to) {
+    WeightUse at = window.use();
+    at.key.offset = static_cast<std::int64_t>(to);
+    return table.use(
+        at, [&] { return std::make_unique<FakeLiveness>(window.alive); }, true);
+  };
+  const WeightState first = slide(0);
+  for (std::size_t i = 1; i < kMaxKnown + kMaxKnown / 2; ++i) slide(i);
+  EXPECT_LE(table.weights(), kMaxKnown);
+  EXPECT_TRUE(packed(kept));
+  const std::uint64_t bytes = table.pack_bytes();
+  EXPECT_FALSE(table.put(*first.weight, 1, std::make_shared<FakePack>(64), false));  // nobody would ever free it
+  EXPECT_EQ(table.pack_bytes(), bytes);
+}
+
 TEST_F(WeightsTest, an_optimizer_that_wrote_a_storage_drops_its_packs) {
   FakeWeight weight;
   ASSERT_TRUE(pack(weight));
