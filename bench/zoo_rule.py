@@ -47,7 +47,7 @@ def same_places(a, b):
     return bool((a.isnan() == b.isnan()).all()) and bool((a.isinf() == b.isinf()).all()) and bool((a[a.isinf()] == b[a.isinf()]).all())
 
 
-def compare_tensor(result, stock, truth, tolerance, cosine, batch=0, noise=0.0):
+def compare_tensor(result, stock, truth, tolerance, cosine, batch=0, noise=0.0, slack=2):
     """None, or what is wrong; and the error. `truth` None: stock is the truth, and `noise` is what is known of stock's own error."""
     if (result.dtype, result.shape) != (stock.dtype, stock.shape):
         return f"{result.dtype} {tuple(result.shape)} instead of {stock.dtype} {tuple(stock.shape)}", float("inf")
@@ -65,7 +65,7 @@ def compare_tensor(result, stock, truth, tolerance, cosine, batch=0, noise=0.0):
         return "NaN or infinity at other places", float("inf")
     c = b if truth is None else rows(truth, batch)
     error, own = errors(a, c), errors(b, c)
-    over = error > 2 * torch.clamp(own, min=noise) + tolerance
+    over = error > slack * torch.clamp(own, min=noise) + tolerance
     worst = int(error.argmax())
     if bool(over.any()):
         at = int(over.nonzero()[0])
@@ -79,14 +79,14 @@ def compare_tensor(result, stock, truth, tolerance, cosine, batch=0, noise=0.0):
     return None, float(error.max())
 
 
-def compare(result, stock, truth, dtype, batch=0, noise=None):
-    """({path: what is wrong}, the worst error). All three are what tensors_of() gives; truth may be None."""
+def compare(result, stock, truth, dtype, batch=0, noise=None, slack=2):
+    """({path: what is wrong}, the worst error). All three are what tensors_of() gives; truth may be None. `slack`: times stock's error."""
     wrong, worst = {}, 0.0
     if list(result) != list(stock):
         return {"output": f"{list(result)} instead of {list(stock)}"}, float("inf")
     for path, tensor in result.items():
         problem, error = compare_tensor(tensor, stock[path], None if truth is None else truth[path], TOLERANCE[dtype],
-                                        COSINE if dtype != "float32" else 0, batch, (noise or {}).get(path, 0.0))
+                                        COSINE if dtype != "float32" else 0, batch, (noise or {}).get(path, 0.0), slack)
         worst = max(worst, error)
         if problem:
             wrong[path] = problem
