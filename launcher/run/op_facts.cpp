@@ -80,15 +80,17 @@ struct Kind {
   std::string_view op;
   std::string_view many;
 };
-constexpr std::array<Kind, 9> kKinds{{{"addmm", "linear calls"},
-                                      {"mm", "linear calls"},
-                                      {"bmm", "linear calls"},
-                                      {"baddbmm", "linear calls"},
-                                      {"gelu", "activations"},
-                                      {"silu", "activations"},
-                                      {"tanh", "activations"},
-                                      {"sigmoid", "activations"},
-                                      {"mkldnn_rnn_layer", "LSTM layers"}}};
+constexpr std::array<Kind, 11> kKinds{{{"addmm", "linear calls"},
+                                       {"mm", "linear calls"},
+                                       {"bmm", "linear calls"},
+                                       {"baddbmm", "linear calls"},
+                                       {"gelu", "activations"},
+                                       {"silu", "activations"},
+                                       {"tanh", "activations"},
+                                       {"sigmoid", "activations"},
+                                       {"_softmax", "softmaxes and norms"},
+                                       {"native_layer_norm", "softmaxes and norms"},
+                                       {"mkldnn_rnn_layer", "LSTM layers"}}};
 
 std::string kind_of(const std::string& op) {
   std::string base = op.substr(0, op.find('.'));
