@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <ctime>
 #include <string>
 
@@ -122,7 +123,7 @@ void write_site_event(Site& site) noexcept {
   }
 }
 
-void write_totals(TierState& state) noexcept {
+void write_totals(TierState& state, bool with_ops) noexcept {
   if (!events().active()) return;
   try {
     const TotalsOfOps ops = totals_of_ops(state);
@@ -135,7 +136,7 @@ void write_totals(TierState& state) noexcept {
     event.value[4] = static_cast<std::int64_t>(state.weights.pack_bytes());
     event.value[5] = state.sites.size();
     events().write(event, "");
-    write_op_events(ops);
+    if (with_ops) write_op_events(ops);
   } catch (const std::exception&) {
     // No memory for lines of text: the next totals say it.
   }
@@ -143,8 +144,10 @@ void write_totals(TierState& state) noexcept {
 
 void count_call(TierState& state) noexcept {
   const std::uint64_t number = state.calls.fetch_add(1, std::memory_order_relaxed) + 1;
-  if ((number & (number - 1)) != 0 && number % kTotalsEvery != 0) return;
-  write_totals(state);
+  const bool early = std::has_single_bit(number);
+  if (!early && number % kTotalsEvery != 0) return;
+  // An event for each op is written less often: the ring also holds the program's timed module calls.
+  write_totals(state, early || number % kSitesEvery == 0);
   if (number % kSitesEvery == 0) state.sites.for_each([](Site& site) { write_site_event(site); });
 }
 
@@ -152,7 +155,7 @@ void write_exit_events() noexcept {
   TierState* state = tier();
   if (state == nullptr || !events().active()) return;
   state->sites.for_each([](Site& site) { write_site_event(site); });
-  write_totals(*state);
+  write_totals(*state, true);
   events().write(event_of(IPEXRUN_EVENT_EXIT), "");
 }
 

@@ -70,7 +70,7 @@ TierState& tier_create(TierOptions options);
 void count_call(TierState& state) noexcept;
 void write_process_event(std::string_view text) noexcept;
 void write_site_event(Site& site) noexcept;
-void write_totals(TierState& state) noexcept;
+void write_totals(TierState& state, bool with_ops) noexcept;
 /// Sites, totals and the mark of an orderly end.
 void write_exit_events() noexcept;
 
