@@ -50,7 +50,8 @@ bool in_backward(TierState& state) {
 
 bool allowed_here() {
   const at::Context& context = at::globalContext();
-  if (context.deterministicAlgorithms() || !context.userEnabledMkldnn() || at::in_parallel_region()) return false;
+  if (context.deterministicAlgorithms() || context.deterministicMkldnn() || !context.userEnabledMkldnn()) return false;
+  if (at::in_parallel_region()) return false;
   // torch.jit.trace: some ops (convolution) are not recorded themselves but by what they call, which would be ours.
   return !at::tracer::impl::is_dispatch_enabled();
 }

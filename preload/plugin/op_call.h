@@ -98,8 +98,11 @@ class OpCall {
   [[nodiscard]] virtual bool changes_dtype() const { return true; }
 
   /// How many operands may be weights with packs, at most kMaxWeights, and which.
-  [[nodiscard]] virtual int weight_count() const = 0;
-  [[nodiscard]] virtual const at::Tensor& weight(int i) const = 0;
+  [[nodiscard]] virtual int weight_count() const { return 0; }
+  [[nodiscard]] virtual const at::Tensor* weight(int i) const {
+    static_cast<void>(i);
+    return nullptr;
+  }
   /// How it is viewed, as {sizes, strides}; the same for every call that may share its packs. The sizes are {k, n} of the site's id.
   virtual void weight_view(int i, WeightKey* key) const {
     static_cast<void>(i);

@@ -43,7 +43,7 @@ bool OpTrial::look_up() {
       const auto at = static_cast<std::size_t>(i);
       uses_[at] = weight_use_of(call_, i, site_.stock_ns.load(std::memory_order_relaxed));
       weights_[at] = state_.weights.use(
-          uses_[at], [&] { return liveness_of(call_.weight(i)); }, forced_);
+          uses_[at], [&] { return liveness_of(*call_.weight(i)); }, forced_);
       known_ = known_ && weights_[at].weight != nullptr;
     }
   }

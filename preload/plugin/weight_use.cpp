@@ -19,7 +19,7 @@ class StorageLiveness final : public Liveness {
 }  // namespace
 
 WeightUse weight_use_of(const OpCall& call, int i, std::int64_t op_ns) {
-  const at::Tensor& w = call.weight(i);
+  const at::Tensor& w = *call.weight(i);
   WeightUse use;
   use.key.storage = w.storage().unsafeGetStorageImpl();
   use.key.data = w.const_data_ptr();

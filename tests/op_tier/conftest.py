@@ -77,6 +77,31 @@ def same_face(result, expected):
     assert result.is_inference() == expected.is_inference()
 
 
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+def opinfo(*names):
+    """torch's own tables of samples for these functions."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    found = [op for op in op_db if op.name in names and not op.variant_test_name]
+    assert {op.name for op in found} == set(names), "torch renamed a function"
+    return found
+
+
+def opinfo_results(op, dtype, stock):
+    """(result, stock's) of every output of every sample, with and without gradients; each result has stock's face already."""
+    if dtype not in op.dtypes:
+        pytest.skip("stock does not support it")
+    for requires_grad in (False, True) if dtype.is_floating_point else (False,):
+        for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
+            expected = stock(op, sample.input, *sample.args, **sample.kwargs)
+            result = op(sample.input, *sample.args, **sample.kwargs)
+            for mine, theirs in zip(result, expected, strict=True) if isinstance(expected, tuple) else [(result, expected)]:
+                same_face(mine, theirs)
+                yield mine, theirs
+
+
 def report(hook):
     """tier_report_json() of this process."""
     import json

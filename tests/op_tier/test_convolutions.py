@@ -3,12 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import bound, relative, report, same_face
-from torch.testing._internal.common_methods_invocations import op_db
+from conftest import DTYPES, bound, opinfo, opinfo_results, relative, report, same_face
 
-NAMES = {"nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", "nn.functional.conv_transpose1d",
-         "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d"}
-OPS = {op.name: op for op in op_db if op.name in NAMES and not op.variant_test_name}
+OPS = opinfo("nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", "nn.functional.conv_transpose1d",
+             "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d")
 
 
 @pytest.fixture(params=["onednn_bf16_packed", "onednn_f32_packed"])
@@ -17,18 +15,11 @@ def candidate(request, hook):
     return request.param
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
-@pytest.mark.parametrize("name", sorted(OPS))
-def test_opinfo_samples_give_what_stock_gives(name, dtype, candidate, stock):
-    op = OPS[name]
-    if dtype not in op.dtypes:
-        pytest.skip("stock does not support it")
-    for requires_grad in (False, True):
-        for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
-            expected = stock(op, sample.input, *sample.args, **sample.kwargs)
-            result = op(sample.input, *sample.args, **sample.kwargs)
-            same_face(result, expected)
-            assert relative(result, expected) <= bound(candidate, dtype)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_opinfo_samples_give_what_stock_gives(op, dtype, candidate, stock):
+    for result, expected in opinfo_results(op, dtype, stock):
+        assert relative(result, expected) <= bound(candidate, dtype)
 
 
 CONVOLUTIONS = {

@@ -3,13 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import relative, report, same_face
-from torch.testing._internal.common_methods_invocations import op_db
+from conftest import DTYPES, opinfo, opinfo_results, relative, report, same_face
 
 ACTIVATIONS = {
     "gelu": F.gelu, "gelu tanh": lambda x: F.gelu(x, approximate="tanh"), "tanh": torch.tanh, "sigmoid": torch.sigmoid, "silu": F.silu,
 }
-ACTIVATION_OPS = [op for op in op_db if op.name in {"nn.functional.gelu", "tanh", "sigmoid", "nn.functional.silu"} and not op.variant_test_name]
+ACTIVATION_OPS = opinfo("nn.functional.gelu", "tanh", "sigmoid", "nn.functional.silu")
 
 
 @pytest.fixture
@@ -17,17 +16,11 @@ def own_f32(hook):
     assert hook.force("own_f32")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32], ids=str)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.int32], ids=str)
 @pytest.mark.parametrize("op", ACTIVATION_OPS, ids=lambda op: op.name)
 def test_opinfo_samples_of_activations(op, dtype, own_f32, stock):
-    if dtype not in op.dtypes:
-        pytest.skip("stock does not support it")
-    for requires_grad in (False, True) if dtype.is_floating_point else (False,):
-        for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
-            expected = stock(op, sample.input, *sample.args, **sample.kwargs)
-            result = op(sample.input, *sample.args, **sample.kwargs)
-            same_face(result, expected)
-            assert relative(result, expected) <= (1e-2 if dtype == torch.bfloat16 else 1e-6)
+    for result, expected in opinfo_results(op, dtype, stock):
+        assert relative(result, expected) <= (1e-2 if dtype == torch.bfloat16 else 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -73,23 +66,15 @@ def test_an_activation_is_really_taken(hook, own_f32):
     assert op["declined"].get("dtype", 0) == seen["declined"].get("dtype", 0) + 1
 
 
-NORM_OPS = [op for op in op_db if op.name in {"softmax", "nn.functional.layer_norm", "native_layer_norm"} and not op.variant_test_name]
+NORM_OPS = opinfo("softmax", "nn.functional.layer_norm", "native_layer_norm")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("op", NORM_OPS, ids=lambda op: op.name)
 def test_opinfo_samples_of_softmax_and_layer_norm(op, dtype, own_f32, stock):
-    if dtype not in op.dtypes:
-        pytest.skip("stock does not support it")
-    for requires_grad in (False, True):
-        for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
-            expected = stock(op, sample.input, *sample.args, **sample.kwargs)
-            result = op(sample.input, *sample.args, **sample.kwargs)
-            pairs = zip(result, expected) if isinstance(expected, tuple) else [(result, expected)]
-            for mine, theirs in pairs:
-                same_face(mine, theirs)
-                # A row of one element less its own mean is 0; stock leaves what rounding leaves.
-                assert relative(mine, theirs) <= (1e-2 if dtype == torch.bfloat16 else 2e-6) or theirs.norm() < 2e-3
+    for mine, theirs in opinfo_results(op, dtype, stock):
+        # A row of one element less its own mean is 0; stock leaves what rounding leaves.
+        assert relative(mine, theirs) <= (1e-2 if dtype == torch.bfloat16 else 2e-6) or theirs.norm() < 2e-3
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -204,3 +189,16 @@ def test_strides_of_softmax_and_layer_norm_where_a_dimension_has_size_1(own_f32,
               torch.randn(64, 1, 128).transpose(1, 2).transpose(1, 2), torch.randn(2, 1, 40, 100).to(memory_format=torch.channels_last)):
         for call in (lambda t: torch.softmax(t, -1), lambda t: F.layer_norm(t, t.shape[-1:])):
             same_face(call(x), stock(call, x))
+
+
+def test_layer_norm_refuses_what_stock_refuses(own_f32, stock):
+    x = torch.randn(64, 2, 48)
+    layer = torch.native_layer_norm
+    for _ in range(2):  # the site is known and its candidate good
+        layer(x, [2, 48], torch.ones(2, 48), torch.zeros(2, 48), 1e-5)
+    for weight, bias in ((torch.ones(96), None), (torch.ones(48, 2), None), (None, torch.ones(96)), (torch.ones(48), None)):
+        with pytest.raises(RuntimeError) as mine:
+            layer(x, [2, 48], weight, bias, 1e-5)
+        with pytest.raises(RuntimeError) as theirs:
+            stock(layer, x, [2, 48], weight, bias, 1e-5)
+        assert str(mine.value) == str(theirs.value)

@@ -5,25 +5,16 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import bound, relative, same_face
-from torch.testing._internal.common_methods_invocations import op_db
+from conftest import DTYPES, bound, opinfo, opinfo_results, relative, same_face
 
-NAMES = {"addmm", "mm", "bmm", "baddbmm", "matmul", "__rmatmul__", "addbmm", "nn.functional.linear", "nn.functional.bilinear"}
-OPS = {op.name: op for op in op_db if op.name in NAMES and not op.variant_test_name}
+OPS = opinfo("addmm", "mm", "bmm", "baddbmm", "matmul", "__rmatmul__", "addbmm", "nn.functional.linear", "nn.functional.bilinear")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
-@pytest.mark.parametrize("name", sorted(OPS))
-def test_opinfo_samples_give_what_stock_gives(name, dtype, candidate, stock):
-    op = OPS[name]
-    if dtype not in op.dtypes:
-        pytest.skip("stock does not support it")
-    for requires_grad in (False, True):
-        for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
-            expected = stock(op, sample.input, *sample.args, **sample.kwargs)
-            result = op(sample.input, *sample.args, **sample.kwargs)
-            same_face(result, expected)
-            assert relative(result, expected) <= bound(candidate, dtype)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_opinfo_samples_give_what_stock_gives(op, dtype, candidate, stock):
+    for result, expected in opinfo_results(op, dtype, stock):
+        assert relative(result, expected) <= bound(candidate, dtype)
 
 
 LAYOUTS = {
@@ -234,6 +225,13 @@ def test_deterministic_mode_leaves_everything_to_stock(candidate, stock):
         assert torch.equal(torch.mm(x, w), stock(torch.mm, x, w))
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_onednn_leaves_everything_to_stock(candidate, stock):
+    x, w = torch.randn(64, 256), torch.randn(256, 256)
+    with torch.backends.mkldnn.flags(deterministic=True):
+        for _ in range(4):
+            assert torch.equal(torch.mm(x, w), stock(torch.mm, x, w))
 
 
 def test_onednn_switched_off_leaves_everything_to_stock(candidate, stock):

@@ -42,19 +42,10 @@ bool accurate_as(kernels::Activation kind, const at::Tensor& x, const at::Tensor
   const T* from = x.const_data_ptr<T>();
   const T* s = stock.const_data_ptr<T>();
   const T* c = candidate.const_data_ptr<T>();
-  std::vector<double> truth;
-  std::vector<double> stock_values;
-  std::vector<double> candidate_values;
-  spread(x.numel(), std::min(x.numel(), kSampledElements), [&](std::int64_t i) {
-    truth.push_back(truth_of(kind, static_cast<double>(from[i])));
-    stock_values.push_back(static_cast<double>(s[i]));
-    candidate_values.push_back(static_cast<double>(c[i]));
-  });
-  const Accuracy sampled = check_accuracy(truth, stock_values, candidate_values, 1, precision);
-  if (!sampled.pass) return false;
-  Agreement whole;
-  whole.add_all(s, c, static_cast<std::size_t>(x.numel()));
-  return whole.holds(sampled.stock_error, precision);
+  Samples samples;
+  spread(x.numel(), std::min(x.numel(), kSampledElements),
+         [&](std::int64_t i) { samples.add(truth_of(kind, static_cast<double>(from[i])), s[i], c[i]); });
+  return samples.pass(1, s, c, x.numel(), precision);
 }
 
 /// Memory for a result that has stock's strides: those of its iterator, which rewrites strides of dimensions of size 1 where the

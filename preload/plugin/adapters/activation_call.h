@@ -14,8 +14,6 @@ class ActivationCall final : public OpCall {
   [[nodiscard]] SiteId site_id() const override;
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
-  [[nodiscard]] int weight_count() const override { return 0; }
-  [[nodiscard]] const at::Tensor& weight(int /*i*/) const override { return *x; }
   [[nodiscard]] bool changes_dtype() const override { return false; }
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;

@@ -38,16 +38,17 @@ class ConvolutionCall final : public OpCall {
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
   [[nodiscard]] int weight_count() const override { return 1; }
-  [[nodiscard]] const at::Tensor& weight(int /*i*/) const override { return *w; }
+  [[nodiscard]] const at::Tensor* weight(int /*i*/) const override { return w; }
   void weight_view(int i, WeightKey* key) const override;
   [[nodiscard]] std::shared_ptr<const TensorPack> pack(int i, int candidate) const override;
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
 
  private:
-  [[nodiscard]] double truth_at(std::int64_t sample, std::int64_t channel, const Spatial& at) const;
   template <typename T>
   [[nodiscard]] double sum_at(std::int64_t sample, std::int64_t channel, const Spatial& at) const;
+  template <typename T>
+  [[nodiscard]] bool accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const;
 };
 
 /// Looks up the stock operators that candidates use; false when this torch lacks one, and those candidates are not offered.

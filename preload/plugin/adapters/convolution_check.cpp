@@ -29,11 +29,6 @@ bool input_index(const ConvolutionCall& call, std::size_t dim, std::int64_t o, s
   return *index >= 0 && *index < call.in[dim];
 }
 
-template <typename T>
-double value_at(const at::Tensor& tensor, std::int64_t offset) {
-  return static_cast<double>(tensor.const_data_ptr<T>()[offset]);
-}
-
 }  // namespace
 
 template <typename T>
@@ -47,7 +42,7 @@ double ConvolutionCall::sum_at(std::int64_t sample, std::int64_t channel, const 
                         ? w->const_data_ptr<T>() + group * in_group * w->stride(0) + channel % (out_channels() / groups) * w->stride(1)
                         : w->const_data_ptr<T>() + channel * w->stride(0);
   const std::int64_t w_step = transposed ? w->stride(0) : w->stride(1);
-  double sum = bias == nullptr ? 0 : value_at<T>(*bias, channel * bias->stride(0));
+  double sum = bias == nullptr ? 0 : static_cast<double>(bias->const_data_ptr<T>()[channel * bias->stride(0)]);
   Spatial k{};
   Spatial i{};
   for (k[0] = 0; k[0] < kernel[0]; ++k[0]) {
@@ -67,45 +62,33 @@ double ConvolutionCall::sum_at(std::int64_t sample, std::int64_t channel, const 
   return sum;
 }
 
-double ConvolutionCall::truth_at(std::int64_t sample, std::int64_t channel, const Spatial& at) const {
-  return dtype == at::kBFloat16 ? sum_at<at::BFloat16>(sample, channel, at) : sum_at<float>(sample, channel, at);
-}
-
-bool ConvolutionCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {
-  const at::Tensor& s = stock.first;
-  const at::Tensor& c = result.first;
-  if (!s.is_non_overlapping_and_dense()) return false;
-  const bool half = dtype == at::kBFloat16;
-  const Precision precision = half || candidate_is_bf16(candidate) ? Precision::kBf16Op : Precision::kFloat32;
-  const Spatial ss = spatial_strides(s);
+template <typename T>
+bool ConvolutionCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const {
+  // Dense and with equal strides: both lie in memory in the same order, whatever that is.
+  const T* s = stock.const_data_ptr<T>();
+  const T* c = candidate.const_data_ptr<T>();
+  const Spatial strides = spatial_strides(stock);
   const std::int64_t pixels = out[0] * out[1] * out[2];
   const std::int64_t places = std::min(x->size(0) * pixels, kSampledPlaces);
   const std::int64_t channels = std::clamp<std::int64_t>(kSampledProducts / (places * depth()), 1, out_channels());
-  std::vector<double> truth;
-  std::vector<double> stock_values;
-  std::vector<double> candidate_values;
+  Samples samples;
   spread(x->size(0) * pixels, places, [&](std::int64_t place) {
     const std::int64_t sample = place / pixels;
     const std::int64_t pixel = place % pixels;
     const Spatial at{pixel / (out[1] * out[2]), pixel / out[2] % out[1], pixel % out[2]};
     spread(out_channels(), channels, [&](std::int64_t channel) {
-      const std::int64_t offset = sample * s.stride(0) + channel * s.stride(1) + at[0] * ss[0] + at[1] * ss[1] + at[2] * ss[2];
-      truth.push_back(truth_at(sample, channel, at));
-      stock_values.push_back(half ? value_at<at::BFloat16>(s, offset) : value_at<float>(s, offset));
-      candidate_values.push_back(half ? value_at<at::BFloat16>(c, offset) : value_at<float>(c, offset));
+      const std::int64_t offset =
+          sample * stock.stride(0) + channel * stock.stride(1) + at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2];
+      samples.add(sum_at<T>(sample, channel, at), s[offset], c[offset]);
     });
   });
-  const Accuracy sampled = check_accuracy(truth, stock_values, candidate_values, static_cast<std::size_t>(places), precision);
-  if (!sampled.pass) return false;
-  // Dense and with equal strides: both lie in memory in the same order, whatever that is.
-  Agreement whole;
-  const auto count = static_cast<std::size_t>(s.numel());
-  if (half) {
-    whole.add_all(s.const_data_ptr<at::BFloat16>(), c.const_data_ptr<at::BFloat16>(), count);
-  } else {
-    whole.add_all(s.const_data_ptr<float>(), c.const_data_ptr<float>(), count);
-  }
-  return whole.holds(sampled.stock_error, precision);
+  return samples.pass(places, s, c, stock.numel(), precision);
+}
+
+bool ConvolutionCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {
+  if (!stock.first.is_non_overlapping_and_dense()) return false;
+  if (dtype == at::kBFloat16) return accurate_as<at::BFloat16>(stock.first, result.first, Precision::kBf16Op);
+  return accurate_as<float>(stock.first, result.first, candidate_is_bf16(candidate) ? Precision::kBf16Op : Precision::kFloat32);
 }
 
 }  // namespace ipexrun::preload

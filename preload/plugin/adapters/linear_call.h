@@ -36,7 +36,7 @@ class LinearCall final : public OpCall {
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
   [[nodiscard]] int weight_count() const override { return batched ? 0 : 1; }
-  [[nodiscard]] const at::Tensor& weight(int /*i*/) const override { return *w; }
+  [[nodiscard]] const at::Tensor* weight(int /*i*/) const override { return w; }
   void weight_view(int i, WeightKey* key) const override;
   [[nodiscard]] std::shared_ptr<const TensorPack> pack(int i, int candidate) const override;
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;

@@ -23,9 +23,7 @@ bool LinearCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidat
   const std::int64_t rows = batch * m;
   const std::int64_t sampled_rows = std::min(rows, kSampledRows);
   const std::int64_t columns = std::clamp<std::int64_t>(kSampledProducts / (sampled_rows * k), 1, n);
-  std::vector<double> truth;
-  std::vector<double> stock_values;
-  std::vector<double> candidate_values;
+  Samples samples;
   spread(rows, sampled_rows, [&](std::int64_t row) {
     const std::int64_t in_batch = row / m;
     const T* x_row = batched ? x_data + in_batch * x->stride(0) + (row % m) * lda : x_data + row * lda;
@@ -37,16 +35,10 @@ bool LinearCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidat
       sum *= alpha;
       if (bias_data != nullptr) sum += static_cast<double>(bias_data[column]);
       if (a != nullptr) sum += beta * static_cast<double>(a[row * n + column]);
-      truth.push_back(sum);
-      stock_values.push_back(static_cast<double>(s[row * n + column]));
-      candidate_values.push_back(static_cast<double>(c[row * n + column]));
+      samples.add(sum, s[row * n + column], c[row * n + column]);
     });
   });
-  const Accuracy sampled = check_accuracy(truth, stock_values, candidate_values, static_cast<std::size_t>(sampled_rows), precision);
-  if (!sampled.pass) return false;
-  Agreement whole;
-  whole.add_all(s, c, static_cast<std::size_t>(rows * n));
-  return whole.holds(sampled.stock_error, precision);
+  return samples.pass(sampled_rows, s, c, rows * n, precision);
 }
 
 bool LinearCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {

@@ -8,7 +8,6 @@
 namespace ipexrun::preload::adapters {
 namespace {
 
-constexpr std::int64_t kLstmMode = 2;
 constexpr std::int64_t kWorthwhileProducts = 1'000'000;
 
 bool fits(LstmCall* call, const at::Tensor& tensor) {

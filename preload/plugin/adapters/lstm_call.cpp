@@ -10,8 +10,6 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kLstmMode = 2;  ///< at::native's number of the kind of cell
-
 /// Where one time step and sequence ends up wrong, the others do not hide it: each row of the last dimension is a sample.
 bool accurate_rows(const at::Tensor& stock, const at::Tensor& result) {
   const at::Tensor s = stock.contiguous();
@@ -58,11 +56,11 @@ std::vector<int> LstmCall::candidates(const TierOptions& options) const {
 
 void LstmCall::weight_view(int i, WeightKey* key) const {
   key->sizes = {x->size(2), 4 * hidden};
-  key->strides = {weight(i).size(1), i};
+  key->strides = {weight(i)->size(1), i};
 }
 
 std::shared_ptr<const TensorPack> LstmCall::pack(int i, int /*candidate*/) const {
-  at::Tensor cast = weight(i).to(at::kBFloat16);
+  at::Tensor cast = weight(i)->to(at::kBFloat16);
   const std::size_t bytes = cast.nbytes();
   return std::make_shared<const TensorPack>(std::move(cast), bytes);
 }

@@ -5,6 +5,8 @@
 
 namespace ipexrun::preload {
 
+inline constexpr std::int64_t kLstmMode = 2;  ///< torch's number of this kind of cell
+
 class LstmCall final : public OpCall {
  public:
   const at::Tensor* x = nullptr;             ///< [T, B, I]
@@ -21,7 +23,7 @@ class LstmCall final : public OpCall {
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
   [[nodiscard]] int weight_count() const override { return 2; }
-  [[nodiscard]] const at::Tensor& weight(int i) const override { return *w[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] const at::Tensor* weight(int i) const override { return w[static_cast<std::size_t>(i)]; }
   void weight_view(int i, WeightKey* key) const override;
   [[nodiscard]] std::shared_ptr<const TensorPack> pack(int i, int candidate) const override;
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;

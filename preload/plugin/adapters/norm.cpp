@@ -30,7 +30,8 @@ bool describe_parameter(NormCall* call, const at::Tensor** to, const std::option
   if (!from.has_value() || !from->defined()) return true;
   *to = &*from;
   return call->is(Declined::kKind, plain(*from)) && call->is(Declined::kLayout, from->is_contiguous()) &&
-         call->is(Declined::kForm, from->numel() == call->columns) &&
+         call->is(Declined::kForm,
+                  from->sizes() == call->x->sizes().slice(static_cast<std::size_t>(call->x->dim() - call->normalized_dims))) &&
          call->is(Declined::kDtype, from->scalar_type() == call->x->scalar_type() ||
                                         (call->x->scalar_type() == at::kBFloat16 && from->scalar_type() == at::kFloat));
 }

@@ -36,6 +36,18 @@ void norm_truth(std::vector<double>* row, double eps) {
   for (double& value : *row) value = (value - mean) * scale;
 }
 
+/// What the arguments of both kernels have in common.
+template <typename Args>
+Args args_of(const NormCall& call, const at::Tensor& result) {
+  Args args;
+  args.from = call.x->const_data_ptr();
+  args.to = result.mutable_data_ptr();
+  args.dtype = kernel_dtype(*call.x);
+  args.rows = call.rows;
+  args.columns = call.columns;
+  return args;
+}
+
 double element(const at::Tensor& tensor, std::int64_t i) {
   return tensor.scalar_type() == at::kFloat ? static_cast<double>(tensor.const_data_ptr<float>()[i])
                                             : static_cast<double>(tensor.const_data_ptr<at::BFloat16>()[i]);
@@ -92,13 +104,7 @@ std::vector<int> NormCall::candidates(const TierOptions& options) const {
 
 Outputs NormCall::run_softmax(IsaSet isa) const {
   at::Tensor result = at::cpu::empty(x->sizes(), x->options());
-  kernels::SoftmaxArgs args;
-  args.from = x->const_data_ptr();
-  args.to = result.mutable_data_ptr();
-  args.dtype = kernel_dtype(*x);
-  args.rows = rows;
-  args.columns = columns;
-  if (!kernels::softmax(args, torch_pool(), isa)) return {};
+  if (!kernels::softmax(args_of<kernels::SoftmaxArgs>(*this, result), torch_pool(), isa)) return {};
   return result;
 }
 
@@ -109,12 +115,7 @@ Outputs NormCall::run_layer_norm(IsaSet isa) const {
   at::Tensor result = at::cpu::empty(x->sizes(), x->options());
   at::Tensor mean = at::cpu::empty(stats_sizes, x->options().dtype(stats_dtype));
   at::Tensor rstd = at::cpu::empty(stats_sizes, x->options().dtype(stats_dtype));
-  kernels::NormArgs args;
-  args.from = x->const_data_ptr();
-  args.to = result.mutable_data_ptr();
-  args.dtype = kernel_dtype(*x);
-  args.rows = rows;
-  args.columns = columns;
+  auto args = args_of<kernels::NormArgs>(*this, result);
   if (gain != nullptr) args.weight = gain->const_data_ptr();
   if (bias != nullptr) args.bias = bias->const_data_ptr();
   args.parameter_dtype = args.stats_dtype = kernel_dtype(mean);
@@ -136,9 +137,7 @@ bool NormCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidate,
   const T* from = x->const_data_ptr<T>();
   const T* s = stock.const_data_ptr<T>();
   const T* c = candidate.const_data_ptr<T>();
-  std::vector<double> truth;
-  std::vector<double> stock_values;
-  std::vector<double> candidate_values;
+  Samples samples;
   const std::int64_t sampled = std::min(rows, kSampledRows);
   spread(rows, sampled, [&](std::int64_t row) {
     std::vector<double> values(from + row * columns, from + (row + 1) * columns);
@@ -151,16 +150,10 @@ bool NormCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidate,
       double value = values[static_cast<std::size_t>(i)];
       if (gain != nullptr) value *= element(*gain, i);
       if (bias != nullptr) value += element(*bias, i);
-      truth.push_back(value);
-      stock_values.push_back(static_cast<double>(s[row * columns + i]));
-      candidate_values.push_back(static_cast<double>(c[row * columns + i]));
+      samples.add(value, s[row * columns + i], c[row * columns + i]);
     }
   });
-  const Accuracy checked = check_accuracy(truth, stock_values, candidate_values, static_cast<std::size_t>(sampled), precision);
-  if (!checked.pass) return false;
-  Agreement whole;
-  whole.add_all(s, c, static_cast<std::size_t>(rows * columns));
-  return whole.holds(checked.stock_error, precision);
+  return samples.pass(sampled, s, c, rows * columns, precision);
 }
 
 bool NormCall::accurate(const Outputs& stock, const Outputs& result, int /*candidate*/) const {

@@ -1,7 +1,11 @@
 // Places at which results are compared with fp64.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
+
+#include "preload/select/accuracy.h"
 
 namespace ipexrun::preload {
 
@@ -12,5 +16,31 @@ template <typename Visit>
 void spread(std::int64_t size, std::int64_t count, Visit visit) {
   for (std::int64_t i = 0; i < count; ++i) visit(count == 1 ? 0 : i * (size - 1) / (count - 1));
 }
+
+/// The accuracy rule for one result: values at sampled places against truth, then the whole against stock, both dense and in one order.
+class Samples {
+ public:
+  template <typename T>
+  void add(double truth, T stock, T candidate) {
+    truth_.push_back(truth);
+    stock_.push_back(static_cast<double>(stock));
+    candidate_.push_back(static_cast<double>(candidate));
+  }
+
+  /// `rows`: how many samples of equal length were added; `count`: elements of the whole.
+  template <typename T>
+  [[nodiscard]] bool pass(std::int64_t rows, const T* stock, const T* candidate, std::int64_t count, Precision precision) const {
+    const Accuracy sampled = check_accuracy(truth_, stock_, candidate_, static_cast<std::size_t>(rows), precision);
+    if (!sampled.pass) return false;
+    Agreement whole;
+    whole.add_all(stock, candidate, static_cast<std::size_t>(count));
+    return whole.holds(sampled.stock_error, precision);
+  }
+
+ private:
+  std::vector<double> truth_;
+  std::vector<double> stock_;
+  std::vector<double> candidate_;
+};
 
 }  // namespace ipexrun::preload
