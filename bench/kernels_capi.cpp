@@ -7,6 +7,7 @@
 
 #include "configs/base/isa.h"
 #include "kernels/activation.h"
+#include "kernels/attention.h"
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
 #include "kernels/reorder.h"
@@ -143,4 +144,34 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_norm(int bf16, const void* from, void* to
   const ipexrun::kernels::NormArgs args{from, to, dtype, rows, columns, weight, bias, dtype, eps, mean, rstd, dtype};
   return (mean != nullptr ? ipexrun::kernels::layer_norm : ipexrun::kernels::rms_norm)(args, parallel_of(threads, pool), isa_of(level)) ? 1
                                                                                                                                         : 0;
+}
+
+/// q, k, v, out as {batch, head, row} strides in elements, mask (of fp32 or of the dtype of q, null = none) as {batch, head, row, key};
+/// sizes are {batch, heads, rows, keys, depth}; logsumexp is dense [batch, rows, heads].
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* sizes, const void* q, const std::int64_t* qs, const void* k,
+                                                 const std::int64_t* ks, const void* v, const std::int64_t* vs, const void* mask,
+                                                 int mask_bf16, const std::int64_t* ms, float scale, int causal, void* out,
+                                                 const std::int64_t* os, float* logsumexp, int threads, void* pool, const char* level) {
+  ipexrun::kernels::AttentionArgs args;
+  args.q = {q, qs[0], qs[1], qs[2]};
+  args.k = {k, ks[0], ks[1], ks[2]};
+  args.v = {v, vs[0], vs[1], vs[2]};
+  args.dtype = bf16 != 0 ? DType::kBf16 : DType::kF32;
+  args.batch = sizes[0];
+  args.heads = sizes[1];
+  args.rows = sizes[2];
+  args.keys = sizes[3];
+  args.depth = sizes[4];
+  args.scale = scale;
+  args.causal = causal != 0;
+  if (mask != nullptr) args.mask = {mask, mask_bf16 != 0 ? DType::kBf16 : DType::kF32, ms[0], ms[1], ms[2], ms[3]};
+  args.out = out;
+  args.out_batch_stride = os[0];
+  args.out_head_stride = os[1];
+  args.out_row_stride = os[2];
+  args.logsumexp = logsumexp;
+  args.lse_batch_stride = args.rows * args.heads;
+  args.lse_head_stride = 1;
+  args.lse_row_stride = args.heads;
+  return ipexrun::kernels::attention(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/activation.h"
+#include "kernels/attention.h"
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
 
@@ -100,5 +101,33 @@ struct NormalizeVariants {
 };
 
 NormalizeVariants normalize_variants();
+
+/// How a call of attention is cut: units of `row_block` rows of a head, `blocks` of them a head, and within a unit blocks of keys.
+struct AttentionPlan {
+  std::int64_t row_block;
+  std::int64_t blocks;
+  std::int64_t key_block;         ///< a multiple of 32
+  std::int64_t padded_key_block;  ///< words from one row of scores to the next
+  std::int64_t padded_depth;      ///< a multiple of 32
+  bool resident;                  ///< scratch holds K and V of a whole head, else of a block of keys
+  std::int64_t packed_keys;       ///< that scratch has room for
+};
+
+struct AttentionVariant {
+  const char* name;
+  IsaSet needs;
+  /// Units [unit_begin, unit_end), head after head. `scratch`, 64-byte aligned, is what attention.cpp counts for a plan.
+  void (*blocks)(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
+  /// All rows of heads [head_begin, head_end), for few rows. `scratch` has room for a row of scores and one of Q.
+  void (*few)(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float* scratch);
+};
+
+struct AttentionVariants {
+  const AttentionVariant* first;
+  std::size_t count;
+};
+
+/// The reference has only `few`, which takes any number of rows.
+AttentionVariants attention_variants(DType dtype);
 
 }  // namespace ipexrun::kernels

@@ -1,12 +1,14 @@
 // The tables of variants. A variant that the compiler could not build is not in them (IPEXRUN_KERNELS_* from CMakeLists.txt).
 #include "kernels/dispatch.h"
 #include "kernels/ref/activation.h"
+#include "kernels/ref/attention.h"
 #include "kernels/ref/linear.h"
 #include "kernels/ref/normalize.h"
 #include "kernels/ref/reorder.h"
 
 #ifdef IPEXRUN_KERNELS_SIMD
 #include "kernels/simd/activation.h"
+#include "kernels/simd/attention.h"
 #include "kernels/simd/linear.h"
 #include "kernels/simd/normalize.h"
 #include "kernels/simd/reorder.h"
@@ -64,11 +66,36 @@ constexpr NormalizeVariant kNormalize[] = {
     {"ref", 0, ref::softmax, ref::layer_norm, ref::rms_norm},
 };
 
+constexpr AttentionVariant kAttention[] = {
+#ifdef IPEXRUN_KERNELS_AVX512_BF16
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::attention, avx512::attention_few},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::attention, avx512::attention_few},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::attention, avx2::attention_few},
+#endif
+    {"ref", 0, nullptr, ref::attention},
+};
+
+/// Pairs of bf16 are of no use for fp32.
+#ifdef IPEXRUN_KERNELS_AVX512_BF16
+constexpr std::size_t kBf16Only = 1;
+#else
+constexpr std::size_t kBf16Only = 0;
+#endif
+
 }  // namespace
 
 LinearVariants linear_variants() { return {kLinear, sizeof(kLinear) / sizeof(kLinear[0])}; }
 ActivationVariants activation_variants() { return {kActivation, sizeof(kActivation) / sizeof(kActivation[0])}; }
 NormalizeVariants normalize_variants() { return {kNormalize, sizeof(kNormalize) / sizeof(kNormalize[0])}; }
 ReorderVariants reorder_variants() { return {kReorder, sizeof(kReorder) / sizeof(kReorder[0])}; }
+
+AttentionVariants attention_variants(DType dtype) {
+  const std::size_t first = dtype == DType::kF32 ? kBf16Only : 0;
+  return {kAttention + first, sizeof(kAttention) / sizeof(kAttention[0]) - first};
+}
 
 }  // namespace ipexrun::kernels

@@ -1,0 +1,118 @@
+// Cuts a call into units, shares them among the workers and gives each its scratch. Compiled for the base instruction set.
+#include "kernels/attention.h"
+
+#include <atomic>
+
+#include "kernels/choose.h"
+#include "kernels/dispatch.h"
+#include "kernels/packed.h"
+#include "kernels/scratch.h"
+
+namespace ipexrun::kernels {
+namespace {
+
+constexpr std::int64_t kPadding = 32;             ///< elements; two vectors of any instruction set
+constexpr std::int64_t kTileRows = 6;             ///< rows of a unit are a multiple, where there are enough
+constexpr std::int64_t kFewRows = 4;              ///< up to here packing K and V does not pay
+constexpr std::int64_t kRowBlock = 48;            ///< rows that meet a panel of K while it is in L1
+constexpr std::int64_t kKeyBlock = 256;           ///< 48 rows of so many scores: 48 KiB
+constexpr std::int64_t kResidentBytes = 4 << 20;  ///< of packed K and V of a head; more is packed again for each unit
+constexpr double kSerialProducts = 1 << 17;       ///< below this a call is shorter than waking a second worker
+
+std::int64_t padded(std::int64_t n) { return ceil_div(n, kPadding) * kPadding; }
+std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+AttentionPlan plan_of(const AttentionArgs& args) {
+  AttentionPlan plan{};
+  plan.padded_depth = padded(args.depth);
+  const std::int64_t tiles = ceil_div(args.rows, kTileRows);
+  plan.blocks = ceil_div(args.rows, kRowBlock);
+  plan.row_block = ceil_div(tiles, plan.blocks) * kTileRows;
+  plan.blocks = ceil_div(args.rows, plan.row_block);
+  plan.key_block = padded(ceil_div(args.keys, ceil_div(args.keys, kKeyBlock)));
+  plan.padded_key_block = plan.key_block + kPadding / 2;  // rows at powers of two would share sets of L1
+  plan.resident = padded(args.keys) * plan.padded_depth <= kResidentBytes / 8;
+  plan.packed_keys = plan.resident ? padded(args.keys) : plan.key_block;
+  return plan;
+}
+
+/// In words of 4 bytes: K, V, scores, Q, sums, and what each row has seen.
+std::int64_t scratch_words(const AttentionPlan& plan) {
+  return 2 * plan.packed_keys * plan.padded_depth + plan.row_block * (plan.padded_key_block + 2 * plan.padded_depth + 2);
+}
+
+/// Keys that a unit walks, its cost.
+std::int64_t keys_of(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t block) {
+  return args.causal ? least(args.keys, (block + 1) * plan.row_block) : args.keys;
+}
+
+struct Job {
+  const AttentionArgs* args;
+  const AttentionVariant* variant;
+  AttentionPlan plan;
+  bool few;
+  std::int64_t units;
+  std::int64_t parts;
+  std::size_t scratch_bytes;
+  std::atomic<bool> failed{false};
+};
+
+/// Where the part begins, so that all walk about as many keys. Whole heads cost the same; only one of them is looked through.
+std::int64_t begin_of(const Job& job, std::int64_t part) {
+  if (job.few || !job.args->causal) return job.units * part / job.parts;
+  std::int64_t keys_of_head = 0;
+  for (std::int64_t block = 0; block < job.plan.blocks; ++block) keys_of_head += keys_of(*job.args, job.plan, block);
+  const std::int64_t heads = job.units / job.plan.blocks;
+  const auto target =
+      static_cast<double>(keys_of_head) * static_cast<double>(heads) * static_cast<double>(part) / static_cast<double>(job.parts);
+  const auto head = static_cast<std::int64_t>(target / static_cast<double>(keys_of_head));
+  if (head >= heads) return job.units;
+  double before = static_cast<double>(keys_of_head) * static_cast<double>(head);
+  std::int64_t block = 0;
+  for (; block < job.plan.blocks && before < target; ++block) before += static_cast<double>(keys_of(*job.args, job.plan, block));
+  return head * job.plan.blocks + block;
+}
+
+void task(void* arg, int part) {
+  auto* job = static_cast<Job*>(arg);
+  auto* scratch = static_cast<float*>(thread_scratch(job->scratch_bytes));
+  if (scratch == nullptr) {
+    job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
+    return;
+  }
+  const std::int64_t begin = begin_of(*job, part);
+  const std::int64_t end = begin_of(*job, part + 1);
+  if (job->few) {
+    job->variant->few(*job->args, begin, end, scratch);
+  } else {
+    job->variant->blocks(*job->args, job->plan, begin, end, scratch);
+  }
+  release_large_scratch();
+}
+
+}  // namespace
+
+bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa) {
+  if (args.batch <= 0 || args.heads <= 0 || args.rows <= 0 || args.keys <= 0 || args.depth <= 0) return true;
+  const AttentionVariant& variant = choose(attention_variants(args.dtype), isa);
+  const std::int64_t heads = args.batch * args.heads;
+  Job job{&args, &variant, {}, variant.blocks == nullptr || args.rows <= kFewRows, heads, 1, 0};
+  if (job.few) {
+    job.scratch_bytes = static_cast<std::size_t>(padded(args.keys) + padded(args.depth)) * sizeof(float);
+  } else {
+    job.plan = plan_of(args);
+    job.units = heads * job.plan.blocks;
+    job.scratch_bytes = static_cast<std::size_t>(scratch_words(job.plan)) * sizeof(float);
+  }
+  const double products =
+      static_cast<double>(heads) * static_cast<double>(args.rows) * static_cast<double>(args.keys) * static_cast<double>(args.depth);
+  if (parallel.run != nullptr && products > kSerialProducts) job.parts = least(job.units, parallel.threads);
+  parallel(static_cast<int>(job.parts), task, &job);
+  return !job.failed.load(std::memory_order_relaxed);
+}
+
+bool attention_supported(DType dtype, IsaSet isa) { return choose(attention_variants(dtype), isa).needs != 0; }
+
+const char* attention_variant(DType dtype, IsaSet isa) { return choose(attention_variants(dtype), isa).name; }
+
+}  // namespace ipexrun::kernels

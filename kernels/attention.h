@@ -1,0 +1,73 @@
+// attention: softmax(Q K^T * scale + mask) V of every head, fp32 or bf16 on all sides, without the matrix of scores in memory.
+//
+// Method, in simd/attention.cpp: a worker takes blocks of rows of Q; K (transposed) and V of a head are packed once and walked in
+// blocks of keys with a running maximum and sum for each row (online softmax). fp32 is multiplied and added in fp32. bf16 is multiplied
+// in pairs with fp32 sums where the CPU does that natively, the softmax weights then being rounded to bf16 as in stock; elsewhere it is
+// widened to fp32. Few rows of Q (decoding) walk K and V where they lie. exp as in normalize.h. The truth is ref/attention.cpp, in doubles.
+// A row of which nothing is visible (all keys masked with -inf) becomes 0 with a logsumexp of 0, as in stock. NaN go where arithmetic takes
+// them; a key that `causal` hides is not touched, so NaN in its value do not spread.
+// A row's bits do not depend on the number of threads.
+// Thread rule: may be called concurrently. Any alignment of whole elements will do. Each call takes scratch (thread-local, bounded by
+// scratch.h); when there is none it returns false and the result is undefined.
+#pragma once
+
+#include <cstdint>
+
+#include "configs/base/isa.h"
+#include "kernels/dtype.h"
+#include "kernels/parallel.h"
+
+namespace ipexrun::kernels {
+
+/// [batch, heads, rows, depth] with strides in elements; the depth is dense.
+struct Heads {
+  const void* data = nullptr;
+  std::int64_t batch_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+};
+
+/// Added to the scores of [batch, heads, rows, keys]. Strides in elements, 0 repeats; those of keys are 0 or 1.
+struct AttentionMask {
+  const void* data = nullptr;  ///< null = none
+  DType dtype = DType::kF32;
+  std::int64_t batch_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t key_stride = 0;
+};
+
+struct AttentionArgs {
+  Heads q;
+  Heads k;
+  Heads v;
+  DType dtype = DType::kF32;  ///< of q, k, v and out
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t rows = 0;
+  std::int64_t keys = 0;
+  std::int64_t depth = 0;
+  float scale = 1;
+  bool causal = false;  ///< row i sees keys 0 .. i
+  AttentionMask mask;
+
+  void* out = nullptr;  ///< [batch, heads, rows, depth], dense depth, must not overlap an input
+  std::int64_t out_batch_stride = 0;
+  std::int64_t out_head_stride = 0;
+  std::int64_t out_row_stride = 0;
+  float* logsumexp = nullptr;  ///< [batch, heads, rows] with strides, null = not wanted
+  std::int64_t lse_batch_stride = 0;
+  std::int64_t lse_head_stride = 0;
+  std::int64_t lse_row_stride = 0;
+};
+
+/// True when `isa` has a variant that is worth offering for `dtype`: not the reference.
+bool attention_supported(DType dtype, IsaSet isa);
+
+/// Uses at most `isa` and falls back to slower variants down to the reference, so it is always right.
+bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa);
+
+/// Name of the variant: "avx512_bf16", "avx512", "avx2", "ref".
+const char* attention_variant(DType dtype, IsaSet isa);
+
+}  // namespace ipexrun::kernels

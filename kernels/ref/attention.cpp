@@ -1,0 +1,92 @@
+// The truth of attention: the formula in doubles, one rounding to fp32 and, for bf16, one more. Scores are computed twice, so that no
+// memory is needed.
+#include "kernels/ref/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/bf16.h"
+
+namespace ipexrun::kernels::ref {
+namespace {
+
+double get(const void* data, DType dtype, std::int64_t index) {
+  const float value =
+      dtype == DType::kF32 ? static_cast<const float*>(data)[index] : bf16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
+  return static_cast<double>(value);
+}
+
+/// One row of one head.
+struct Row {
+  const AttentionArgs& args;
+  std::int64_t batch;
+  std::int64_t head;
+  std::int64_t row;
+
+  [[nodiscard]] double of(const Heads& heads, std::int64_t at, std::int64_t i) const {
+    return get(heads.data, args.dtype, batch * heads.batch_stride + head * heads.head_stride + at * heads.row_stride + i);
+  }
+  [[nodiscard]] double score(std::int64_t key) const {
+    double sum = 0;
+    for (std::int64_t i = 0; i < args.depth; ++i) sum += of(args.q, row, i) * of(args.k, key, i);
+    sum *= static_cast<double>(args.scale);
+    const AttentionMask& mask = args.mask;
+    if (mask.data == nullptr) return sum;
+    return sum +
+           get(mask.data, mask.dtype, batch * mask.batch_stride + head * mask.head_stride + row * mask.row_stride + key * mask.key_stride);
+  }
+  [[nodiscard]] std::int64_t keys() const { return args.causal ? std::min(args.keys, row + 1) : args.keys; }
+};
+
+/// The largest score, a NaN if there is one.
+double largest_of(const Row& row) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::int64_t key = 0; key < row.keys(); ++key) {
+    const double score = row.score(key);
+    if (std::isnan(score)) return score;
+    largest = std::max(largest, score);
+  }
+  return largest;
+}
+
+void put(const Row& row, std::int64_t i, double value) {
+  const AttentionArgs& args = row.args;
+  const std::int64_t place = row.batch * args.out_batch_stride + row.head * args.out_head_stride + row.row * args.out_row_stride + i;
+  const auto rounded = static_cast<float>(value);
+  if (args.dtype == DType::kF32) {
+    static_cast<float*>(args.out)[place] = rounded;
+  } else {
+    static_cast<std::uint16_t*>(args.out)[place] = bf16_from_f32(rounded);
+  }
+}
+
+void attend(const Row& row) {
+  const AttentionArgs& args = row.args;
+  const double largest = largest_of(row);
+  const bool nothing = largest == -std::numeric_limits<double>::infinity();
+  // Nothing visible: all weights are 0, and so is the logsumexp.
+  const auto weight = [&](std::int64_t key) { return nothing ? 0.0 : std::exp(row.score(key) - largest); };
+  double sum = 0;
+  for (std::int64_t key = 0; key < row.keys(); ++key) sum += weight(key);
+  if (nothing) sum = 1;
+  for (std::int64_t i = 0; i < args.depth; ++i) {
+    double value = 0;
+    for (std::int64_t key = 0; key < row.keys(); ++key) value += weight(key) * row.of(args.v, key, i);
+    put(row, i, value / sum);
+  }
+  if (args.logsumexp != nullptr) {
+    args.logsumexp[row.batch * args.lse_batch_stride + row.head * args.lse_head_stride + row.row * args.lse_row_stride] =
+        static_cast<float>((nothing ? 0 : largest) + std::log(sum));
+  }
+}
+
+}  // namespace
+
+void attention(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float*) {
+  for (std::int64_t head = head_begin; head < head_end; ++head) {
+    for (std::int64_t row = 0; row < args.rows; ++row) attend({args, head / args.heads, head % args.heads, row});
+  }
+}
+
+}  // namespace ipexrun::kernels::ref

@@ -1,0 +1,146 @@
+// One row of scores to softmax weights, block of keys after block. Include after attention_load.h and exp2.h.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/bf16.h"
+
+namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
+namespace {
+
+/// What a row has seen so far.
+struct Seen {
+  float largest;
+  float sum;
+};
+
+constexpr float kNothing = -__builtin_inff();
+
+/// e^d for d <= 0 (or a few ulp above), 0 below the smallest normal number.
+[[gnu::always_inline]] inline Floats::Vector exponential(Floats::Vector d) {
+  const Floats::Vector n = Floats::nearest(Floats::multiply(d, Floats::all(kLog2E)));
+  const Floats::Vector f = Floats::fma(d, Floats::all(kLog2ERest), Floats::fms(d, Floats::all(kLog2E), n));
+  return Floats::scale_from(exp2_of(f), n, Floats::all(-126.0f));
+}
+
+inline float exponential(float d) {
+  float lanes[Lanes::kCount];
+  Lanes::store(lanes, Floats::bits_of(exponential(Floats::all(d))));
+  return lanes[0];
+}
+
+struct NoMask {
+  [[gnu::always_inline]] Floats::Vector add(Floats::Vector t, std::int64_t, std::int64_t) const { return t; }
+};
+struct OneMask {
+  Floats::Vector value;
+  [[gnu::always_inline]] Floats::Vector add(Floats::Vector t, std::int64_t, std::int64_t) const { return Floats::add(t, value); }
+};
+template <typename Element>
+struct RowMask {
+  const Element* row;
+  [[gnu::always_inline]] Floats::Vector add(Floats::Vector t, std::int64_t i, std::int64_t n) const {
+    return Floats::add(t, Floats::of_bits(load_some(row + i, n)));
+  }
+};
+
+/// Scales and masks n scores, in whole vectors; returns the largest of the n.
+template <typename Mask>
+float scaled(float* row, std::int64_t n, Floats::Vector scale, const Mask& mask) {
+  constexpr std::int64_t kStep = Lanes::kCount;
+  Floats::Vector most[2] = {Floats::all(kNothing), Floats::all(kNothing)};
+  std::int64_t i = 0;
+  for (; i + 2 * kStep <= n; i += 2 * kStep) {
+#pragma GCC unroll 2
+    for (int u = 0; u < 2; ++u) {
+      float* at = row + i + u * kStep;
+      const Floats::Vector t = mask.add(Floats::multiply(Floats::of_bits(Lanes::load(at)), scale), i + u * kStep, kStep);
+      Lanes::store(at, Floats::bits_of(t));
+      most[u] = Floats::at_least(most[u], t);
+    }
+  }
+  for (; i < n; i += kStep) {
+    Floats::Vector t = mask.add(Floats::multiply(Floats::of_bits(Lanes::load(row + i)), scale), i, n - i);
+    Lanes::store(row + i, Floats::bits_of(t));
+    if (n - i < kStep) t = Floats::keep(t, n - i, Floats::all(kNothing));
+    most[0] = Floats::at_least(most[0], t);
+  }
+  return Floats::largest(Floats::at_least(most[0], most[1]));
+}
+
+/// Where a row's mask begins at a block of keys; null = none.
+struct MaskRow {
+  const void* data;
+  DType dtype;
+  bool repeated;
+};
+
+inline float largest_of(float* row, std::int64_t n, float scale, const MaskRow& mask) {
+  const Floats::Vector factor = Floats::all(scale);
+  if (mask.data == nullptr) return scaled(row, n, factor, NoMask{});
+  const auto* f32 = static_cast<const float*>(mask.data);
+  const auto* bf16 = static_cast<const std::uint16_t*>(mask.data);
+  if (mask.repeated) return scaled(row, n, factor, OneMask{Floats::all(mask.dtype == DType::kF32 ? *f32 : bf16_to_f32(*bf16))});
+  if (mask.dtype == DType::kF32) return scaled(row, n, factor, RowMask<float>{f32});
+  return scaled(row, n, factor, RowMask<std::uint16_t>{bf16});
+}
+
+/// n scores (n may be 0) to the weights e^(score - largest seen), written with P::put up to element `end`, which zeros fill. The row
+/// has room for whole pairs of vectors. Returns what everything summed before has to be multiplied by.
+template <typename P>
+[[gnu::always_inline]] inline float weigh(float* row, std::int64_t n, std::int64_t end, float scale, const MaskRow& mask, Seen* seen) {
+  constexpr std::int64_t kStep = Lanes::kCount;
+  const Floats::Vector zero = Floats::all(0.0f);
+  std::int64_t i = 0;
+  float before = 1.0f;
+  if (n > 0) {
+    const float here = largest_of(row, n, scale, mask);
+    const float largest = seen->largest > here ? seen->largest : here;  // a NaN stays
+    if (largest != kNothing) {
+      before = seen->largest == largest ? 1.0f : exponential(seen->largest - largest);
+      const Floats::Vector top = Floats::all(largest);
+      Floats::Vector sums[2] = {zero, zero};
+      for (; i + 2 * kStep <= n; i += 2 * kStep) {
+        const Floats::Vector first = exponential(Floats::subtract(Floats::of_bits(Lanes::load(row + i)), top));
+        const Floats::Vector second = exponential(Floats::subtract(Floats::of_bits(Lanes::load(row + i + kStep)), top));
+        sums[0] = Floats::add(sums[0], first);
+        sums[1] = Floats::add(sums[1], second);
+        P::put(row, i, first, second);
+      }
+      if (i < n) {
+        Floats::Vector first = exponential(Floats::subtract(Floats::of_bits(Lanes::load(row + i)), top));
+        Floats::Vector second = zero;
+        if (n - i > kStep) {
+          second = Floats::keep(exponential(Floats::subtract(Floats::of_bits(Lanes::load(row + i + kStep)), top)), n - i - kStep, zero);
+        } else {
+          first = Floats::keep(first, n - i, zero);
+        }
+        sums[0] = Floats::add(sums[0], first);
+        sums[1] = Floats::add(sums[1], second);
+        P::put(row, i, first, second);
+        i += 2 * kStep;
+      }
+      seen->sum = seen->sum * before + Floats::sum(Floats::add(sums[0], sums[1]));
+      seen->largest = largest;
+    }
+  }
+  for (; i < end; i += 2 * kStep) P::put(row, i, zero, zero);
+  return before;
+}
+
+inline MaskRow mask_row(const AttentionMask& mask, std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t key) {
+  if (mask.data == nullptr) return {nullptr, DType::kF32, false};
+  const std::int64_t place = batch * mask.batch_stride + head * mask.head_stride + row * mask.row_stride + key * mask.key_stride;
+  return {static_cast<const char*>(mask.data) + place * bytes_of(mask.dtype), mask.dtype, mask.key_stride == 0};
+}
+
+/// Ends a row: what its sums are multiplied by, and its logsumexp.
+inline float finish(const Seen& seen, float* logsumexp) {
+  const float sum = seen.sum == 0.0f ? 1.0f : seen.sum;
+  if (logsumexp != nullptr) *logsumexp = (seen.largest == kNothing ? 0.0f : seen.largest) + __builtin_logf(sum);
+  return 1.0f / sum;
+}
+
+}  // namespace
+}  // namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA
