@@ -9,15 +9,14 @@ namespace {
 
 constexpr int kTileRows = 6;
 
-/// `steps` words of K; B advances by V vectors a step.
+/// `steps` words of K; B advances by V vectors a step. C is added last, so that the sum over all keys is one of partial sums.
 template <int R, int V>
 void tile(const float* a, std::int64_t lda, const float* b, std::int64_t steps, float* c, std::int64_t ldc, bool add) {
   Floats::Vector sums[R][V];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v)
-      sums[r][v] = add ? Floats::of_bits(Lanes::load(c + r * ldc + v * Lanes::kCount)) : Floats::of_bits(Lanes::zero());
+    for (int v = 0; v < V; ++v) sums[r][v] = Floats::of_bits(Lanes::zero());
   }
   for (std::int64_t k = 0; k < steps; ++k) {
     Lanes::Vector operand[V];
@@ -33,7 +32,11 @@ void tile(const float* a, std::int64_t lda, const float* b, std::int64_t steps, 
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) Lanes::store(c + r * ldc + v * Lanes::kCount, Floats::bits_of(sums[r][v]));
+    for (int v = 0; v < V; ++v) {
+      float* to = c + r * ldc + v * Lanes::kCount;
+      if (add) sums[r][v] = Floats::add(sums[r][v], Floats::of_bits(Lanes::load(to)));
+      Lanes::store(to, Floats::bits_of(sums[r][v]));
+    }
   }
 }
 

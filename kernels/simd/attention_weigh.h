@@ -98,7 +98,7 @@ template <typename P>
     const float here = largest_of(row, n, scale, mask);
     const float largest = seen->largest > here ? seen->largest : here;  // a NaN stays
     if (largest != kNothing) {
-      before = seen->largest == largest ? 1.0f : exponential(seen->largest - largest);
+      before = seen->largest == largest ? 1.0f : seen->largest == kNothing ? 0.0f : exponential(seen->largest - largest);
       const Floats::Vector top = Floats::all(largest);
       Floats::Vector sums[2] = {zero, zero};
       for (; i + 2 * kStep <= n; i += 2 * kStep) {
