@@ -11,60 +11,62 @@ namespace {
 
 /// What a row has seen so far.
 struct Seen {
-  float largest;
-  float sum;
+  float largest;  ///< score
+  float sum;      ///< of weights
 };
 
 constexpr float kNothing = -__builtin_inff();
 
-/// e^d for d <= 0 (or a few ulp above), 0 below the smallest normal number.
-[[gnu::always_inline]] inline Floats::Vector exponential(Floats::Vector d) {
-  const Floats::Vector n = Floats::nearest(Floats::multiply(d, Floats::all(kLog2E)));
-  const Floats::Vector f = Floats::fma(d, Floats::all(kLog2ERest), Floats::fms(d, Floats::all(kLog2E), n));
-  return Floats::scale_from(exp2_of(f), n, Floats::all(-126.0f));
+/// e^d for d <= 0 (or a little above), 0 below the smallest normal number. d * log2(e) is rounded once: that is 1e-7 of a weight for
+/// each unit that its score lies below the largest, while the weight itself becomes small.
+[[gnu::always_inline]] inline Floats::Vector power(Floats::Vector d) {
+  const Floats::Vector y = Floats::multiply(d, Floats::all(kLog2E));
+  const Floats::Vector n = Floats::nearest(y);
+  return Floats::scale_from(exp2_of(Floats::subtract(y, n)), n, Floats::all(-126.0f));
 }
 
-inline float exponential(float d) {
+inline float power(float d) {
   float lanes[Lanes::kCount];
-  Lanes::store(lanes, Floats::bits_of(exponential(Floats::all(d))));
+  Lanes::store(lanes, Floats::bits_of(power(Floats::all(d))));
   return lanes[0];
 }
 
 struct NoMask {
+  static constexpr bool kChanges = false;
   [[gnu::always_inline]] Floats::Vector add(Floats::Vector t, std::int64_t, std::int64_t) const { return t; }
 };
 struct OneMask {
+  static constexpr bool kChanges = true;
   Floats::Vector value;
   [[gnu::always_inline]] Floats::Vector add(Floats::Vector t, std::int64_t, std::int64_t) const { return Floats::add(t, value); }
 };
 template <typename Element>
 struct RowMask {
+  static constexpr bool kChanges = true;
   const Element* row;
   [[gnu::always_inline]] Floats::Vector add(Floats::Vector t, std::int64_t i, std::int64_t n) const {
     return Floats::add(t, Floats::of_bits(load_some(row + i, n)));
   }
 };
 
-/// Scales and masks n scores, in whole vectors; returns the largest of the n.
+/// The largest of n scores, scaled and masked; with a mask these are put in the scores' place, in whole vectors.
 template <typename Mask>
-float scaled(float* row, std::int64_t n, Floats::Vector scale, const Mask& mask) {
+float largest_of(float* row, std::int64_t n, Floats::Vector scale, const Mask& mask) {
   constexpr std::int64_t kStep = Lanes::kCount;
+  const auto at = [&](std::int64_t i, std::int64_t left) __attribute__((always_inline)) {
+    const Floats::Vector t = mask.add(Floats::multiply(Floats::of_bits(Lanes::load(row + i)), scale), i, left);
+    if (Mask::kChanges) Lanes::store(row + i, Floats::bits_of(t));
+    return t;
+  };
   Floats::Vector most[2] = {Floats::all(kNothing), Floats::all(kNothing)};
   std::int64_t i = 0;
   for (; i + 2 * kStep <= n; i += 2 * kStep) {
-#pragma GCC unroll 2
-    for (int u = 0; u < 2; ++u) {
-      float* at = row + i + u * kStep;
-      const Floats::Vector t = mask.add(Floats::multiply(Floats::of_bits(Lanes::load(at)), scale), i + u * kStep, kStep);
-      Lanes::store(at, Floats::bits_of(t));
-      most[u] = Floats::at_least(most[u], t);
-    }
+    most[0] = Floats::at_least(most[0], at(i, kStep));
+    most[1] = Floats::at_least(most[1], at(i + kStep, kStep));
   }
   for (; i < n; i += kStep) {
-    Floats::Vector t = mask.add(Floats::multiply(Floats::of_bits(Lanes::load(row + i)), scale), i, n - i);
-    Lanes::store(row + i, Floats::bits_of(t));
-    if (n - i < kStep) t = Floats::keep(t, n - i, Floats::all(kNothing));
-    most[0] = Floats::at_least(most[0], t);
+    const Floats::Vector t = at(i, n - i);
+    most[0] = Floats::at_least(most[0], n - i < kStep ? Floats::keep(t, n - i, Floats::all(kNothing)) : t);
   }
   return Floats::largest(Floats::at_least(most[0], most[1]));
 }
@@ -78,12 +80,12 @@ struct MaskRow {
 
 inline float largest_of(float* row, std::int64_t n, float scale, const MaskRow& mask) {
   const Floats::Vector factor = Floats::all(scale);
-  if (mask.data == nullptr) return scaled(row, n, factor, NoMask{});
+  if (mask.data == nullptr) return largest_of(row, n, factor, NoMask{});
   const auto* f32 = static_cast<const float*>(mask.data);
   const auto* bf16 = static_cast<const std::uint16_t*>(mask.data);
-  if (mask.repeated) return scaled(row, n, factor, OneMask{Floats::all(mask.dtype == DType::kF32 ? *f32 : bf16_to_f32(*bf16))});
-  if (mask.dtype == DType::kF32) return scaled(row, n, factor, RowMask<float>{f32});
-  return scaled(row, n, factor, RowMask<std::uint16_t>{bf16});
+  if (mask.repeated) return largest_of(row, n, factor, OneMask{Floats::all(mask.dtype == DType::kF32 ? *f32 : bf16_to_f32(*bf16))});
+  if (mask.dtype == DType::kF32) return largest_of(row, n, factor, RowMask<float>{f32});
+  return largest_of(row, n, factor, RowMask<std::uint16_t>{bf16});
 }
 
 /// n scores (n may be 0) to the weights e^(score - largest seen), written with P::put up to element `end`, which zeros fill. The row
@@ -95,24 +97,29 @@ template <typename P>
   std::int64_t i = 0;
   float before = 1.0f;
   if (n > 0) {
-    const float here = largest_of(row, n, scale, mask);
-    const float largest = seen->largest > here ? seen->largest : here;  // a NaN stays
+    float largest = largest_of(row, n, scale, mask);
+    if (largest == -kNothing) largest = __builtin_nanf("");  // as inf - inf is
+    if (seen->largest > largest) largest = seen->largest;    // a NaN stays, here or in the sum
     if (largest != kNothing) {
-      before = seen->largest == largest ? 1.0f : seen->largest == kNothing ? 0.0f : exponential(seen->largest - largest);
+      before = seen->largest == largest ? 1.0f : seen->largest == kNothing ? 0.0f : power(seen->largest - largest);
+      const Floats::Vector factor = Floats::all(mask.data == nullptr ? scale : 1.0f);
       const Floats::Vector top = Floats::all(largest);
+      const auto weight = [&](std::int64_t at) __attribute__((always_inline)) {
+        return power(Floats::fms(Floats::of_bits(Lanes::load(row + at)), factor, top));
+      };
       Floats::Vector sums[2] = {zero, zero};
       for (; i + 2 * kStep <= n; i += 2 * kStep) {
-        const Floats::Vector first = exponential(Floats::subtract(Floats::of_bits(Lanes::load(row + i)), top));
-        const Floats::Vector second = exponential(Floats::subtract(Floats::of_bits(Lanes::load(row + i + kStep)), top));
+        const Floats::Vector first = weight(i);
+        const Floats::Vector second = weight(i + kStep);
         sums[0] = Floats::add(sums[0], first);
         sums[1] = Floats::add(sums[1], second);
         P::put(row, i, first, second);
       }
       if (i < n) {
-        Floats::Vector first = exponential(Floats::subtract(Floats::of_bits(Lanes::load(row + i)), top));
+        Floats::Vector first = weight(i);
         Floats::Vector second = zero;
         if (n - i > kStep) {
-          second = Floats::keep(exponential(Floats::subtract(Floats::of_bits(Lanes::load(row + i + kStep)), top)), n - i - kStep, zero);
+          second = Floats::keep(weight(i + kStep), n - i - kStep, zero);
         } else {
           first = Floats::keep(first, n - i, zero);
         }
