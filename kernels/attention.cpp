@@ -13,9 +13,8 @@ namespace {
 
 constexpr std::int64_t kPadding = 32;             ///< elements; two vectors of any instruction set
 constexpr std::int64_t kTileRows = 6;             ///< rows of a unit are a multiple, where there are enough
-constexpr std::int64_t kFewRows = 4;              ///< up to here packing K and V does not pay
 constexpr std::int64_t kRowBlock = 48;            ///< rows that meet a panel of K while it is in L1
-constexpr std::int64_t kKeyBlock = 256;           ///< 48 rows of so many scores: 48 KiB
+constexpr std::int64_t kKeyBlock = 512;           ///< 48 rows of so many scores: 99 KiB
 constexpr std::int64_t kResidentBytes = 4 << 20;  ///< of packed K and V of a head; more is packed again for each unit
 constexpr double kSerialProducts = 1 << 17;       ///< below this a call is shorter than waking a second worker
 
@@ -96,7 +95,7 @@ bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa) 
   if (args.batch <= 0 || args.heads <= 0 || args.rows <= 0 || args.keys <= 0 || args.depth <= 0) return true;
   const AttentionVariant& variant = choose(attention_variants(args.dtype), isa);
   const std::int64_t heads = args.batch * args.heads;
-  Job job{&args, &variant, {}, variant.blocks == nullptr || args.rows <= kFewRows, heads, 1, 0};
+  Job job{&args, &variant, {}, args.rows <= variant.few_rows, heads, 1, 0};
   if (job.few) {
     job.scratch_bytes = static_cast<std::size_t>(padded(args.keys) + padded(args.depth)) * sizeof(float);
   } else {

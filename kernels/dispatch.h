@@ -118,6 +118,8 @@ struct AttentionVariant {
   IsaSet needs;
   /// Units [unit_begin, unit_end), head after head. `scratch`, 64-byte aligned, is what attention.cpp counts for a plan.
   void (*blocks)(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
+  /// Up to so many rows packing K and V takes longer than it saves.
+  std::int64_t few_rows;
   /// All rows of heads [head_begin, head_end), for few rows. `scratch` has room for a row of scores and one of Q.
   void (*few)(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float* scratch);
 };
@@ -127,7 +129,7 @@ struct AttentionVariants {
   std::size_t count;
 };
 
-/// The reference has only `few`, which takes any number of rows.
+/// Best first; the reference, which needs nothing, is last and has only `few`.
 AttentionVariants attention_variants(DType dtype);
 
 }  // namespace ipexrun::kernels

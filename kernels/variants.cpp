@@ -66,17 +66,18 @@ constexpr NormalizeVariant kNormalize[] = {
     {"ref", 0, ref::softmax, ref::layer_norm, ref::rms_norm},
 };
 
+constexpr std::int64_t kAllRows = INT64_MAX;
 constexpr AttentionVariant kAttention[] = {
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
-    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::attention, avx512::attention_few},
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::attention, 3, avx512::attention_few},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512
-    {"avx512", kLevelAvx512, avx512::attention, avx512::attention_few},
+    {"avx512", kLevelAvx512, avx512::attention, 6, avx512::attention_few},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    {"avx2", kLevelAvx2, avx2::attention, avx2::attention_few},
+    {"avx2", kLevelAvx2, avx2::attention, 6, avx2::attention_few},
 #endif
-    {"ref", 0, nullptr, ref::attention},
+    {"ref", 0, nullptr, kAllRows, ref::attention},
 };
 
 /// Pairs of bf16 are of no use for fp32.
