@@ -62,7 +62,7 @@ def contenders(lib, case, dtype, level, threads, pool):
     batch, heads, rows, keys, depth, causal, masked = case
     q, k, v = (torch.randn(batch, n, heads, depth).to(dtype).transpose(1, 2) for n in (rows, keys, keys))
     mask = torch.where(torch.rand(batch, 1, 1, keys) < 0.8, 0.0, -1e4).to(dtype).expand(batch, 1, rows, keys) if masked else None
-    sizes = numbers((batch, heads, rows, keys, depth))
+    sizes = numbers((batch, heads, rows, keys, depth, heads))
     strides = [numbers(t.stride()[:3]) for t in (q, k, v)]
     mask_strides = None if mask is None else numbers([0 if mask.size(i) == 1 else mask.stride(i) for i in range(4)])
 

@@ -147,7 +147,7 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_norm(int bf16, const void* from, void* to
 }
 
 /// q, k, v, out as {batch, head, row} strides in elements, mask (of fp32 or of the dtype of q, null = none) as {batch, head, row, key};
-/// sizes are {batch, heads, rows, keys, depth}; logsumexp is dense [batch, rows, heads].
+/// sizes are {batch, heads, rows, keys, depth, heads of k and v}; logsumexp is dense [batch, rows, heads].
 IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* sizes, const void* q, const std::int64_t* qs, const void* k,
                                                  const std::int64_t* ks, const void* v, const std::int64_t* vs, const void* mask,
                                                  int mask_bf16, const std::int64_t* ms, float scale, int causal, void* out,
@@ -162,6 +162,7 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* s
   args.rows = sizes[2];
   args.keys = sizes[3];
   args.depth = sizes[4];
+  args.kv_heads = sizes[5];
   args.scale = scale;
   args.causal = causal != 0;
   if (mask != nullptr) args.mask = {mask, mask_bf16 != 0 ? DType::kBf16 : DType::kF32, ms[0], ms[1], ms[2], ms[3]};

@@ -97,7 +97,7 @@ bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa) 
   const std::int64_t heads = args.batch * args.heads;
   Job job{&args, &variant, {}, args.rows <= variant.few_rows, heads, 1, 0};
   if (job.few) {
-    job.scratch_bytes = static_cast<std::size_t>(padded(args.keys) + padded(args.depth)) * sizeof(float);
+    job.scratch_bytes = static_cast<std::size_t>(2 * padded(args.keys) + padded(args.depth)) * sizeof(float);
   } else {
     job.plan = plan_of(args);
     job.units = heads * job.plan.blocks;

@@ -5,7 +5,8 @@
 // in pairs with fp32 sums where the CPU does that natively, the softmax weights then being rounded to bf16 as in stock; elsewhere it is
 // widened to fp32. Few rows of Q (decoding) walk K and V where they lie. exp as in normalize.h. The truth is ref/attention.cpp, in doubles.
 // A row of which nothing is visible (all keys masked with -inf) becomes 0 with a logsumexp of 0, as in stock. NaN go where arithmetic takes
-// them; a key that `causal` hides is not touched, so NaN in its value do not spread.
+// them. Of a key that `causal` hides a NaN in V may reach rows a few places before it (0 * NaN in a tile of rows); in stock it reaches
+// the whole block of rows.
 // A row's bits do not depend on the number of threads.
 // Thread rule: may be called concurrently. Any alignment of whole elements will do. Each call takes scratch (thread-local, bounded by
 // scratch.h); when there is none it returns false and the result is undefined.
@@ -43,7 +44,8 @@ struct AttentionArgs {
   Heads v;
   DType dtype = DType::kF32;  ///< of q, k, v and out
   std::int64_t batch = 0;
-  std::int64_t heads = 0;
+  std::int64_t heads = 0;     ///< of q and out
+  std::int64_t kv_heads = 0;  ///< of k and v, a divisor of `heads`: that many neighbours of q share one
   std::int64_t rows = 0;
   std::int64_t keys = 0;
   std::int64_t depth = 0;

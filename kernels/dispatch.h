@@ -120,7 +120,8 @@ struct AttentionVariant {
   void (*blocks)(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
   /// Up to so many rows packing K and V takes longer than it saves.
   std::int64_t few_rows;
-  /// All rows of heads [head_begin, head_end), for few rows. `scratch` has room for a row of scores and one of Q.
+  /// All rows of heads [head_begin, head_end), for few rows. `scratch` has room for a row of Q and one of
+  /// scores, in doubles.
   void (*few)(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float* scratch);
 };
 

@@ -1,5 +1,4 @@
-// The truth of attention: the formula in doubles, one rounding to fp32 and, for bf16, one more. Scores are computed twice, so that no
-// memory is needed.
+// The truth of attention: the formula in doubles, one rounding to fp32 and, for bf16, one more.
 #include "kernels/ref/attention.h"
 
 #include <algorithm>
@@ -24,12 +23,13 @@ struct Row {
   std::int64_t head;
   std::int64_t row;
 
-  [[nodiscard]] double of(const Heads& heads, std::int64_t at, std::int64_t i) const {
-    return get(heads.data, args.dtype, batch * heads.batch_stride + head * heads.head_stride + at * heads.row_stride + i);
+  [[nodiscard]] double of(const Heads& heads, std::int64_t which, std::int64_t at, std::int64_t i) const {
+    return get(heads.data, args.dtype, batch * heads.batch_stride + which * heads.head_stride + at * heads.row_stride + i);
   }
+  [[nodiscard]] std::int64_t kv_head() const { return head / (args.heads / args.kv_heads); }
   [[nodiscard]] double score(std::int64_t key) const {
     double sum = 0;
-    for (std::int64_t i = 0; i < args.depth; ++i) sum += of(args.q, row, i) * of(args.k, key, i);
+    for (std::int64_t i = 0; i < args.depth; ++i) sum += of(args.q, head, row, i) * of(args.k, kv_head(), key, i);
     sum *= static_cast<double>(args.scale);
     const AttentionMask& mask = args.mask;
     if (mask.data == nullptr) return sum;
@@ -38,17 +38,6 @@ struct Row {
   }
   [[nodiscard]] std::int64_t keys() const { return args.causal ? std::min(args.keys, row + 1) : args.keys; }
 };
-
-/// The largest score, a NaN if there is one.
-double largest_of(const Row& row) {
-  double largest = -std::numeric_limits<double>::infinity();
-  for (std::int64_t key = 0; key < row.keys(); ++key) {
-    const double score = row.score(key);
-    if (std::isnan(score)) return score;
-    largest = std::max(largest, score);
-  }
-  return largest;
-}
 
 void put(const Row& row, std::int64_t i, double value) {
   const AttentionArgs& args = row.args;
@@ -61,18 +50,19 @@ void put(const Row& row, std::int64_t i, double value) {
   }
 }
 
-void attend(const Row& row) {
+void attend(const Row& row, double* weights) {
   const AttentionArgs& args = row.args;
-  const double largest = largest_of(row);
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::int64_t key = 0; key < row.keys(); ++key) {
+    weights[key] = row.score(key);
+    largest = std::isnan(largest) || std::isnan(weights[key]) ? std::numeric_limits<double>::quiet_NaN() : std::max(largest, weights[key]);
+  }
   const bool nothing = largest == -std::numeric_limits<double>::infinity();
-  // Nothing visible: all weights are 0, and so is the logsumexp.
-  const auto weight = [&](std::int64_t key) { return nothing ? 0.0 : std::exp(row.score(key) - largest); };
-  double sum = 0;
-  for (std::int64_t key = 0; key < row.keys(); ++key) sum += weight(key);
-  if (nothing) sum = 1;
+  double sum = nothing ? 1 : 0;
+  for (std::int64_t key = 0; key < row.keys(); ++key) sum += weights[key] = nothing ? 0.0 : std::exp(weights[key] - largest);
   for (std::int64_t i = 0; i < args.depth; ++i) {
     double value = 0;
-    for (std::int64_t key = 0; key < row.keys(); ++key) value += weight(key) * row.of(args.v, key, i);
+    for (std::int64_t key = 0; key < row.keys(); ++key) value += weights[key] * row.of(args.v, row.kv_head(), key, i);
     put(row, i, value / sum);
   }
   if (args.logsumexp != nullptr) {
@@ -83,9 +73,11 @@ void attend(const Row& row) {
 
 }  // namespace
 
-void attention(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float*) {
+void attention(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float* scratch) {
   for (std::int64_t head = head_begin; head < head_end; ++head) {
-    for (std::int64_t row = 0; row < args.rows; ++row) attend({args, head / args.heads, head % args.heads, row});
+    for (std::int64_t row = 0; row < args.rows; ++row) {
+      attend({args, head / args.heads, head % args.heads, row}, reinterpret_cast<double*>(scratch));
+    }
   }
 }
 

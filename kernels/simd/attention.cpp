@@ -120,25 +120,25 @@ void scale_row(float* row, std::int64_t depth, float factor) {
 template <typename Element>
 class Ahead {
  public:
-  /// For the unit that is number `block` of `blocks` of its head; the next head is at the same place of `batch` and `head`.
-  void plan(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit, std::int64_t unit_end, std::int64_t visits) {
-    const std::int64_t block = unit % plan.blocks;
-    const std::int64_t next_head = unit / plan.blocks + 1;
+  /// While `unit` runs, which calls fetch() so often; nothing from `end` on is wanted.
+  void plan(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit, std::int64_t end, std::int64_t calls) {
+    const std::int64_t number = unit / plan.blocks;
     bytes_ = args.depth * static_cast<std::int64_t>(sizeof(Element));
-    rows_[0].left = rows_[1].left = rows_[2].left = 0;
-    if (plan.resident && next_head * plan.blocks < unit_end) {
-      const std::int64_t begin = args.keys * block / plan.blocks;
-      const std::int64_t end = args.keys * (block + 1) / plan.blocks;
-      rows_[0] = {row_of<Element>(args.k, next_head / args.heads, next_head % args.heads, begin), args.k.row_stride, end - begin, 0};
-      rows_[1] = {row_of<Element>(args.v, next_head / args.heads, next_head % args.heads, begin), args.v.row_stride, end - begin, 0};
+    for (Rows& rows : rows_) rows.left = 0;
+    if (plan.resident && (number + 1) * plan.blocks < end) {  // each unit of this head a part of the next one's keys
+      const Head next(args, number + 1);
+      const std::int64_t block = unit % plan.blocks;
+      const std::int64_t first = args.keys * block / plan.blocks;
+      const std::int64_t count = next.kv_head == Head(args, number).kv_head ? 0 : args.keys * (block + 1) / plan.blocks - first;
+      rows_[0] = {k_row<Element>(args, next, first), args.k.row_stride, count, 0};
+      rows_[1] = {v_row<Element>(args, next, first), args.v.row_stride, count, 0};
     }
-    if (unit + 1 < unit_end) {
-      const std::int64_t head = (unit + 1) / plan.blocks;
+    if (unit + 1 < end) {
       const std::int64_t row = (unit + 1) % plan.blocks * plan.row_block;
-      rows_[2] = {row_of<Element>(args.q, head / args.heads, head % args.heads, row), args.q.row_stride,
+      rows_[2] = {q_row<Element>(args, Head(args, (unit + 1) / plan.blocks), row), args.q.row_stride,
                   least(plan.row_block, args.rows - row), 0};
     }
-    for (Rows& rows : rows_) rows.at_once = (rows.left + visits - 1) / visits;
+    for (Rows& rows : rows_) rows.at_once = (rows.left + calls - 1) / calls;
   }
 
   void fetch() {
@@ -165,10 +165,10 @@ class Ahead {
 
 /// The rows of a block against all keys that they see. `packed` keys of this head are in scratch already.
 template <typename Element>
-void attend(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t batch, std::int64_t head, Block block, const Scratch& at,
-            std::int64_t* packed, Ahead<Element>* ahead) {
+void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at, std::int64_t* packed,
+            Ahead<Element>* ahead) {
   for (std::int64_t r = 0; r < block.rows; ++r) {
-    copy_row(row_of<Element>(args.q, batch, head, block.row + r), args.depth, at.q + r * plan.padded_depth);
+    copy_row(q_row<Element>(args, head, block.row + r), args.depth, at.q + r * plan.padded_depth);
     at.seen[r] = {kNothing, 0.0f};
   }
   const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
@@ -176,14 +176,14 @@ void attend(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t b
     block.keys = least(plan.key_block, args.keys - block.key);
     const std::int64_t place = plan.resident ? block.key * plan.padded_depth : 0;
     if (!plan.resident || block.key >= *packed) {
-      pack_k(row_of<Element>(args.k, batch, head, block.key), args.k.row_stride, block.keys, args.depth, at.k + place);
-      pack_v(row_of<Element>(args.v, batch, head, block.key), args.v.row_stride, block.keys, args.depth, at.v + place);
+      pack_k(k_row<Element>(args, head, block.key), args.k.row_stride, block.keys, args.depth, at.k + place);
+      pack_v(v_row<Element>(args, head, block.key), args.v.row_stride, block.keys, args.depth, at.v + place);
       *packed = block.key + block.keys;
     }
     multiply_q_k(block, plan, args.depth, at, at.k + place);
     for (std::int64_t r = 0; r < block.rows; ++r) {
       const float before = weigh<Products>(at.scores + r * plan.padded_key_block, block.seen_by(r), block.walked_by(r), args.scale,
-                                           mask_row(args.mask, batch, head, block.row + r, block.key), &at.seen[r]);
+                                           mask_row(args.mask, head, block.row + r, block.key), &at.seen[r]);
       ahead->fetch();
       if (block.key > 0 && before != 1.0f) scale_row(at.sums + r * plan.padded_depth, args.depth, before);
     }
@@ -192,8 +192,8 @@ void attend(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t b
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t row = block.row + r;
     float* sums = at.sums + r * plan.padded_depth;
-    scale_row(sums, args.depth, finish(at.seen[r], lse_of(args, batch, head, row)));
-    Element* out = out_row<Element>(args, batch, head, row);
+    scale_row(sums, args.depth, finish(at.seen[r], lse_of(args, head, row)));
+    Element* out = out_row<Element>(args, head, row);
     for (std::int64_t i = 0; i < args.depth; i += kLanes) store_some(out + i, Lanes::load(sums + i), args.depth - i);
   }
 }
@@ -203,14 +203,17 @@ void attention_of(const AttentionArgs& args, const AttentionPlan& plan, std::int
   const Scratch at(scratch, plan);
   std::int64_t packed = 0;
   Ahead<Element> ahead;
+  std::int64_t kv = -1;
   for (std::int64_t unit = unit_begin; unit < unit_end; ++unit) {
-    const std::int64_t head = unit / plan.blocks;
+    const Head head(args, unit / plan.blocks);
     const std::int64_t row = unit % plan.blocks * plan.row_block;
-    if (unit == unit_begin || row == 0) packed = 0;
+    const std::int64_t this_kv = head.batch * args.kv_heads + head.kv_head;
+    if (this_kv != kv) packed = 0;
+    kv = this_kv;
     const Block block{row, least(plan.row_block, args.rows - row), 0, 0, args.causal};
     const std::int64_t visible = args.causal ? least(args.keys, row + block.rows) : args.keys;
     ahead.plan(args, plan, unit, unit_end, block.rows * ((visible + plan.key_block - 1) / plan.key_block));
-    attend<Element>(args, plan, head / args.heads, head % args.heads, block, at, &packed, &ahead);
+    attend<Element>(args, plan, head, block, at, &packed, &ahead);
   }
 }
 

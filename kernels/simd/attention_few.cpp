@@ -71,19 +71,19 @@ void weighted(const float* weights, std::int64_t keys, const Element* v, std::in
 }
 
 template <typename Element>
-void attend(const AttentionArgs& args, std::int64_t batch, std::int64_t head, std::int64_t row, float* q, float* scores) {
+void attend(const AttentionArgs& args, const Head& head, std::int64_t row, float* q, float* scores) {
   const std::int64_t keys = args.causal ? least(args.keys, row + 1) : args.keys;
-  const Element* from = row_of<Element>(args.q, batch, head, row);
+  const Element* from = q_row<Element>(args, head, row);
   for (std::int64_t i = 0; i < args.depth; i += kLanes) Lanes::store(q + i, load_some(from + i, args.depth - i));
-  const Element* k = row_of<Element>(args.k, batch, head, 0);
+  const Element* k = k_row<Element>(args, head, 0);
   std::int64_t key = 0;
   for (; key + 4 <= keys; key += 4) dots<4>(q, k + key * args.k.row_stride, args.k.row_stride, args.depth, scores + key);
   for (; key < keys; ++key) dots<1>(q, k + key * args.k.row_stride, args.k.row_stride, args.depth, scores + key);
   Seen seen{kNothing, 0.0f};
-  weigh<Products>(scores, keys, keys, args.scale, mask_row(args.mask, batch, head, row, 0), &seen);
-  const float factor = finish(seen, lse_of(args, batch, head, row));
-  const Element* v = row_of<Element>(args.v, batch, head, 0);
-  Element* out = out_row<Element>(args, batch, head, row);
+  weigh<Products>(scores, keys, keys, args.scale, mask_row(args.mask, head, row, 0), &seen);
+  const float factor = finish(seen, lse_of(args, head, row));
+  const Element* v = v_row<Element>(args, head, 0);
+  Element* out = out_row<Element>(args, head, row);
   for (std::int64_t i = 0; i < args.depth;) {
     const std::int64_t left = args.depth - i;
     if (left > 3 * kLanes) {
@@ -101,7 +101,7 @@ void heads_of(const AttentionArgs& args, std::int64_t head_begin, std::int64_t h
   float* q = scratch;
   float* scores = q + (args.depth + kLanes - 1) / kLanes * kLanes;
   for (std::int64_t head = head_begin; head < head_end; ++head) {
-    for (std::int64_t row = 0; row < args.rows; ++row) attend<Element>(args, head / args.heads, head % args.heads, row, q, scores);
+    for (std::int64_t row = 0; row < args.rows; ++row) attend<Element>(args, Head(args, head), row, q, scores);
   }
 }
 

@@ -88,6 +88,14 @@ inline float largest_of(float* row, std::int64_t n, float scale, const MaskRow& 
   return largest_of(row, n, factor, RowMask<std::uint16_t>{bf16});
 }
 
+/// Where nothing but -inf was found: a maximum may have lost a NaN.
+inline bool any_nan(const float* row, std::int64_t n, float factor) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (__builtin_isnan(row[i] * factor)) return true;
+  }
+  return false;
+}
+
 /// n scores (n may be 0) to the weights e^(score - largest seen), written with P::put up to element `end`, which zeros fill. The row
 /// has room for whole pairs of vectors. Returns what everything summed before has to be multiplied by.
 template <typename P>
@@ -98,14 +106,16 @@ template <typename P>
   float before = 1.0f;
   if (n > 0) {
     float largest = largest_of(row, n, scale, mask);
+    const float factor = mask.data == nullptr ? scale : 1.0f;  // of what is left in the row
+    if (largest == kNothing && any_nan(row, n, factor)) largest = __builtin_nanf("");
     if (largest == -kNothing) largest = __builtin_nanf("");  // as inf - inf is
     if (seen->largest > largest) largest = seen->largest;    // a NaN stays, here or in the sum
     if (largest != kNothing) {
       before = seen->largest == largest ? 1.0f : seen->largest == kNothing ? 0.0f : power(seen->largest - largest);
-      const Floats::Vector factor = Floats::all(mask.data == nullptr ? scale : 1.0f);
+      const Floats::Vector factors = Floats::all(factor);
       const Floats::Vector top = Floats::all(largest);
       const auto weight = [&](std::int64_t at) __attribute__((always_inline)) {
-        return power(Floats::fms(Floats::of_bits(Lanes::load(row + at)), factor, top));
+        return power(Floats::fms(Floats::of_bits(Lanes::load(row + at)), factors, top));
       };
       Floats::Vector sums[2] = {zero, zero};
       for (; i + 2 * kStep <= n; i += 2 * kStep) {
@@ -136,9 +146,9 @@ template <typename P>
   return before;
 }
 
-inline MaskRow mask_row(const AttentionMask& mask, std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t key) {
+inline MaskRow mask_row(const AttentionMask& mask, const Head& head, std::int64_t row, std::int64_t key) {
   if (mask.data == nullptr) return {nullptr, DType::kF32, false};
-  const std::int64_t place = batch * mask.batch_stride + head * mask.head_stride + row * mask.row_stride + key * mask.key_stride;
+  const std::int64_t place = head.batch * mask.batch_stride + head.head * mask.head_stride + row * mask.row_stride + key * mask.key_stride;
   return {static_cast<const char*>(mask.data) + place * bytes_of(mask.dtype), mask.dtype, mask.key_stride == 0};
 }
 

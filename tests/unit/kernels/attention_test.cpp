@@ -1,0 +1,445 @@
+// The risk: a key or a part of the depth behind the end that joins a sum, a block of keys that is weighed wrongly against the ones before
+// it, a mask read at the wrong place, a hidden key that counts, memory written between the rows.
+#include "kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/bf16.h"
+#include "kernels/dispatch.h"
+#include "tests/unit/kernels/support.h"
+
+namespace ipexrun::kernels::test {
+namespace {
+
+constexpr double kEps = std::numeric_limits<float>::epsilon();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
+
+/// Elements in memory that ends at an unreadable page.
+class Elements {
+ public:
+  Elements() = default;
+  Elements(DType dtype, std::int64_t count) : dtype_(dtype), count_(count), memory_(static_cast<std::size_t>(count * bytes_of(dtype))) {}
+
+  [[nodiscard]] char* data() const { return memory_.data(); }
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  [[nodiscard]] std::string bytes() const { return {memory_.data(), memory_.bytes()}; }
+  void set(std::int64_t i, float value) {
+    const std::uint16_t half = bf16_from_f32(value);
+    dtype_ == DType::kF32 ? std::memcpy(data() + i * 4, &value, 4) : std::memcpy(data() + i * 2, &half, 2);
+  }
+  [[nodiscard]] double get(std::int64_t i) const {
+    float value = 0;
+    std::uint16_t half = 0;
+    dtype_ == DType::kF32 ? std::memcpy(&value, data() + i * 4, 4) : std::memcpy(&half, data() + i * 2, 2);
+    return static_cast<double>(dtype_ == DType::kF32 ? value : bf16_to_f32(half));
+  }
+  [[nodiscard]] bool untouched(std::int64_t i) const {
+    const char* at = data() + i * bytes_of(dtype_);
+    return std::all_of(at, at + bytes_of(dtype_), [](char byte) { return byte == 0x7f; });
+  }
+
+ private:
+  DType dtype_ = DType::kF32;
+  std::int64_t count_ = 0;
+  Guarded memory_;
+};
+
+enum class Mask { kNone, kWhole, kRowOfKeys, kColumn, kHalfPrecision };
+
+struct Shape {
+  std::int64_t batch = 1;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t rows = 1;
+  std::int64_t keys = 1;
+  std::int64_t depth = 1;
+  bool causal = false;
+  Mask mask = Mask::kNone;
+  bool heads_inside = true;  ///< [batch, rows, heads, depth] in memory, else [batch, heads, rows, depth]
+  std::int64_t gap = 0;      ///< elements between the rows of the result
+  int threads = 1;
+};
+
+std::string describe(const Shape& s, DType dtype) {
+  std::ostringstream text;
+  text << "dtype " << static_cast<int>(dtype) << " batch " << s.batch << " heads " << s.heads << "/" << s.kv_heads << " rows " << s.rows
+       << " keys " << s.keys << " depth " << s.depth << (s.causal ? " causal" : "") << " mask " << static_cast<int>(s.mask) << " inside "
+       << s.heads_inside << " gap " << s.gap << " threads " << s.threads;
+  return text.str();
+}
+
+/// Buffers of a call with seeded numbers.
+class Problem {
+ public:
+  Problem(const Shape& shape, DType dtype, std::mt19937& random) : shape_(shape) {
+    args_.dtype = dtype;
+    args_.batch = shape.batch;
+    args_.heads = shape.heads;
+    args_.kv_heads = shape.kv_heads;
+    args_.rows = shape.rows;
+    args_.keys = shape.keys;
+    args_.depth = shape.depth;
+    args_.causal = shape.causal;
+    args_.scale = 1.7f / std::sqrt(static_cast<float>(shape.depth));
+    args_.q = operand(&q_, shape.heads, shape.rows, random);
+    args_.k = operand(&k_, shape.kv_heads, shape.keys, random);
+    args_.v = operand(&v_, shape.kv_heads, shape.keys, random);
+    if (shape.mask != Mask::kNone) make_mask(random);
+    const std::int64_t row = shape.heads * shape.depth + shape.gap;
+    out_ = Elements(dtype, shape.batch * shape.rows * row - shape.gap);
+    args_.out = out_.data();
+    args_.out_batch_stride = shape.rows * row;
+    args_.out_head_stride = shape.depth;
+    args_.out_row_stride = row;
+    lse_ = Elements(DType::kF32, shape.batch * shape.rows * shape.heads);
+    args_.logsumexp = reinterpret_cast<float*>(lse_.data());
+    args_.lse_batch_stride = shape.rows * shape.heads;
+    args_.lse_head_stride = 1;
+    args_.lse_row_stride = shape.heads;
+  }
+
+  AttentionArgs& args() { return args_; }
+  Elements& q() { return q_; }
+  Elements& k() { return k_; }
+  Elements& v() { return v_; }
+  Elements& mask() { return mask_; }
+  [[nodiscard]] const Elements& out() const { return out_; }
+  [[nodiscard]] double out(std::int64_t row, std::int64_t i) const { return out_.get(row * args_.out_row_stride + i); }
+  [[nodiscard]] double lse(std::int64_t row) const { return lse_.get(row * args_.lse_row_stride); }
+  [[nodiscard]] std::string results() const { return out_.bytes() + lse_.bytes(); }
+
+  /// Empty when all results are within the bounds of fp32 sums (and of bf16 weights) and nothing else was written; else what differs.
+  /// Of many rows every `step`th is looked at.
+  [[nodiscard]] std::string difference(std::int64_t step = 1) const {
+    for (std::int64_t b = 0; b < shape_.batch; ++b) {
+      for (std::int64_t h = 0; h < shape_.heads; ++h) {
+        for (std::int64_t row = 0; row < shape_.rows;
+             row = row + step < shape_.rows || row + 1 == shape_.rows ? row + step : shape_.rows - 1) {
+          if (std::string text = row_difference(b, h, row); !text.empty()) return text;
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < out_.count(); ++i) {
+      if (i % args_.out_row_stride >= shape_.heads * shape_.depth && !out_.untouched(i)) return "memory between rows was written";
+    }
+    return "";
+  }
+
+ private:
+  Heads operand(Elements* to, std::int64_t heads, std::int64_t rows, std::mt19937& random) const {
+    std::normal_distribution<float> normal;
+    *to = Elements(args_.dtype, shape_.batch * heads * rows * shape_.depth);
+    for (std::int64_t i = 0; i < to->count(); ++i) to->set(i, normal(random));
+    const std::int64_t all = heads * rows * shape_.depth;
+    if (shape_.heads_inside) return {to->data(), all, shape_.depth, heads * shape_.depth};
+    return {to->data(), all, rows * shape_.depth, shape_.depth};
+  }
+
+  void make_mask(std::mt19937& random) {
+    AttentionMask& mask = args_.mask;
+    if (shape_.mask == Mask::kWhole || shape_.mask == Mask::kHalfPrecision) {
+      mask.key_stride = 1;
+      mask.row_stride = shape_.keys;
+      mask.head_stride = shape_.rows * shape_.keys;
+      mask.batch_stride = shape_.heads * shape_.rows * shape_.keys;
+    } else if (shape_.mask == Mask::kRowOfKeys) {
+      mask.key_stride = 1;
+      mask.batch_stride = shape_.keys;
+    } else {
+      mask.row_stride = 1;
+      mask.head_stride = shape_.rows;
+    }
+    mask.dtype = shape_.mask == Mask::kHalfPrecision ? DType::kBf16 : DType::kF32;
+    mask_ = Elements(mask.dtype, (shape_.batch - 1) * mask.batch_stride + (shape_.heads - 1) * mask.head_stride +
+                                     (shape_.rows - 1) * mask.row_stride + (shape_.keys - 1) * mask.key_stride + 1);
+    mask.data = mask_.data();
+    std::uniform_int_distribution<int> kind(0, 9);
+    std::normal_distribution<float> normal;
+    for (std::int64_t i = 0; i < mask_.count(); ++i) {
+      const int which = kind(random);
+      mask_.set(i, which == 0 ? -kInf : which == 1 ? -1e4f : which == 2 ? kLowest : normal(random));
+    }
+  }
+
+  [[nodiscard]] std::string row_difference(std::int64_t b, std::int64_t h, std::int64_t row) const {
+    const std::int64_t kv = h / (shape_.heads / shape_.kv_heads);
+    const std::int64_t visible = shape_.causal ? std::min(shape_.keys, row + 1) : shape_.keys;
+    std::vector<double> scores;
+    std::vector<double> magnitudes;
+    double largest = -HUGE_VAL;
+    const auto scale = static_cast<double>(args_.scale);
+    for (std::int64_t key = 0; key < visible; ++key) {
+      double sum = 0;
+      double magnitude = 0;
+      for (std::int64_t i = 0; i < shape_.depth; ++i) {
+        const double product = q_.get(place(args_.q, b, h, row) + i) * k_.get(place(args_.k, b, kv, key) + i) * scale;
+        sum += product;
+        magnitude += std::fabs(product);
+      }
+      if (args_.mask.data != nullptr) {
+        const AttentionMask& m = args_.mask;
+        const double added = mask_.get(b * m.batch_stride + h * m.head_stride + row * m.row_stride + key * m.key_stride);
+        sum = static_cast<double>(static_cast<float>(sum + added));  // beside the lowest float nothing else counts
+        magnitude += std::isinf(added) ? 0 : std::fabs(added) / static_cast<double>(shape_.depth);
+      }
+      scores.push_back(sum);
+      magnitudes.push_back(magnitude);
+      largest = std::max(largest, sum);
+    }
+    const bool nothing = largest == -HUGE_VAL;
+    double sum = 0;
+    double score_error = 0;
+    for (std::size_t key = 0; key < scores.size(); ++key) {
+      const double weight = nothing ? 0 : std::exp(scores[key] - largest);
+      // With all scores at the lowest float, their differences from it are what counts, and they are 0.
+      if (weight > 1e-12 && largest > -1e30)
+        score_error = std::max(score_error, kEps * static_cast<double>(shape_.depth + 4) * magnitudes[key]);
+      scores[key] = weight;
+      sum += weight;
+    }
+    std::ostringstream text;
+    text << describe(shape_, args_.dtype) << ": batch " << b << " head " << h << " row " << row << ": ";
+    const double lse = nothing ? 0 : largest + std::log(sum);
+    const double lse_seen = lse_.get(b * args_.lse_batch_stride + h + row * args_.lse_row_stride);
+    const double relative = 2 * score_error + kEps * (static_cast<double>(visible) / 4 + 30);
+    if (!(std::fabs(lse_seen - lse) <= relative + 4 * kEps * std::fabs(lse))) {
+      text << "logsumexp " << lse_seen << ", truth " << lse;
+      return text.str();
+    }
+    for (std::int64_t i = 0; i < shape_.depth; ++i) {
+      double truth = 0;
+      double magnitude = 0;
+      for (std::size_t key = 0; key < scores.size(); ++key) {
+        const double term = nothing ? 0 : scores[key] / sum * v_.get(place(args_.v, b, kv, static_cast<std::int64_t>(key)) + i);
+        truth += term;
+        magnitude += std::fabs(term);
+      }
+      double bound = relative * magnitude;
+      if (args_.dtype == DType::kBf16) bound += magnitude / 256 + (std::fabs(truth) + magnitude / 256) / 256;
+      const double seen = out_.get(b * args_.out_batch_stride + h * shape_.depth + row * args_.out_row_stride + i);
+      if (!(std::fabs(seen - truth) <= bound)) {
+        text << i << " is " << seen << ", truth " << truth << ", bound " << bound;
+        return text.str();
+      }
+    }
+    return "";
+  }
+
+  static std::int64_t place(const Heads& heads, std::int64_t b, std::int64_t h, std::int64_t row) {
+    return b * heads.batch_stride + h * heads.head_stride + row * heads.row_stride;
+  }
+
+  Shape shape_;
+  AttentionArgs args_;
+  Elements q_, k_, v_, mask_, out_, lse_;
+};
+
+class AttentionOnIsa : public testing::TestWithParam<IsaSet> {
+ protected:
+  std::mt19937 random_{20240613};
+
+  void check(const Shape& shape, DType dtype, std::int64_t step = 1) {
+    Problem problem(shape, dtype, random_);
+    ASSERT_TRUE(attention(problem.args(), thread_parallel(shape.threads), GetParam())) << describe(shape, dtype);
+    EXPECT_EQ(problem.difference(step), "");
+  }
+  template <std::size_t N>
+  std::int64_t one_of(const std::int64_t (&values)[N]) {
+    return values[random_() % N];
+  }
+};
+
+TEST_P(AttentionOnIsa, SizesAroundEachBlock) {
+  constexpr std::int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 17, 31, 47, 48, 49, 53, 96, 97};
+  constexpr std::int64_t kKeys[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 77, 97, 127, 128, 129, 197};
+  constexpr std::int64_t kDepths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 72, 80, 96};
+  for (int i = 0; i < 400 && !HasFailure(); ++i) {
+    Shape shape;
+    shape.batch = 1 + static_cast<std::int64_t>(random_() % 2);
+    shape.kv_heads = 1 + static_cast<std::int64_t>(random_() % 3);
+    shape.heads = shape.kv_heads * (1 + static_cast<std::int64_t>(random_() % 2));
+    shape.rows = one_of(kRows);
+    shape.keys = one_of(kKeys);
+    shape.depth = one_of(kDepths);
+    shape.causal = random_() % 3 == 0;
+    shape.mask = static_cast<Mask>(random_() % 5);
+    shape.heads_inside = random_() % 2 == 0;
+    shape.gap = random_() % 2 == 0 ? 0 : 5;
+    shape.threads = 1 + static_cast<int>(random_() % 3);
+    check(shape, kTypes[i % 2], 1 + shape.rows / 16);
+  }
+}
+
+TEST_P(AttentionOnIsa, ManyBlocksOfKeys) {
+  for (const DType dtype : kTypes) {
+    for (const bool causal : {false, true}) {
+      for (const std::int64_t keys : {511, 513, 1100, 1536}) {
+        for (const std::int64_t rows : {1, 9, 700}) {
+          check({.heads = 2,
+                 .kv_heads = 1,
+                 .rows = rows,
+                 .keys = keys,
+                 .depth = 20,
+                 .causal = causal,
+                 .mask = Mask::kRowOfKeys,
+                 .threads = 2},
+                dtype, 1 + rows / 8);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionOnIsa, KeysThatScratchDoesNotHoldAtOnce) {
+  for (const DType dtype : kTypes) {
+    check({.heads = 2, .kv_heads = 2, .rows = 60, .keys = 4500, .depth = 128}, dtype, 20);
+    check({.rows = 60, .keys = 4500, .depth = 128, .causal = true, .mask = Mask::kRowOfKeys}, dtype, 20);
+  }
+}
+
+TEST_P(AttentionOnIsa, NothingIsFine) {
+  EXPECT_TRUE(attention({}, {}, GetParam()));
+  AttentionArgs args;
+  args.batch = args.heads = args.kv_heads = args.depth = args.keys = 3;
+  EXPECT_TRUE(attention(args, {}, GetParam()));
+}
+
+TEST_P(AttentionOnIsa, RowsThatSeeNothingAreZero) {
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t keys : {5, 40, 600}) {
+      Problem problem({.rows = 9, .keys = keys, .depth = 16, .mask = Mask::kWhole}, dtype, random_);
+      for (std::int64_t key = 0; key < keys; ++key) problem.mask().set(4 * keys + key, -kInf);
+      ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+      EXPECT_EQ(problem.difference(), "");
+      for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(problem.out(4, i), 0.0);
+      EXPECT_EQ(problem.lse(4), 0.0);
+    }
+  }
+}
+
+/// The lowest float is no -inf: such rows are means.
+TEST_P(AttentionOnIsa, RowsMaskedWithTheLowestFloatAreMeans) {
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t rows : {1, 9}) {
+      Problem problem({.rows = rows, .keys = 530, .depth = 16, .mask = Mask::kWhole}, dtype, random_);
+      for (std::int64_t i = 0; i < rows * 530; ++i) problem.mask().set(i, kLowest);
+      ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+      EXPECT_EQ(problem.difference(), "");
+      EXPECT_NE(problem.out(0, 0), 0.0);
+    }
+  }
+}
+
+/// The first block of keys is hidden altogether, the second is not, and the other way round.
+TEST_P(AttentionOnIsa, BlocksThatSeeNothing) {
+  for (const DType dtype : kTypes) {
+    for (const bool first : {true, false}) {
+      Problem problem({.rows = 9, .keys = 1030, .depth = 16, .mask = Mask::kWhole}, dtype, random_);
+      for (std::int64_t i = 0; i < 9 * 1030; ++i) problem.mask().set(i, (i % 1030 < 515) == first ? -kInf : 0.5f);
+      ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+      EXPECT_EQ(problem.difference(), "");
+    }
+  }
+}
+
+TEST_P(AttentionOnIsa, LargeScores) {
+  for (const DType dtype : kTypes) {
+    Problem problem({.rows = 13, .keys = 600, .depth = 16}, dtype, random_);
+    for (const float scale : {-1.0f, 0.0f, 100.0f}) {
+      problem.args().scale = scale;
+      ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+      EXPECT_EQ(problem.difference(), "") << scale;
+    }
+  }
+}
+
+TEST_P(AttentionOnIsa, NanAndInfinity) {
+  constexpr std::int64_t kDepth = 20;
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t rows : {3, 13}) {
+      for (const std::int64_t keys : {7, 40, 600}) {
+        const Shape shape{.rows = rows, .keys = keys, .depth = kDepth};
+        const auto nan_at = [&](const Problem& problem, std::int64_t row, std::int64_t i) { return std::isnan(problem.out(row, i)); };
+        Problem q(shape, dtype, random_);  // a NaN in Q: that row
+        q.q().set(2 * kDepth + 3, kNan);
+        ASSERT_TRUE(attention(q.args(), {}, GetParam()));
+        for (std::int64_t row = 0; row < rows; ++row) {
+          EXPECT_EQ(std::isnan(q.lse(row)), row == 2);
+          for (std::int64_t i = 0; i < kDepth; ++i) ASSERT_EQ(nan_at(q, row, i), row == 2) << rows << " " << keys << " " << row;
+        }
+        Problem k(shape, dtype, random_);  // in K: all rows
+        k.k().set(5 * kDepth + 3, kNan);
+        ASSERT_TRUE(attention(k.args(), {}, GetParam()));
+        for (std::int64_t row = 0; row < rows; ++row) ASSERT_TRUE(nan_at(k, row, 0)) << rows << " " << keys << " " << row;
+        Problem v(shape, dtype, random_);  // in V: that column
+        v.v().set((keys - 1) * kDepth + 3, kNan);
+        ASSERT_TRUE(attention(v.args(), {}, GetParam()));
+        for (std::int64_t row = 0; row < rows; ++row) {
+          for (std::int64_t i = 0; i < kDepth; ++i) ASSERT_EQ(nan_at(v, row, i), i == 3) << rows << " " << keys << " " << row;
+        }
+        Problem infinite({.rows = rows, .keys = keys, .depth = kDepth, .mask = Mask::kWhole}, dtype, random_);  // a score of +inf
+        for (std::int64_t i = 0; i < rows * keys; ++i) infinite.mask().set(i, i == 2 * keys + 1 ? kInf : 0.0f);
+        ASSERT_TRUE(attention(infinite.args(), {}, GetParam()));
+        for (std::int64_t row = 0; row < rows; ++row) ASSERT_EQ(nan_at(infinite, row, 0), row == 2) << rows << " " << keys << " " << row;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const DType dtype : kTypes) {
+    for (const bool causal : {false, true}) {
+      for (const std::int64_t rows : {2, 150}) {
+        Problem problem({.batch = 2, .heads = 3, .kv_heads = 3, .rows = rows, .keys = 530, .depth = 40, .causal = causal}, dtype, random_);
+        ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+        const std::string expected = problem.results();
+        for (int threads = 2; threads <= 7; ++threads) {
+          std::memset(problem.args().out, 0x7f, problem.out().bytes().size());
+          ASSERT_TRUE(attention(problem.args(), thread_parallel(threads), GetParam()));
+          EXPECT_EQ(problem.results(), expected) << threads << " threads, rows " << rows << " causal " << causal;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionOnIsa, WithoutLogsumexp) {
+  for (const std::int64_t rows : {1, 20}) {
+    Problem problem({.rows = rows, .keys = 40, .depth = 16}, DType::kF32, random_);
+    ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+    const std::string expected = problem.out().bytes();
+    problem.args().logsumexp = nullptr;
+    ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+    EXPECT_EQ(problem.out().bytes(), expected);
+  }
+}
+
+TEST_P(AttentionOnIsa, UsesTheVariantOfItsLevel) {
+  const AttentionVariants table = attention_variants(DType::kBf16);
+  for (std::size_t i = 0; i < table.count; ++i) {
+    if (table.first[i].needs == GetParam()) {
+      EXPECT_STREQ(attention_variant(DType::kBf16, GetParam()), table.first[i].name);
+      EXPECT_EQ(attention_supported(DType::kBf16, GetParam()), i + 1 < table.count);
+    }
+  }
+  EXPECT_STRNE(attention_variant(DType::kF32, GetParam()), "avx512_bf16");
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, AttentionOnIsa, testing::ValuesIn(levels_of(attention_variants(DType::kBf16))),
+                         [](const auto& level) { return std::string(attention_variant(DType::kBf16, level.param)); });
+
+}  // namespace
+}  // namespace ipexrun::kernels::test
