@@ -35,6 +35,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> mkldnn_rnn_layer(
     const at::Tensor& input, const at::Tensor& weight0, const at::Tensor& weight1, const at::Tensor& weight2, const at::Tensor& weight3,
     const at::Tensor& hx, const at::Tensor& cx, bool reverse, at::IntArrayRef batch_sizes, std::int64_t mode, std::int64_t hidden_size,
     std::int64_t num_layers, bool has_biases, bool bidirectional, bool batch_first, bool train);
+std::tuple<at::Tensor, at::Tensor> scaled_dot_product_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                                                double dropout_p, bool is_causal,
+                                                                const std::optional<at::Tensor>& attn_mask, std::optional<double> scale);
 at::Tensor softmax(const at::Tensor& self, std::int64_t dim, bool half_to_float);
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
                                                                  const std::optional<at::Tensor>& weight,
