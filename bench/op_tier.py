@@ -22,6 +22,10 @@ CONVOLUTIONS = [  # input shape, out channels, kernel, keywords: layers of ResNe
     ((4, 256, 400), 256, 5, {"padding": 2}),
 ]
 ACTIVATIONS = ["gelu", "gelu tanh", "tanh", "sigmoid", "silu"]  # of 128 x 3072 elements
+ATTENTIONS = [  # batch, heads, rows, keys, depth, causal: BERT, ViT, a prompt, a token against a cache
+    (1, 12, 128, 128, 64, False), (8, 12, 128, 128, 64, False), (4, 12, 197, 197, 64, False), (1, 12, 512, 512, 64, True), (1, 32, 1, 512, 128, False),
+]
+SMOKE_ATTENTIONS = [(1, 2, 16, 16, 32, False)]
 SMOKE_CONVOLUTIONS = [((1, 16, 14, 14), 16, 3, {})]
 LINEAR_CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
 CONVOLUTION_CANDIDATES = ["onednn_bf16_packed", "onednn_f32_packed"]
@@ -69,6 +73,14 @@ def measure_activation(torch, hook, name, dtype, shape, seconds):
     function = {"gelu tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"), "tanh": torch.tanh, "sigmoid": torch.sigmoid}.get(name)
     function = function or getattr(torch.nn.functional, name)
     return {"activation": f"{name} {str(dtype)[6:]}"} | measure(hook, lambda: function(x), ["own_f32"], seconds)
+
+
+def measure_attention(torch, hook, case, dtype, seconds):
+    batch, heads, rows, keys, depth, causal = case
+    q, k, v = (torch.randn(batch, n, heads, depth).to(dtype).transpose(1, 2) for n in (rows, keys, keys))
+    name = f"{batch} x {heads} heads, {rows} rows, {keys} keys, depth {depth}{', causal' if causal else ''}, {str(dtype)[6:]}"
+    call = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)  # noqa: E731
+    return {"attention": name} | measure(hook, call, ["own_f32"], seconds)
 
 
 def measure(hook, call, candidates, seconds):
@@ -128,6 +140,8 @@ def main():
         shapes += [measure_convolution(torch, hook, case, last, seconds) for case, last in cases]
         shapes += [measure_activation(torch, hook, name, dtype, (8, 1024) if options.smoke else (128, 3072), seconds)
                    for name in ACTIVATIONS[: 1 if options.smoke else None] for dtype in (torch.float32, torch.bfloat16)]
+        shapes += [measure_attention(torch, hook, case, dtype, seconds) for case in (SMOKE_ATTENTIONS if options.smoke else ATTENTIONS)
+                   for dtype in (torch.float32, torch.bfloat16)]
         declined = declined_cost(torch, hook, 3 if options.smoke else 31)
     sites = json.loads(hook.report())["sites"]
     print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), "shapes": shapes, "declined": declined,

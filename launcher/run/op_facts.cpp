@@ -80,7 +80,7 @@ struct Kind {
   std::string_view op;
   std::string_view many;
 };
-constexpr std::array<Kind, 11> kKinds{{{"addmm", "linear calls"},
+constexpr std::array<Kind, 12> kKinds{{{"addmm", "linear calls"},
                                        {"mm", "linear calls"},
                                        {"bmm", "linear calls"},
                                        {"baddbmm", "linear calls"},
@@ -90,6 +90,7 @@ constexpr std::array<Kind, 11> kKinds{{{"addmm", "linear calls"},
                                        {"sigmoid", "activations"},
                                        {"_softmax", "softmaxes and norms"},
                                        {"native_layer_norm", "softmaxes and norms"},
+                                       {"_scaled_dot_product_flash_attention_for_cpu", "attentions"},
                                        {"mkldnn_rnn_layer", "LSTM layers"}}};
 
 std::string kind_of(const std::string& op) {

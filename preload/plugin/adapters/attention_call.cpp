@@ -51,10 +51,11 @@ SiteKey AttentionCall::site_key(const SiteId& id, const TierOptions& options) co
   key.op = op_name(op);
   key.dtypes = word(q->scalar_type());
   if (mask != nullptr) key.dtypes += std::string(",") + word(mask->scalar_type());
-  key.layouts = id.detail == 0x000102 ? "css" : "sss";
+  key.layouts = id.detail == 0x000102 ? "c" : "s";
+  key.layouts += k->size(1) != q->size(1) ? "ee" : "ss";  // heads of k and v that several of q share
   if (mask != nullptr) key.layouts += masked_by_key() ? 's' : 'e';
   key.sizes = "heads=" + std::to_string(id.batch) + ",rows=" + std::to_string(id.m) + ",keys=" + std::to_string(id.n) +
-              ",depth=" + std::to_string(id.k) + (causal ? ",causal" : "") + (k->size(1) != q->size(1) ? ",shared" : "");
+              ",depth=" + std::to_string(id.k) + (causal ? ",causal" : "");
   key.threads = id.threads;
   key.isa = level_name(options.isa);
   key.torch = options.torch_minor;
