@@ -40,6 +40,9 @@ std::int64_t scratch_words(const AttentionPlan& plan) {
   return 2 * plan.packed_keys * plan.padded_depth + plan.row_block * (plan.padded_key_block + 2 * plan.padded_depth + 2);
 }
 
+/// Rows of Q that share a head of K and V.
+std::int64_t queries_of(const AttentionArgs& args) { return args.heads / args.kv_heads * args.rows; }
+
 /// Keys that a unit walks, its cost.
 std::int64_t keys_of(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t block) {
   return args.causal ? least(args.keys, (block + 1) * plan.row_block) : args.keys;
@@ -82,7 +85,7 @@ void task(void* arg, int part) {
   const std::int64_t begin = begin_of(*job, part);
   const std::int64_t end = begin_of(*job, part + 1);
   if (job->few) {
-    job->variant->few(*job->args, begin, end, scratch);
+    job->variant->run_few(*job->args, begin, end, scratch);
   } else {
     job->variant->blocks(*job->args, job->plan, begin, end, scratch);
   }
@@ -95,9 +98,10 @@ bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa) 
   if (args.batch <= 0 || args.heads <= 0 || args.rows <= 0 || args.keys <= 0 || args.depth <= 0) return true;
   const AttentionVariant& variant = choose(attention_variants(args.dtype), isa);
   const std::int64_t heads = args.batch * args.heads;
-  Job job{&args, &variant, {}, args.rows <= variant.few_rows, heads, 1, 0};
+  const std::int64_t few_units = args.batch * args.kv_heads * ceil_div(queries_of(args), kQueriesAtOnce);
+  Job job{&args, &variant, {}, args.rows == 1 || queries_of(args) <= variant.few, few_units, 1, 0};
   if (job.few) {
-    job.scratch_bytes = static_cast<std::size_t>(2 * padded(args.keys) + padded(args.depth)) * sizeof(float);
+    job.scratch_bytes = static_cast<std::size_t>(kQueriesAtOnce * (padded(args.keys) + padded(args.depth))) * sizeof(float);
   } else {
     job.plan = plan_of(args);
     job.units = heads * job.plan.blocks;

@@ -113,16 +113,20 @@ struct AttentionPlan {
   std::int64_t packed_keys;       ///< that scratch has room for
 };
 
+/// Rows of Q that walk K and V together where these are not packed: query i of a head of K and V is row i % rows of its head of Q
+/// i / rows, among those that share it.
+inline constexpr std::int64_t kQueriesAtOnce = 4;
+
 struct AttentionVariant {
   const char* name;
   IsaSet needs;
   /// Units [unit_begin, unit_end), head after head. `scratch`, 64-byte aligned, is what attention.cpp counts for a plan.
   void (*blocks)(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
-  /// Up to so many rows packing K and V takes longer than it saves.
-  std::int64_t few_rows;
-  /// All rows of heads [head_begin, head_end), for few rows. `scratch` has room for a row of Q and one of
-  /// scores, in doubles.
-  void (*few)(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float* scratch);
+  /// Up to so many queries of a head of K and V packing these takes longer than it saves.
+  std::int64_t few;
+  /// Units [unit_begin, unit_end) of kQueriesAtOnce queries, those of one head of K and V after those of another. `scratch` has room for
+  /// so many rows of Q and of scores.
+  void (*run_few)(const AttentionArgs& args, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
 };
 
 struct AttentionVariants {
@@ -130,7 +134,7 @@ struct AttentionVariants {
   std::size_t count;
 };
 
-/// Best first; the reference, which needs nothing, is last and has only `few`.
+/// Best first; the reference, which needs nothing, is last and has only `run_few`.
 AttentionVariants attention_variants(DType dtype);
 
 }  // namespace ipexrun::kernels

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "kernels/bf16.h"
+#include "kernels/dispatch.h"
+#include "kernels/packed.h"
 
 namespace ipexrun::kernels::ref {
 namespace {
@@ -73,10 +75,16 @@ void attend(const Row& row, double* weights) {
 
 }  // namespace
 
-void attention(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float* scratch) {
-  for (std::int64_t head = head_begin; head < head_end; ++head) {
-    for (std::int64_t row = 0; row < args.rows; ++row) {
-      attend({args, head / args.heads, head % args.heads, row}, reinterpret_cast<double*>(scratch));
+void attention(const AttentionArgs& args, std::int64_t unit_begin, std::int64_t unit_end, float* scratch) {
+  const std::int64_t group = args.heads / args.kv_heads;
+  const std::int64_t queries = group * args.rows;
+  const std::int64_t units = ceil_div(queries, kQueriesAtOnce);
+  for (std::int64_t unit = unit_begin; unit < unit_end; ++unit) {
+    const std::int64_t kv = unit / units;
+    const std::int64_t first = unit % units * kQueriesAtOnce;
+    for (std::int64_t i = first; i < std::min(queries, first + kQueriesAtOnce); ++i) {
+      const std::int64_t head = kv % args.kv_heads * group + i / args.rows;
+      attend({args, kv / args.kv_heads, head, i % args.rows}, reinterpret_cast<double*>(scratch));
     }
   }
 }

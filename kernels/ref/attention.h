@@ -5,6 +5,6 @@
 
 namespace ipexrun::kernels::ref {
 
-void attention(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float* scratch);
+void attention(const AttentionArgs& args, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
 
 }  // namespace ipexrun::kernels::ref

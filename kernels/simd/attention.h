@@ -6,7 +6,7 @@
 #define IPEXRUN_DECLARE_ATTENTION(isa)                                                                                                  \
   namespace ipexrun::kernels::isa {                                                                                                     \
   void attention(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit_begin, std::int64_t unit_end, float* scratch); \
-  void attention_few(const AttentionArgs& args, std::int64_t head_begin, std::int64_t head_end, float* scratch);                        \
+  void attention_few(const AttentionArgs& args, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);                        \
   }
 IPEXRUN_DECLARE_ATTENTION(avx2)
 IPEXRUN_DECLARE_ATTENTION(avx512)
