@@ -19,12 +19,13 @@ import time
 import torch
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-# batch, heads, rows, keys, depth, causal, mask
+# batch, heads, rows, keys, depth, causal, mask, and how many heads share one of K and V
 CASES = [
     (1, 12, 16, 16, 64, 0, 0), (1, 12, 64, 64, 64, 0, 0), (1, 12, 128, 128, 64, 0, 0), (8, 12, 128, 128, 64, 0, 1), (1, 12, 197, 197, 64, 0, 0),
     (4, 12, 197, 197, 64, 0, 0), (1, 12, 384, 384, 32, 0, 0), (1, 12, 384, 384, 64, 0, 1), (1, 12, 384, 384, 80, 0, 0),
     (1, 12, 384, 384, 96, 0, 0), (1, 12, 384, 384, 128, 0, 0), (1, 12, 512, 512, 64, 1, 0), (1, 12, 2048, 2048, 64, 0, 0),
     (1, 12, 2048, 2048, 64, 1, 0), (2, 8, 1024, 77, 40, 0, 0), (1, 32, 1, 512, 128, 0, 0), (1, 12, 1, 2048, 64, 0, 0), (1, 12, 8, 512, 64, 0, 0),
+    (1, 32, 1, 1024, 128, 0, 0, 4),
 ]
 
 
@@ -59,10 +60,11 @@ def fastest(table, seconds, clock):
 
 def contenders(lib, case, dtype, level, threads, pool):
     """(ours, stock, truth)"""
-    batch, heads, rows, keys, depth, causal, masked = case
-    q, k, v = (torch.randn(batch, n, heads, depth).to(dtype).transpose(1, 2) for n in (rows, keys, keys))
+    batch, heads, rows, keys, depth, causal, masked, *shared = case
+    kv_heads = heads // (shared or [1])[0]
+    q, k, v = (torch.randn(batch, n, h, depth).to(dtype).transpose(1, 2) for n, h in ((rows, heads), (keys, kv_heads), (keys, kv_heads)))
     mask = torch.where(torch.rand(batch, 1, 1, keys) < 0.8, 0.0, -1e4).to(dtype).expand(batch, 1, rows, keys) if masked else None
-    sizes = numbers((batch, heads, rows, keys, depth, heads))
+    sizes = numbers((batch, heads, rows, keys, depth, kv_heads))
     strides = [numbers(t.stride()[:3]) for t in (q, k, v)]
     mask_strides = None if mask is None else numbers([0 if mask.size(i) == 1 else mask.stride(i) for i in range(4)])
 
@@ -78,12 +80,13 @@ def contenders(lib, case, dtype, level, threads, pool):
     def stock():
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, bool(causal), attn_mask=mask)[0]
 
-    scores = q.double() @ k.double().transpose(-1, -2) * depth**-0.5
+    k64, v64 = (x.double().repeat_interleave(heads // kv_heads, 1) for x in (k, v))
+    scores = q.double() @ k64.transpose(-1, -2) * depth**-0.5
     if mask is not None:
         scores = scores + mask.double()
     if causal:
         scores = scores.masked_fill(torch.ones(rows, keys, dtype=torch.bool).triu(1), float("-inf"))
-    return ours, stock, torch.softmax(scores, -1) @ v.double()
+    return ours, stock, torch.softmax(scores, -1) @ v64
 
 
 def error(y, truth):
@@ -100,7 +103,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="one small size, to see that it runs")
     args = parser.parse_args()
-    cases = [(1, 2, 19, 37, 24, 0, 1), (1, 2, 19, 37, 24, 1, 0)] if args.smoke else CASES
+    cases = [(1, 2, 19, 37, 24, 0, 1), (1, 2, 19, 37, 24, 1, 0), (1, 4, 3, 37, 24, 0, 0, 2)] if args.smoke else CASES
     seconds = 0.01 if args.smoke else args.seconds
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
@@ -124,13 +127,13 @@ def main():
             if errors[0] > 2 * errors[1] + (1e-6 if dtype == torch.float32 else 8e-3):
                 sys.exit(f"{case} in {dtype_name} is wrong: relative error {errors[0]:.2g}, stock {errors[1]:.2g}")
             us = fastest({"ours": ours, "stock": stock}, seconds, clock)
-            batch, heads, rows, keys, depth, causal, masked = case
+            batch, heads, rows, keys, depth, causal, masked, *shared = case
             products = 2 * batch * heads * rows * keys * depth / (2 if causal else 1)
             row = {"dtype": dtype_name, "case": case, "us": us, "ratio": us["stock"] / us["ours"], "of_matmul": products / us["ours"] / rate,
                    "error": errors}
             table.append(row)
             if not args.json:
-                print(f"{dtype_name:>5} {batch:5} {heads:5} {rows:4} {keys:4} {depth:5} {'causal' if causal else 'masked' if masked else '':9} | "
+                print(f"{dtype_name:>5} {batch:5} {heads:5} {rows:4} {keys:4} {depth:5} {'causal' if causal else 'masked' if masked else 'shared' if shared else '':9} | "
                       f"{us['ours']:10.1f} {us['stock']:10.1f} | {row['ratio']:10.2f} {row['of_matmul']:10.2f} | {errors[0]:11.2g} {errors[1]:9.2g}",
                       flush=True)
     if args.json:

@@ -69,13 +69,13 @@ constexpr NormalizeVariant kNormalize[] = {
 constexpr std::int64_t kAllRows = INT64_MAX;
 constexpr AttentionVariant kAttention[] = {
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
-    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::attention, 3, avx512::attention_few},
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::attention, 4, avx512::attention_few},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512
-    {"avx512", kLevelAvx512, avx512::attention, 6, avx512::attention_few},
+    {"avx512", kLevelAvx512, avx512::attention, 20, avx512::attention_few},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    {"avx2", kLevelAvx2, avx2::attention, 6, avx2::attention_few},
+    {"avx2", kLevelAvx2, avx2::attention, 16, avx2::attention_few},
 #endif
     {"ref", 0, nullptr, kAllRows, ref::attention},
 };
