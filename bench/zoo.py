@@ -27,8 +27,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-SECONDS = {"full": {"select_seconds": 4, "select_calls": 200, "speed_seconds": 2},
-           "small": {"select_seconds": 1, "select_calls": 30, "speed_seconds": 0.5}}
+SECONDS = {"full": {"select_seconds": 8, "select_calls": 400, "speed_seconds": 2},
+           "small": {"select_seconds": 2, "select_calls": 60, "speed_seconds": 0.5}}
 
 
 def parse(arguments=None):

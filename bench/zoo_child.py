@@ -25,6 +25,7 @@ UNUSABLE_TRUTH = 1e-2  # an fp64 copy this far from stock computed something els
 VANISHING = 1e-4  # gradients below this share of the largest one are rounding noise around zero: counted in the whole only
 PROFILES = 5
 FORCED_CALLS = 3  # a weight is packed at its second use
+SETTLED_CALLS = 3  # in a row, in which nothing was measured and nothing waits for a check of a whole pass
 
 
 def candidates():
@@ -229,18 +230,19 @@ class Comparison:
     def selected(self):
         """Calls until every kind of call is decided or a limit; each is compared: while exploring the user gets results as well."""
         until = time.monotonic() + self.request["select_seconds"]
-        calls, decided = 0, False
+        calls, settled = 0, 0
         with self.tier(True):
-            while calls < FORCED_CALLS or (not decided and calls < self.request["select_calls"] and time.monotonic() < until):
+            while calls < FORCED_CALLS or (settled < SETTLED_CALLS and calls < self.request["select_calls"] and time.monotonic() < until):
                 self.judge_inference("selected", self.no_grad_call(), self.stock, self.truth, self.noise)
                 calls += 1
-                decided = all(site["decided"] for site in self.report()["sites"])
+                now = self.report()
+                settled = settled + 1 if not now["drift"]["waiting"] and all(site["decided"] for site in now["sites"]) else 0
             before = self.report()
             self.judge_inference("selected", self.no_grad_call(), self.stock, self.truth, self.noise)
             ops = self.ops_since(before)
         sites = self.report()["sites"]
         self.record["selected"] = {"ops": ops, "calls": calls, "sites": len(sites), "decided": sum(site["decided"] for site in sites),
-                                   "chosen": sum(site["choice"] != "stock" for site in sites)}
+                                   "drift": self.report()["drift"], "chosen": sum(site["choice"] != "stock" for site in sites)}
 
     # ---- training ------------------------------------------------------------------------------------------------------------------
 

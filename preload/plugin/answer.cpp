@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <new>
 
+#include "preload/plugin/drift_check.h"
 #include "preload/plugin/op_trial.h"
 
 namespace ipexrun::preload {
@@ -31,6 +32,21 @@ Site* site_of(TierState& state, const OpCall& call) noexcept {
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
+}
+
+/// What the choice of a decided site gives; stock elsewhere, and where the choice is not ready.
+Outputs replay(TierState& state, const OpCall& call, Site& site, c10::function_ref<Outputs()> stock,
+               c10::function_ref<Outputs()> stock_aside) {
+  drift_count_replayed();
+  const bool decided = site.state.load(std::memory_order_acquire) == SiteState::kDecided;
+  const int choice = decided ? site.choice.load(std::memory_order_relaxed) : kStock;
+  OpTrial trial(state, call, site, false, stock, stock_aside);
+  if (choice != kStock && trial.prepare(choice) == Readiness::kReady && trial.run(choice)) {
+    trial.take(choice);
+  } else {
+    trial.run_stock();
+  }
+  return std::move(trial).result();
 }
 
 }  // namespace
@@ -63,9 +79,13 @@ bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType 
 bool apart(const at::Tensor& a, const at::Tensor& b) { return at::get_overlap_status(a, b) == at::MemOverlapStatus::No; }
 
 Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside) {
-  count_call(state);
+  if (!drift_replaying()) count_call(state);
   Site* site = site_of(state, call);
-  if (site == nullptr || site->candidates.empty()) return stock();
+  if (site == nullptr || site->candidates.empty()) {
+    if (drift_replaying()) drift_count_replayed();
+    return stock();
+  }
+  if (drift_replaying()) return replay(state, call, *site, stock, stock_aside);
   const int forced = state.forced.load(std::memory_order_relaxed);
   if (forced != kStock) {
     const auto& fitting = site->candidates;
@@ -76,7 +96,13 @@ Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outpu
   }
   OpTrial trial(state, call, *site, false, stock, stock_aside);
   state.selector.call(*site, trial);
-  return std::move(trial).result();
+  if (!state.drift.watching(state.calls.load(std::memory_order_relaxed))) [[likely]]
+    return std::move(trial).result();
+  const std::uint64_t mark = trial.pass_mark();
+  Outputs result = std::move(trial).result();
+  const auto again = [&] { return replay(state, call, *site, stock, stock_aside); };
+  drift_watch(state, mark, site->pinned, result, again);
+  return result;
 }
 
 }  // namespace ipexrun::preload

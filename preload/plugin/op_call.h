@@ -124,6 +124,7 @@ class OpCall {
 
   /// In-place and out= overloads: moves results that were computed aside to where the user wants them. Their own cost is part of a
   /// candidate's time, so it is asked for a spare place while exploring.
+  [[nodiscard]] virtual bool delivers() const { return false; }
   virtual void deliver(Outputs* results) const { static_cast<void>(results); }
   virtual void deliver_aside(const Outputs& results) const { static_cast<void>(results); }
 };

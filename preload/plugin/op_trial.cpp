@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "preload/plugin/drift_check.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/weight_use.h"
 
@@ -76,6 +77,31 @@ Readiness OpTrial::verdict_of(int candidate) const {
   return all;
 }
 
+/// A use that drifts waits for a check of a whole pass. Races do without: their user gets stock's result anyway.
+Readiness OpTrial::after_drift(int candidate) {
+  if (forced_ || site_.state.load(std::memory_order_relaxed) == SiteState::kExploring || !drifts(state_, site_, candidate)) {
+    return Readiness::kReady;
+  }
+  DriftMark& mark = weight_count_ == 0 ? site_.drift : weights_[0].weight->drift;
+  const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
+  if (verdict == DriftVerdict::kTooFar) return Readiness::kNotNow;
+  if (drift_replaying()) {
+    drift_used(mark, weights_[0].weight);
+    return Readiness::kReady;
+  }
+  if (verdict == DriftVerdict::kFine) return Readiness::kReady;
+  state_.drift.wait(mark);
+  return Readiness::kNotNow;
+}
+
+std::uint64_t OpTrial::pass_mark() noexcept {
+  if (call_.delivers()) return 0;
+  constexpr std::uint64_t kAfterWeights = std::uint64_t{1} << 40;  // ops without weights begin a pass only where there are no others
+  if (weight_count_ == 0) return kAfterWeights + site_.number;
+  if (const std::uint64_t id = weight(); id != kUnknownWeight) return id;
+  return state_.weights.id_of(uses_[0].key);  // not seen often enough, but the first layer all the same
+}
+
 void OpTrial::run_stock() {
   delivered_ = !beside_;
   outputs_ = beside_ ? stock_aside_() : stock_();
@@ -105,9 +131,13 @@ bool OpTrial::pack(int i, int candidate) {
 Readiness OpTrial::prepare(int candidate) noexcept {
   beside_ = true;
   try {
-    if (weight_count_ == 0) return verdict_of(candidate);
+    if (weight_count_ == 0) {
+      const Readiness verdict = verdict_of(candidate);
+      return verdict == Readiness::kReady ? after_drift(candidate) : verdict;
+    }
     if (!look_up()) return Readiness::kNotNow;
-    const Readiness verdict = verdict_of(candidate);
+    Readiness verdict = verdict_of(candidate);
+    if (verdict == Readiness::kReady) verdict = after_drift(candidate);
     if (verdict == Readiness::kNotNow) return verdict;
     for (int i = 0; i < weight_count_; ++i) {
       if (!pack(i, candidate)) return Readiness::kNotNow;

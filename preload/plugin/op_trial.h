@@ -30,6 +30,9 @@ class OpTrial final : public Trial {
   void take(int candidate) noexcept override;
   std::uint64_t weight() noexcept override;
 
+  /// PassFinder's mark of this call: 0 where it may not begin a pass.
+  std::uint64_t pass_mark() noexcept;
+
   /// Delivered to where the user wants it. May throw what a copy throws.
   Outputs result() &&;
 
@@ -37,6 +40,7 @@ class OpTrial final : public Trial {
   bool look_up();
   bool pack(int i, int candidate);
   Readiness verdict_of(int candidate) const;
+  Readiness after_drift(int candidate);
 
   TierState& state_;
   const OpCall& call_;

@@ -1,8 +1,10 @@
 // What the op tier tells: events for the launcher, JSON for tests and users.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdio>
 #include <ctime>
 #include <string>
 
@@ -100,6 +102,15 @@ bool ran_forced(const Site& site) {
 
 int shown_choice(const Site& site) { return ran_forced(site) ? tier()->forced.load(std::memory_order_relaxed) : site.choice.load(); }
 
+std::string drift_json(const DriftCounts& drift) {
+  char text[256];
+  std::snprintf(text, sizeof text,
+                ", \"drift\": {\"checks\": %lu, \"failed\": %lu, \"aborted\": %lu, \"waiting\": %lu, \"fine\": %lu, \"too_far\": %lu, "
+                "\"last\": %.3e}",
+                drift.checks, drift.failed, drift.aborted, drift.waiting, drift.fine, drift.too_far, std::min(drift.last, 1e99));
+  return text;
+}
+
 const char* shown_reason(const Site& site) { return ran_forced(site) ? "forced" : site.reason.load(); }
 
 }  // namespace
@@ -165,11 +176,12 @@ std::string tier_report_json() {
   const auto number = [](auto value) { return std::to_string(value); };
   const TotalsOfOps ops = totals_of_ops(*state);
   const Totals totals = totals_of(ops);
-  std::string json =
-      std::string("{\"mode\": \"") + (state->options.optimize ? "optimize" : "observe") + "\", \"calls\": " + number(totals.calls) +
-      ", \"taken\": " + number(totals.taken) + ", \"declined\": " + number(totals.declined) +
-      ", \"explorations\": " + number(state->selector.explorations()) + ", \"explored_ns\": " + number(state->selector.explored_ns()) +
-      ", \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) + ", \"ops\": [";
+  std::string json = std::string("{\"mode\": \"") + (state->options.optimize ? "optimize" : "observe") +
+                     "\", \"calls\": " + number(totals.calls) + ", \"taken\": " + number(totals.taken) +
+                     ", \"declined\": " + number(totals.declined) + ", \"explorations\": " + number(state->selector.explorations()) +
+                     ", \"explored_ns\": " + number(state->selector.explored_ns()) +
+                     ", \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) +
+                     drift_json(state->drift.counts()) + ", \"ops\": [";
   bool first = true;
   for (std::size_t op = 0; op < kOpCount; ++op) {
     const Totals& one = ops[op];

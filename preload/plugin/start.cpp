@@ -9,6 +9,7 @@
 #include "configs/base/isa.h"
 #include "configs/base/log.h"
 #include "preload/plugin/adapters.h"
+#include "preload/plugin/drift_check.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/register.h"
 #include "preload/plugin/tier.h"
@@ -42,6 +43,7 @@ StartResult start_tier(const IpexrunStart& start) {
   TierState& state = tier_create(read_tier_options(start.torch_version));
   if (state.options.optimize) {
     adapters::find_operators();
+    register_drift_fallback();
     const std::string left = register_ops();
     if (!left.empty()) log::info("left alone, another library replaced their kernels before: " + left);
   }

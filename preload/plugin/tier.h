@@ -32,7 +32,8 @@ std::uint64_t exploration_count() noexcept;
 /// This process's event file; inactive when there is none or another process owns it.
 EventWriter& events();
 
-/// Totals, ops and all sites as JSON: {"mode", "calls", "taken", "declined", "pack_bytes", "weights", "ops": [...], "sites": [...]}.
+/// Totals, ops and all sites as JSON: {"mode", "calls", "taken", "declined", "pack_bytes", "weights", "drift": {...}, "ops": [...],
+/// "sites": [...]}.
 std::string tier_report_json();
 
 }  // namespace ipexrun::preload

@@ -79,6 +79,10 @@ class Selector {
   [[nodiscard]] std::int64_t saved_ns() const noexcept { return saved_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t tier_ns() const noexcept { return tier_ns_.load(std::memory_order_relaxed); }
 
+  /// Whether exploring may cost this much more now, and that it did: for what is measured outside of races. CPU time of the calling thread.
+  [[nodiscard]] bool can_afford(std::int64_t cpu_ns) const noexcept { return may_explore(cpu_ns); }
+  void charge(std::int64_t cpu_ns) noexcept { explored_ns_.fetch_add(cpu_ns, std::memory_order_relaxed); }
+
   /// In a forked child: no exploration any more; decided sites stay decided.
   void stop_exploring() noexcept;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "configs/contract/decision.h"
+#include "preload/select/drift.h"
 #include "preload/select/race.h"
 
 namespace ipexrun::preload {
@@ -60,6 +61,7 @@ struct Site {
 
   /// For ops without a weight: bit c = candidate c was found accurate, bit c + 16 = inaccurate.
   std::atomic<std::uint32_t> verdicts{0};
+  DriftMark drift;
 
   // Touched only by the thread that holds the selector's claim.
   std::size_t next = 0;  ///< index into candidates of the current challenger

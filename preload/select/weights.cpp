@@ -112,6 +112,7 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
     if (weight->packed()) ++weight->value_changes;
     drop_packs(*weight);
     weight->verdicts.clear();
+    weight->drift.verdict.store(DriftVerdict::kUnknown, std::memory_order_relaxed);
     weight->sightings = 0;
   }
   weight->sampled = sampled;
@@ -232,6 +233,16 @@ void WeightTable::drop_storage(const void* storage) {
     drop_packs(*weight);
     weight->sightings = 0;
   }
+}
+
+void WeightTable::drop_packs_of(Weight& weight) noexcept {
+  std::lock_guard lock(mutex_);
+  drop_packs(weight);
+}
+
+std::uint64_t WeightTable::id_of(const WeightKey& key) const {
+  const std::shared_ptr<Weight> weight = find(key);
+  return weight == nullptr ? 0 : weight->id;
 }
 
 void WeightTable::drop_all() noexcept {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "preload/select/clock.h"
+#include "preload/select/drift.h"
 
 namespace ipexrun::preload {
 
@@ -86,6 +87,7 @@ struct Weight {
   std::uint64_t pack_from = 0;  ///< value of `calls` before which no pack is made again: one had no room
   int rooms_lost = 0;           ///< times that a pack of it had no room or was evicted
   std::array<std::shared_ptr<const Pack>, kMaxCandidates> packs;
+  DriftMark drift;                                       ///< not guarded
   std::vector<std::pair<std::uint64_t, bool>> verdicts;  ///< site number * kMaxCandidates + candidate -> accurate
 
   [[nodiscard]] bool packed() const;
@@ -135,6 +137,10 @@ class WeightTable {
   /// Frees the packs of every candidate but `keep` of the weights with these sizes: a race over such a weight ended.
   void drop_losers(std::int64_t size0, std::int64_t size1, int dtype, std::uint32_t keep_mask);
   void drop_storage(const void* storage);
+  /// Of one weight, which stays known.
+  void drop_packs_of(Weight& weight) noexcept;
+  /// The number of a weight that was met before, however often; 0 for others.
+  [[nodiscard]] std::uint64_t id_of(const WeightKey& key) const;
   void drop_all() noexcept;
   /// A backward pass runs in this process: packs of weights that want grad go, the others are checked in full at their next use.
   void saw_backward() noexcept;

@@ -41,6 +41,7 @@ class LinearCall final : public OpCall {
   [[nodiscard]] std::shared_ptr<const TensorPack> pack(int i, int candidate) const override;
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
+  [[nodiscard]] bool delivers() const override { return out != nullptr; }
   void deliver(Outputs* results) const override;
   void deliver_aside(const Outputs& results) const override;
 

@@ -1,0 +1,426 @@
+#include "preload/plugin/drift_check.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "configs/base/log.h"
+#include "preload/plugin/answer.h"
+#include "preload/plugin/shadows.h"
+#include "preload/plugin/tier.h"
+
+namespace ipexrun::preload {
+namespace {
+
+/// Meant for torch's own C++ tests of modes: above autograd and autocast, in no tensor's key set, off unless a thread includes it.
+constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+bool fallback_registered = false;  // written once at start
+
+const std::unordered_set<std::string>& our_ops() {
+  static const auto* names = [] {
+    auto* made = new std::unordered_set<std::string>;
+    for (std::size_t op = 0; op < kOpCount; ++op) made->insert(op_name(static_cast<Op>(op)));
+    return made;
+  }();
+  return *names;
+}
+
+bool is_ours(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  const std::string plain = name.name.substr(name.name.find("::") + 2);
+  return our_ops().count(name.overload_name.empty() ? plain : plain + '.' + name.overload_name) > 0;
+}
+
+/// Calls visit(tensor) for each defined tensor of an argument, in lists as well.
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, Visit visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      if (tensor.defined()) visit(tensor);
+    }
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) for_each_tensor(element, visit);
+  }
+}
+
+/// The argument with each tensor replaced by what `replace` gives.
+template <typename Replace>
+c10::IValue with_tensors(const c10::IValue& value, Replace replace) {
+  if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(replace(value.toTensor())) : value;
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(tensor.defined() ? replace(tensor) : tensor);
+    return list;
+  }
+  if (value.isList()) {
+    c10::List<c10::IValue> list = value.toList().copy();
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const c10::IValue element = list.get(i);
+      if (element.isTensor() && element.toTensor().defined()) list.set(i, replace(element.toTensor()));
+    }
+    return list;
+  }
+  return value;
+}
+
+bool writes(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
+
+bool is_drawn_at_random(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
+  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) { return value.isGenerator(); });
+}
+
+class DriftCheck {
+ public:
+  DriftCheck(TierState& state, std::uint64_t pass_calls)
+      : state_(state),
+        pass_calls_(pass_calls),
+        wanted_calls_(pass_calls * std::max<std::uint64_t>((kLeastCalls + pass_calls - 1) / pass_calls, 1)),
+        shadows_(state.options.weights.hard_bytes) {}
+
+  void op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  void adopt(const Outputs& result, const Outputs& replayed);
+  void used(DriftMark& mark, std::shared_ptr<Weight> keeps);
+  void count_replayed();
+
+  [[nodiscard]] bool complete() const { return judged_calls_ >= wanted_calls_; }
+  /// Between the last call of a pass and the next one: what the program's own code makes of the results.
+  [[nodiscard]] bool between_passes() const { return calls_ == judged_calls_ + pass_calls_; }
+  void judge();
+  [[nodiscard]] bool failed() const { return failed_; }
+  void finish();
+
+  std::int64_t explored_ns = 0;
+
+ private:
+  void run_alone(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
+  void run_twice(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
+  void take_over(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments, const c10::IValue* results,
+                 const torch::jit::Stack& replayed);
+  bool only_measures(const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count);
+
+  TierState& state_;
+  const std::uint64_t pass_calls_;
+  const std::uint64_t wanted_calls_;
+  Shadows shadows_;
+  std::uint64_t calls_ = 0;
+  std::uint64_t judged_calls_ = 0;
+  double worst_ = 0;
+  bool failed_ = false;
+  std::vector<DriftMark*> uses_;
+  std::unordered_set<const DriftMark*> known_uses_;
+  std::vector<std::shared_ptr<Weight>> kept_;
+};
+
+struct ThreadState {
+  PassFinder finder;
+  DriftCheck* check = nullptr;
+  bool replaying = false;
+  ~ThreadState();
+};
+
+ThreadState& here() {
+  static thread_local ThreadState state;
+  return state;
+}
+
+class Replaying {
+ public:
+  Replaying() : was_(std::exchange(here().replaying, true)), start_ns_(steady_clock().thread_cpu_ns()) {}
+  ~Replaying() {
+    here().replaying = was_;
+    if (here().check != nullptr && !was_) here().check->explored_ns += steady_clock().thread_cpu_ns() - start_ns_;
+  }
+  Replaying(const Replaying&) = delete;
+  Replaying& operator=(const Replaying&) = delete;
+
+ private:
+  bool was_;
+  std::int64_t start_ns_;
+  const c10::InferenceMode no_graph_;
+  const at::DisableRecordFunctionGuard not_in_profiles_;
+};
+
+void stop_watching() {
+  c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
+  delete std::exchange(here().check, nullptr);
+}
+
+void abort_check(const char* why) {
+  tier()->selector.charge(here().check->explored_ns);
+  stop_watching();
+  tier()->drift.abort();
+  log::debug(std::string("drift check given up: ") + why);
+}
+
+ThreadState::~ThreadState() {
+  if (check != nullptr) abort_check("its thread ended");
+}
+
+void DriftCheck::used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
+  if (!known_uses_.insert(&mark).second) return;
+  uses_.push_back(&mark);
+  kept_.push_back(std::move(keeps));
+}
+
+void DriftCheck::adopt(const Outputs& result, const Outputs& replayed) {
+  shadows_.adopt(result.first, replayed.first);
+  for (std::size_t i = 0; i < result.more.size() && i < replayed.more.size(); ++i) {
+    if (result.more[i].defined() && replayed.more[i].defined()) shadows_.adopt(result.more[i], replayed.more[i]);
+  }
+}
+
+void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+    // Made of other ops, which come here one by one.
+    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kWatchKey), stack);
+    return;
+  }
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
+  const std::size_t count = op.schema().arguments().size();
+  const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+  bool shadowed = false;
+  bool odd = false;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!plain(tensor)) {
+        odd = true;
+      } else if (shadows_.of(tensor).defined()) {
+        shadowed = true;
+      }
+    });
+  }
+  const bool again = !failed_ && !odd && (shadowed || is_ours(op)) && op.schema().getNamespace() == std::string_view("aten") &&
+                     !is_drawn_at_random(op, arguments);
+  if (again) {
+    run_twice(op, stack, arguments);
+  } else {
+    run_alone(op, stack, arguments);
+  }
+}
+
+void DriftCheck::run_alone(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments) {
+  {
+    const TierOff stock;
+    op.callBoxed(stack);
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (writes(op.schema().arguments()[i])) for_each_tensor(arguments[i], [&](const at::Tensor& tensor) { shadows_.forget(tensor); });
+  }
+}
+
+void DriftCheck::run_twice(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments) {
+  torch::jit::Stack replayed;
+  try {
+    const Replaying on_shadows;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const bool written = writes(op.schema().arguments()[i]);
+      replayed.push_back(with_tensors(arguments[i], [&](const at::Tensor& tensor) {
+        const at::Tensor shadow = written ? shadows_.of_or_copy(tensor) : shadows_.of(tensor);
+        return shadow.defined() ? shadow : tensor;
+      }));
+    }
+  } catch (const std::exception&) {
+    failed_ = true;
+  }
+  {
+    const TierOff stock;
+    op.callBoxed(stack);
+  }
+  if (failed_) return;
+  try {
+    const Replaying on_shadows;
+    op.callBoxed(&replayed);
+    const std::size_t results = op.schema().returns().size();
+    take_over(op.schema(), arguments, stack->data() + (stack->size() - results), replayed);
+  } catch (const std::exception&) {
+    failed_ = true;  // no memory, or values for which the op raises
+  }
+}
+
+void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments, const c10::IValue* results,
+                           const torch::jit::Stack& replayed) {
+  std::unordered_set<const c10::StorageImpl*> made;
+  const auto note = [&](const at::Tensor& tensor) {
+    if (shadows_.of(tensor).defined()) made.insert(tensor.storage().unsafeGetStorageImpl());
+  };
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!writes(schema.arguments()[i])) continue;
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      shadows_.rewritten(tensor);
+      note(tensor);
+    });
+  }
+  for (std::size_t i = 0; i < replayed.size(); ++i) {
+    std::vector<at::Tensor> shadows;
+    for_each_tensor(replayed[i], [&](const at::Tensor& tensor) { shadows.push_back(tensor); });
+    std::size_t next = 0;
+    for_each_tensor(results[i], [&](const at::Tensor& tensor) {
+      const std::size_t at = next++;
+      if (at >= shadows.size() || !plain(tensor) || !plain(shadows[at])) return;
+      // Integers (indices, tokens) steer what comes next: the shadow follows the user's.
+      if (!tensor.is_floating_point() || tensor.numel() == 0) return;
+      shadows_.adopt(tensor, shadows[at]);
+      note(tensor);
+    });
+  }
+  if (made.empty()) return;
+  if (between_passes() && only_measures(arguments, results, replayed.size())) {
+    for (std::size_t i = 0; i < replayed.size(); ++i)
+      for_each_tensor(results[i], [&](const at::Tensor& tensor) { shadows_.forget(tensor); });
+    return;
+  }
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+      if (made.size() > made.count(storage)) shadows_.consumed(tensor);
+    });
+  }
+}
+
+/// A difference of results, say, is mostly rounding: what it was made from is to be judged instead.
+bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count) {
+  constexpr double kMostGrowth = 4;  // of the relative error in one op that ends a model: a norm, a softmax, a sum with a residual
+  double before = 0;
+  double after = 0;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) { before = std::max(before, shadows_.error_of(tensor)); });
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    for_each_tensor(results[i], [&](const at::Tensor& tensor) { after = std::max(after, shadows_.error_of(tensor)); });
+  }
+  return after > kMaxDrift && after > kMostGrowth * before;
+}
+
+void DriftCheck::count_replayed() {
+  if (between_passes()) judge();
+  ++calls_;
+}
+
+void DriftCheck::judge() {
+  judged_calls_ = calls_;
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
+  const TierOff stock;
+  worst_ = std::max(worst_, shadows_.judge_results());
+}
+
+void DriftCheck::finish() {
+  if (between_passes()) judge();
+  state_.selector.charge(explored_ns);
+  const std::size_t barred = state_.drift.finish(uses_, worst_, state_.calls.load(std::memory_order_relaxed));
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    const bool unused = uses_[i]->verdict.load(std::memory_order_relaxed) == DriftVerdict::kTooFar;
+    if (unused && kept_[i] != nullptr) state_.weights.drop_packs_of(*kept_[i]);
+  }
+  char text[160];
+  std::snprintf(text, sizeof text, "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e): %zu left to stock",
+                uses_.size(), worst_, kMaxDrift, barred);
+  log::line(barred > 0 ? log::Level::kInfo : log::Level::kDebug, text);
+}
+
+void finish_check() {
+  try {
+    here().check->finish();
+    stop_watching();
+  } catch (const std::exception& problem) {
+    abort_check(problem.what());
+  }
+}
+
+void watched_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  ThreadState& thread = here();
+  if (thread.check == nullptr) {
+    // torch hands a thread's dispatch keys to the threads that work for it.
+    const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
+    op.callBoxed(stack);
+    return;
+  }
+  thread.check->op(op, keys, stack);
+  if (thread.check == nullptr) return;  // ended by an op inside a composite one
+  if (thread.check->failed()) {
+    abort_check("an operator could not be computed twice");
+  } else if (thread.check->complete()) {
+    finish_check();
+  }
+}
+
+/// Not under anything that wants to see ops itself, nor where a graph for a backward pass would be recorded.
+bool plain_surroundings() {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  return !c10::impl::TorchDispatchModeTLS::any_modes_set() && !keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&
+         !keys.included_.has(c10::DispatchKey::PythonTLSSnapshot) && !keys.included_.has(c10::DispatchKey::PythonDispatcher) &&
+         !keys.included_.has(c10::DispatchKey::PreDispatch);
+}
+
+}  // namespace
+
+bool register_drift_fallback() {
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kWatchKey)) return false;
+  // Never destroyed, like our kernels.
+  static auto* library = new torch::Library(torch::Library::IMPL, "_", kWatchKey, "ipexrun", 0);
+  library->fallback(torch::CppFunction::makeFromBoxedFunction<&watched_op>());
+  fallback_registered = true;
+  return true;
+}
+
+bool drifts(const TierState& state, const Site& site, int candidate) noexcept {
+  constexpr std::uint32_t kDtypeBits = 0xff;
+  return fallback_registered && state.options.dtype == DtypePolicy::kAuto && candidate_is_bf16(candidate) &&
+         static_cast<at::ScalarType>(site.id.form & kDtypeBits) == at::kFloat;
+}
+
+bool drift_replaying() noexcept { return here().replaying; }
+
+void drift_used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
+  if (DriftCheck* check = here().check) check->used(mark, std::move(keeps));
+}
+
+void drift_count_replayed() noexcept {
+  if (DriftCheck* check = here().check) check->count_replayed();
+}
+
+void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Outputs& result, c10::function_ref<Outputs()> replay) {
+  ThreadState& thread = here();
+  if (thread.check != nullptr) {
+    // A watched thread's ops do not come this way: a guard of the user's took the key away.
+    if (thread.check->between_passes()) {
+      finish_check();
+    } else {
+      abort_check("the program reset its dispatch keys in the middle of a pass");
+    }
+  }
+  const std::uint64_t pass_calls = thread.finder.call(mark, state.drift.epoch());
+  if (pass_calls == 0 || !plain_surroundings()) return;
+  if (!pinned && !state.selector.can_afford(0)) return;
+  if (!state.drift.begin()) return;
+  try {
+    thread.check = new DriftCheck(state, pass_calls);
+    {
+      const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
+      const Replaying on_shadows;
+      thread.check->adopt(result, replay());
+    }
+    c10::impl::tls_set_dispatch_key_included(kWatchKey, true);
+  } catch (const std::exception& problem) {
+    if (thread.check != nullptr) {
+      abort_check(problem.what());
+    } else {
+      state.drift.abort();
+    }
+  }
+}
+
+}  // namespace ipexrun::preload

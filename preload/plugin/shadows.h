@@ -1,0 +1,59 @@
+// What memory would hold if the program had computed with candidates: a shadow for each storage whose contents would differ.
+//
+// Keyed by storage, so that views, in-place writes and aliases need no bookkeeping. Used by one thread, while no dispatch of torch is
+// watched.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <unordered_map>
+
+namespace ipexrun::preload {
+
+class Shadows {
+ public:
+  /// Throws std::bad_alloc once all shadows together would need more than this.
+  explicit Shadows(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  /// The shadow of a plain tensor, viewed as it is; undefined where there is none, or where the tensor's memory was written by something
+  /// that did not go through the dispatcher.
+  at::Tensor of(const at::Tensor& tensor);
+  /// The same, made as a copy of the tensor's whole storage where there is none yet.
+  at::Tensor of_or_copy(const at::Tensor& tensor);
+
+  /// `tensor` was just made, and would have been `shadow`.
+  void adopt(const at::Tensor& tensor, const at::Tensor& shadow);
+  /// Its memory was just written, and its shadow's likewise.
+  void rewritten(const at::Tensor& tensor);
+  void forget(const at::Tensor& tensor);
+  /// Something else was computed from it: it is no result of the pass.
+  void consumed(const at::Tensor& tensor);
+
+  /// The largest relative RMS error of a sample (a row of dimension 0) of the results so far, 0/0 = 0; infinite where NaN or infinities lie
+  /// elsewhere. Of tensors with a dimension: single numbers are what programs measure. The results are let go.
+  double judge_results();
+  /// The relative RMS error of the whole of one tensor; 0 without a shadow.
+  double error_of(const at::Tensor& tensor);
+
+ private:
+  struct Shadow {
+    c10::weak_intrusive_ptr<c10::StorageImpl> of;  ///< keeps the address from being reused
+    c10::Storage storage;
+    std::uint64_t seen = 0;  ///< sampled hash of the user's bytes
+    at::Tensor result;       ///< keeps what nothing was computed from yet
+  };
+  Shadow* find(const at::Tensor& tensor);
+  Shadow& insert(const at::Tensor& tensor, c10::Storage storage);
+  void erase(const c10::StorageImpl* storage);
+  void sweep();
+
+  const std::uint64_t limit_bytes_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t inserted_ = 0;
+  std::unordered_map<const c10::StorageImpl*, Shadow> shadows_;
+};
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,100 @@
+#include "preload/select/drift.h"
+
+#include <algorithm>
+
+namespace ipexrun::preload {
+namespace {
+
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+constexpr std::uint64_t kManyWaiting = 8;  ///< as many, and a quarter of those found fine, do not wait for a pass without news
+
+}  // namespace
+
+std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch) noexcept {
+  ++calls_;
+  if (epoch != epoch_ || calls_ - start_ > kLongestPass) first_ = 0;
+  epoch_ = epoch;
+  if (mark == 0) return 0;
+  if (first_ == 0 || mark < first_) {
+    first_ = mark;
+    start_ = calls_;
+    return 0;
+  }
+  if (mark != first_) return 0;
+  const std::uint64_t length = calls_ - start_;
+  start_ = calls_;
+  return length;
+}
+
+void DriftLedger::wait(DriftMark& mark) noexcept {
+  const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed);
+  if (mark.counted_in.exchange(epoch, std::memory_order_relaxed) == epoch) return;
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  if (aborts_in_a_row_.load(std::memory_order_relaxed) < kMaxAborts) watch_from_.store(0, std::memory_order_relaxed);
+}
+
+bool DriftLedger::begin() noexcept {
+  const std::uint64_t waiting = waiting_.load(std::memory_order_relaxed);
+  const std::uint64_t before = waiting_before_.exchange(waiting, std::memory_order_relaxed);
+  const std::uint64_t many = std::max(kManyWaiting, fine_.load(std::memory_order_relaxed) / 4);
+  // Sites are decided one after the other: a check at each of them would cost more than it lets them gain.
+  if (waiting != before && waiting < many && !again_.load(std::memory_order_relaxed)) return false;
+  return !claimed_.exchange(true, std::memory_order_acquire);
+}
+
+std::size_t DriftLedger::finish(std::span<DriftMark* const> uses, double drift, std::uint64_t calls) noexcept {
+  const bool good = drift <= kMaxDrift;  // false for NaN
+  const auto is_new = [](const DriftMark* use) { return use->verdict.load(std::memory_order_relaxed) != DriftVerdict::kFine; };
+  const auto news = static_cast<std::size_t>(std::count_if(uses.begin(), uses.end(), is_new));
+  const std::size_t barred = good ? 0 : ((news > 0 ? news : uses.size()) + 1) / 2;
+  std::size_t left = barred;
+  for (DriftMark* use : uses) {
+    const bool fresh = is_new(use);
+    if (good) {
+      if (fresh) fine_.fetch_add(1, std::memory_order_relaxed);
+      use->verdict.store(DriftVerdict::kFine, std::memory_order_relaxed);
+    } else if (left > 0 && (fresh || news == 0)) {
+      --left;
+      if (!fresh) fine_.fetch_sub(1, std::memory_order_relaxed);
+      too_far_.fetch_add(1, std::memory_order_relaxed);
+      use->verdict.store(DriftVerdict::kTooFar, std::memory_order_relaxed);
+    }
+  }
+  checks_.fetch_add(1, std::memory_order_relaxed);
+  if (!good) failed_.fetch_add(1, std::memory_order_relaxed);
+  last_.store(drift, std::memory_order_relaxed);
+  again_.store(!good && barred < uses.size(), std::memory_order_relaxed);
+  aborts_in_a_row_.store(0, std::memory_order_relaxed);
+  // Uses that this pass did not make count themselves again.
+  epoch_.fetch_add(1, std::memory_order_relaxed);
+  waiting_.store(0, std::memory_order_relaxed);
+  waiting_before_.store(0, std::memory_order_relaxed);
+  watch_from_.store(again_.load(std::memory_order_relaxed) ? 0 : std::max(calls, kLongestPass) * kRecheckFactor, std::memory_order_relaxed);
+  release();
+  return barred;
+}
+
+void DriftLedger::abort() noexcept {
+  epoch_.fetch_add(1, std::memory_order_relaxed);
+  waiting_.store(0, std::memory_order_relaxed);
+  waiting_before_.store(0, std::memory_order_relaxed);
+  aborted_.fetch_add(1, std::memory_order_relaxed);
+  if (aborts_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kMaxAborts) watch_from_.store(kNever, std::memory_order_relaxed);
+  release();
+}
+
+void DriftLedger::release() noexcept { claimed_.store(false, std::memory_order_release); }
+
+DriftCounts DriftLedger::counts() const noexcept {
+  DriftCounts counts;
+  counts.checks = checks_.load(std::memory_order_relaxed);
+  counts.failed = failed_.load(std::memory_order_relaxed);
+  counts.aborted = aborted_.load(std::memory_order_relaxed);
+  counts.waiting = waiting_.load(std::memory_order_relaxed);
+  counts.fine = fine_.load(std::memory_order_relaxed);
+  counts.too_far = too_far_.load(std::memory_order_relaxed);
+  counts.last = last_.load(std::memory_order_relaxed);
+  return counts;
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,97 @@
+// Drift: how far reduced precision in many ops together moves the results of a whole pass of a program.
+//
+// The accuracy rule of one op says nothing about fifty of them in a row. So a candidate that rounds more than stock does is not used,
+// although its op was found accurate, before a whole pass was computed with it beside stock (plugin/drift_check.h runs it; the user gets
+// stock's results). Where the pass ends too far away, the first half of the new uses is left to stock for good and the rest is tried again:
+// what is rounded early has the longest way to grow. Torch-free; docs/decisions/0013-drift.md gives the reasons.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+namespace ipexrun::preload {
+
+/// e() of a pass's results, RMS(c - stock) / RMS(stock) of each sample: two thirds of what the accuracy rule grants a whole module, because
+/// later inputs differ from those of the pass that was looked at.
+inline constexpr double kMaxDrift = 2e-2;
+inline constexpr std::uint64_t kLongestPass = 1 << 16;  ///< calls after which a pass counts as one that never ends
+inline constexpr std::uint64_t kLeastCalls = 16;        ///< of one check: shorter passes (the steps of a recurrence) are taken together
+inline constexpr std::uint64_t kRecheckFactor = 4;      ///< the next check after a good one, in calls of the process
+inline constexpr int kMaxAborts = 3;                    ///< checks that came to no end, after which no more are begun
+
+enum class DriftVerdict : int { kUnknown, kFine, kTooFar };
+
+/// Kept with each weight, and with each site of an op without weights. Any thread.
+struct DriftMark {
+  std::atomic<DriftVerdict> verdict{DriftVerdict::kUnknown};
+  std::atomic<std::uint32_t> counted_in{0};  ///< epoch of the ledger in which it was counted as waiting
+};
+
+/// Finds where the passes of one thread begin. Weights are numbered in the order in which the program met them first, so the lowest
+/// number that keeps coming back belongs to the first layer of what runs now.
+class PassFinder {
+ public:
+  /// One call; `mark` is the number of its weight, 0 where that may not begin a pass. Returns the length in calls of the pass that ended
+  /// right before this call, 0 if none did. With another `epoch` than before everything starts anew: calls in between were not shown.
+  std::uint64_t call(std::uint64_t mark, std::uint32_t epoch) noexcept;
+
+ private:
+  std::uint32_t epoch_ = 0;
+  std::uint64_t calls_ = 0;
+  std::uint64_t first_ = 0;
+  std::uint64_t start_ = 0;
+};
+
+struct DriftCounts {
+  std::uint64_t checks = 0;   ///< that came to an end
+  std::uint64_t failed = 0;   ///< of these
+  std::uint64_t aborted = 0;  ///< that did not
+  std::uint64_t waiting = 0;  ///< uses that wait for a check
+  std::uint64_t fine = 0;
+  std::uint64_t too_far = 0;
+  double last = 0;  ///< drift of the last check
+};
+
+/// What is known of the whole process. Any thread; no lock.
+class DriftLedger {
+ public:
+  /// A use that may not run before a check.
+  void wait(DriftMark& mark) noexcept;
+
+  /// Whether passes are to be looked for, at this many calls of the process. The only question on the way of every call.
+  [[nodiscard]] bool watching(std::uint64_t calls) const noexcept { return calls >= watch_from_.load(std::memory_order_relaxed); }
+
+  /// Another one after each check.
+  [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
+
+  /// At the end of a pass: whether the next one is to be checked. True claims the check for the caller, who ends it by finish() or abort().
+  bool begin() noexcept;
+
+  /// `uses`: those that the pass made, in order, each once. `drift`: of its worst result; not finite if NaN or infinities moved.
+  /// Too far: the first half of those that no good pass had yet, of all where there are none, is left to stock from now on. Returns how
+  /// many.
+  std::size_t finish(std::span<DriftMark* const> uses, double drift, std::uint64_t calls) noexcept;
+  void abort() noexcept;
+
+  [[nodiscard]] DriftCounts counts() const noexcept;
+
+ private:
+  void release() noexcept;
+
+  std::atomic<std::uint64_t> watch_from_{~std::uint64_t{0}};
+  std::atomic<std::uint32_t> epoch_{1};
+  std::atomic<std::uint64_t> waiting_{0};
+  std::atomic<std::uint64_t> waiting_before_{0};  ///< at the end of the pass before
+  std::atomic<bool> claimed_{false};
+  std::atomic<bool> again_{false};  ///< the last check failed: what is left of its uses is checked at once
+  std::atomic<std::uint64_t> checks_{0};
+  std::atomic<std::uint64_t> failed_{0};
+  std::atomic<std::uint64_t> aborted_{0};
+  std::atomic<int> aborts_in_a_row_{0};
+  std::atomic<std::uint64_t> fine_{0};
+  std::atomic<std::uint64_t> too_far_{0};
+  std::atomic<double> last_{0};
+};
+
+}  // namespace ipexrun::preload

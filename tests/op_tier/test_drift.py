@@ -1,0 +1,189 @@
+"""Risk: every product is accurate and the model is not; or looking at it changes what the program computes, or how often its code runs."""
+
+import json
+
+import pytest
+from test_process import run_python
+
+COMMON = """
+import json, threading
+torch.manual_seed(0)
+report = lambda: json.loads(sys.modules["_ipexrun_hook"].report())
+def stock(f):
+    sys.modules["_ipexrun_hook"].set_enabled(False)
+    try: return f()
+    finally: sys.modules["_ipexrun_hook"].set_enabled(True)
+def error(a, b): return max(((x - y).norm() / y.norm()).item() for x, y in zip(a, b))
+
+class Block(torch.nn.Module):
+    # Random convolutions, each followed by a norm: what is rounded grows by about a fifth a layer.
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.norm = torch.nn.Conv2d(64, 64, 3, padding=1, bias=False), torch.nn.BatchNorm2d(64, momentum=1.0)
+    def forward(self, x): return torch.relu_(self.norm(self.convolution(x)))
+
+def chaotic(depth=30):
+    model, x = torch.nn.Sequential(*[Block() for _ in range(depth)]), torch.randn(4, 64, 16, 16)
+    with torch.no_grad(): model(x)
+    return model.eval(), x
+
+def harmless():
+    return torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(6)]).eval(), torch.randn(64, 256)
+"""
+
+CALLS = """
+plugin_loader.start()
+model, x = MODEL
+with torch.no_grad():
+    expected, errors = stock(lambda: model(x)), []
+    for _ in range(60):
+        errors.append(error(model(x), expected))
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+def pins_for(tmp_path, program, **environment):
+    """A config that chooses bf16 for everything that the program calls: no clock decides."""
+    sites = json.loads(run_python(program, IPEXRUN_SELECT="on", **environment).stdout)["sites"]
+    pins = tmp_path / "pins"
+    pins.write_text("".join("\t".join([site["site"], "onednn_bf16_packed", "0", "0", "0", "", "auto", "0"]) + "\n" for site in sites), encoding="utf-8")
+    return str(pins)
+
+
+@pytest.fixture(autouse=True)
+def needs_bf16():
+    if "avx512_bf16" not in open("/proc/cpuinfo", encoding="ascii").read():
+        pytest.skip("no bf16 products on this CPU")
+
+
+def outcome(tmp_path, program, **environment):
+    program = COMMON + program
+    pins = pins_for(tmp_path, program, **environment)
+    return json.loads(run_python(program, IPEXRUN_SELECT="on", IPEXRUN_DECISIONS=pins, **environment).stdout)
+
+
+def test_a_model_in_which_rounding_grows_keeps_the_rule(tmp_path):
+    report = outcome(tmp_path, CALLS.replace("MODEL", "chaotic()"))
+    assert max(report["errors"]) < 3e-2, "no call, not even one before the check, is further off than the rule allows"
+    assert report["drift"]["failed"] > 0
+    assert report["drift"]["too_far"] > 0
+    assert report["drift"]["fine"] > 0, "its last layers may be rounded"
+    assert report["errors"][-1] > 0
+
+
+def test_forced_it_is_far_off(tmp_path):
+    errors = outcome(tmp_path, CALLS.replace("MODEL", "chaotic()"), IPEXRUN_FORCE="onednn_bf16_packed")["errors"]
+    assert max(errors) > 3e-2, "else the test above shows nothing"
+
+
+def test_a_harmless_model_is_let_through_whole(tmp_path):
+    report = outcome(tmp_path, CALLS.replace("MODEL", "harmless()"))
+    assert report["drift"] == report["drift"] | {"failed": 0, "too_far": 0, "fine": 6, "waiting": 0, "aborted": 0}
+    assert report["drift"]["checks"] >= 1
+    assert report["taken"] > 100
+    assert report["errors"][-1] < 1e-2
+
+
+def test_until_the_check_the_user_gets_stock_to_the_last_bit(tmp_path):
+    report = outcome(tmp_path, CALLS.replace("MODEL", "harmless()"))
+    first = next(i for i, e in enumerate(report["errors"]) if e > 0)
+    assert first >= 4
+    assert report["errors"][first - 1] == 0
+
+
+SURROUNDINGS = """
+plugin_loader.start()
+model, x = harmless()
+model.requires_grad_(False)
+count, cache = [0], torch.zeros(64, 64, 256)
+class Program(torch.nn.Module):
+    def forward(self, x, at):
+        count[0] += 1
+        y = model[0](x)
+        y = y + 1e-3 * torch.randn_like(y)               # random numbers: drawn once
+        z = model[1](y).relu_()
+        view = z[:, 10:200]; view.mul_(2)                # written through a view
+        cache[at] = z                                    # memory that outlives the pass
+        a, b = torch.split(torch.cat([z, cache[max(at - 1, 0)]], 1), 256, 1)
+        picked = a.gather(1, a.argsort(1))[:, :256]      # integers steer
+        for layer in model[2:]: picked = layer(picked)
+        out = torch.empty_like(picked); torch.add(picked, b, out=out)
+        if at % 7 == 3 and not len(picked) > 64: out = out.numpy() * 1.0; out = torch.from_numpy(out)
+        return out, picked.max().item()
+program = Program().eval()
+def run(seed, context):
+    torch.manual_seed(seed)
+    cache.zero_()
+    with context():
+        return [program(x, i)[0].clone() for i in range(24)]
+CONTEXT_LINES
+print(json.dumps({**report(), "calls_of_module": count[0], "error": error([r.flatten() for r in mine], [r.flatten() for r in expected])}))
+"""
+
+
+@pytest.mark.parametrize("context", ["torch.no_grad", "torch.inference_mode", "torch.enable_grad"])
+def test_a_program_that_does_more_than_multiply(tmp_path, context):
+    lines = f"""
+expected = stock(lambda: run(1, {context}))
+for _ in range(4): mine = run(1, {context})
+"""
+    report = outcome(tmp_path, SURROUNDINGS.replace("CONTEXT_LINES", lines))
+    assert report["calls_of_module"] == 24 * 5, "no code of the program runs twice"
+    assert report["drift"]["aborted"] == 0
+    assert report["drift"]["checks"] >= 1
+    assert report["taken"] > 0
+    assert report["error"] < 3e-2
+
+
+def test_an_exception_in_the_middle_of_a_pass_reaches_the_program(tmp_path):
+    lines = """
+raised = 0
+def fail(*_):
+    if count[0] % 3 == 0: raise KeyError("mine")
+model[3].register_forward_pre_hook(fail)
+with torch.no_grad():
+    for _ in range(60):
+        try: program(x, 0)
+        except KeyError: raised += 1
+        try: torch.mm(x, x)
+        except RuntimeError: raised += 1
+mine = expected = [x]
+assert raised == 20 + 60, raised
+"""
+    outcome(tmp_path, SURROUNDINGS.replace("CONTEXT_LINES", lines))
+
+
+def test_threads_that_work_at_the_same_time(tmp_path):
+    report = outcome(tmp_path, """
+plugin_loader.start()
+model, x = harmless()
+with torch.no_grad(): expected = stock(lambda: model(x))
+worst = []
+def work():
+    with torch.no_grad():
+        worst.append(max(error(model(x), expected) for _ in range(80)))
+threads = [threading.Thread(target=work) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(json.dumps({**report(), "error": max(worst)}))
+""")
+    assert report["error"] < 1e-2
+    assert report["taken"] > 0
+
+
+def test_gradients_through_a_pass_that_is_looked_at(tmp_path):
+    report = outcome(tmp_path, """
+plugin_loader.start()
+model, x = harmless()
+for _ in range(60): last = model(x)                      # no backward pass yet: taken over, graph and all
+counts = report()
+model.zero_grad(); last.square().mean().backward()
+mine = [p.grad.clone() for p in model.parameters()]
+def plain():
+    model.zero_grad(); model(x).square().mean().backward()
+    return [p.grad.clone() for p in model.parameters()]
+expected = stock(plain)
+print(json.dumps({**counts, "error": error([g.flatten() for g in mine], [g.flatten() for g in expected])}))
+""")
+    assert report["drift"]["checks"] >= 1
+    assert report["error"] < 3e-2

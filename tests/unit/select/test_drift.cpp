@@ -1,0 +1,151 @@
+// Risk: what fifty roundings do together is not noticed, or what is harmless is never let through.
+#include "preload/select/drift.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <vector>
+
+namespace ipexrun::preload {
+namespace {
+
+std::vector<std::uint64_t> lengths(PassFinder& finder, const std::vector<std::uint64_t>& marks, std::uint32_t epoch = 1) {
+  std::vector<std::uint64_t> found;
+  for (const std::uint64_t mark : marks) found.push_back(finder.call(mark, epoch));
+  return found;
+}
+
+TEST(PassFinder, APassEndsWhereItsFirstWeightComesBack) {
+  PassFinder finder;
+  EXPECT_EQ(lengths(finder, {3, 4, 0, 5, 3, 4, 0, 5, 3}), (std::vector<std::uint64_t>{0, 0, 0, 0, 4, 0, 0, 0, 4}));
+}
+
+TEST(PassFinder, SharedWeightsInsideAPassDoNotEndIt) {
+  PassFinder finder;
+  EXPECT_EQ(lengths(finder, {1, 7, 7, 7, 1}), (std::vector<std::uint64_t>{0, 0, 0, 0, 4}));
+}
+
+TEST(PassFinder, ALowerNumberTakesOver) {
+  PassFinder finder;
+  EXPECT_EQ(lengths(finder, {5, 6, 2, 5, 6, 2}), (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 3}));
+}
+
+TEST(PassFinder, StartsAnewWithAnotherEpoch) {
+  PassFinder finder;
+  lengths(finder, {1, 2, 3});
+  EXPECT_EQ(lengths(finder, {1, 2, 1}, 2), (std::vector<std::uint64_t>{0, 0, 2}));
+}
+
+TEST(PassFinder, AWeightThatNeverComesBackIsForgotten) {
+  PassFinder finder;
+  finder.call(1, 1);
+  for (std::uint64_t i = 0; i <= kLongestPass; ++i) finder.call(0, 1);
+  EXPECT_EQ(lengths(finder, {8, 9, 8}), (std::vector<std::uint64_t>{0, 0, 2}));
+}
+
+class Ledger : public testing::Test {
+ protected:
+  /// Counts the first `count` marks as waiting and lets a pass without news go by.
+  void settle(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) ledger.wait(marks[i]);
+    if (!ledger.begin()) {
+      ASSERT_TRUE(ledger.begin());
+    }
+  }
+  std::vector<DriftMark*> uses(std::size_t count) {
+    std::vector<DriftMark*> pointers;
+    for (std::size_t i = 0; i < count; ++i) pointers.push_back(&marks[i]);
+    return pointers;
+  }
+  DriftVerdict verdict(std::size_t i) const { return marks[i].verdict; }
+
+  DriftLedger ledger;
+  std::array<DriftMark, 64> marks;
+};
+
+TEST_F(Ledger, NothingIsWatchedUntilSomethingWaits) {
+  EXPECT_FALSE(ledger.watching(1'000'000'000));
+  ledger.wait(marks[0]);
+  EXPECT_TRUE(ledger.watching(0));
+  ledger.wait(marks[0]);
+  EXPECT_EQ(ledger.counts().waiting, 1u) << "a use waits once";
+}
+
+TEST_F(Ledger, AFewNewUsesWaitForAPassWithoutNews) {
+  ledger.wait(marks[0]);
+  EXPECT_FALSE(ledger.begin());
+  ledger.wait(marks[1]);
+  EXPECT_FALSE(ledger.begin());
+  EXPECT_TRUE(ledger.begin());
+}
+
+TEST_F(Ledger, ManyDoNot) {
+  for (std::size_t i = 0; i < 8; ++i) ledger.wait(marks[i]);
+  EXPECT_TRUE(ledger.begin());
+}
+
+TEST_F(Ledger, OneCheckAtATime) {
+  settle(2);
+  EXPECT_FALSE(ledger.begin());
+  ledger.abort();
+  settle(2);
+}
+
+TEST_F(Ledger, AGoodPassLetsItsUsesThroughAndIsLookedAtAgainLater) {
+  settle(3);
+  EXPECT_EQ(ledger.finish(uses(3), kMaxDrift, 100), 0u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(verdict(i), DriftVerdict::kFine);
+  EXPECT_FALSE(ledger.watching(kLongestPass));
+  EXPECT_TRUE(ledger.watching(kLongestPass * kRecheckFactor));
+  EXPECT_EQ(ledger.counts().fine, 3u);
+  EXPECT_EQ(ledger.counts().waiting, 0u);
+}
+
+TEST_F(Ledger, TooFarLeavesTheFirstHalfToStockAndChecksTheRestAtOnce) {
+  settle(5);
+  EXPECT_EQ(ledger.finish(uses(5), 0.5, 100), 3u);
+  EXPECT_EQ(verdict(2), DriftVerdict::kTooFar);
+  EXPECT_EQ(verdict(3), DriftVerdict::kUnknown);
+  EXPECT_TRUE(ledger.watching(0));
+  EXPECT_TRUE(ledger.begin());
+}
+
+TEST_F(Ledger, WhatPassedBeforeIsKeptAndTheNewOnesGo) {
+  settle(4);
+  ledger.finish(uses(4), 1e-3, 100);
+  settle(8);
+  EXPECT_EQ(ledger.finish(uses(8), 0.5, 100), 2u);
+  EXPECT_EQ(verdict(0), DriftVerdict::kFine);
+  EXPECT_EQ(verdict(5), DriftVerdict::kTooFar);
+  EXPECT_EQ(verdict(6), DriftVerdict::kUnknown);
+}
+
+TEST_F(Ledger, InputsThatChangedForTheWorseTakeBackWhatPassedBefore) {
+  settle(4);
+  ledger.finish(uses(4), 1e-3, 100);
+  ASSERT_TRUE(ledger.begin());
+  EXPECT_EQ(ledger.finish(uses(4), 0.5, 1'000'000), 2u);
+  EXPECT_EQ(verdict(0), DriftVerdict::kTooFar);
+  EXPECT_EQ(verdict(3), DriftVerdict::kFine);
+  EXPECT_EQ(ledger.counts().fine, 2u);
+  EXPECT_EQ(ledger.counts().too_far, 2u);
+}
+
+TEST_F(Ledger, NanCountsAsTooFar) {
+  settle(1);
+  EXPECT_EQ(ledger.finish(uses(1), std::numeric_limits<double>::quiet_NaN(), 0), 1u);
+}
+
+TEST_F(Ledger, AProgramInWhichNoCheckComesToAnEndIsLeftAlone) {
+  for (int i = 0; i < kMaxAborts; ++i) {
+    settle(2);
+    ledger.abort();
+  }
+  ledger.wait(marks[0]);
+  EXPECT_FALSE(ledger.watching(0));
+  EXPECT_EQ(ledger.counts().aborted, static_cast<std::uint64_t>(kMaxAborts));
+}
+
+}  // namespace
+}  // namespace ipexrun::preload
