@@ -15,6 +15,7 @@ import glob
 import hashlib
 import json
 import os
+import queue
 import random
 import signal
 import statistics
@@ -42,7 +43,7 @@ def parse(arguments=None):
     parser.add_argument("--build", default=os.environ.get("IPEXRUN_BUILD_DIR", "build/dev"), help="build tree with the plugin")
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a family counts as hung")
     parser.add_argument("--threads", type=int, default=0, help="of each process (0: torch's default)")
-    parser.add_argument("--jobs", type=int, default=1, help="families at a time; more than one disturbs the times")
+    parser.add_argument("--jobs", type=int, default=1, help="families at a time, each on CPUs of its own")
     parser.add_argument("--list", action="store_true", help="names of the families")
     options = parser.parse_args(arguments)
     if options.minutes < 0 or options.limit <= 0 or options.threads < 0 or options.jobs < 1:
@@ -107,7 +108,17 @@ def ended(process, limit):
         process.wait()
 
 
-def run_family(family, dtype, options):
+def shares(jobs):
+    """The CPUs that may be used, dealt out."""
+    cpus = sorted(os.sched_getaffinity(0))
+    size = max(len(cpus) // jobs, 1)
+    dealt = queue.SimpleQueue()
+    for job in range(jobs):
+        dealt.put(cpus[job * size % len(cpus):][:size])
+    return dealt
+
+
+def run_family(family, dtype, options, cpus):
     """One child; a crash, an error or a hang is a record as well."""
     with tempfile.TemporaryDirectory(prefix="zoo") as folder:
         answer, errors = os.path.join(folder, "answer.json"), os.path.join(folder, "stderr")
@@ -118,7 +129,8 @@ def run_family(family, dtype, options):
         start = time.monotonic()
         with open(errors, "w", encoding="utf-8") as stderr:
             process = subprocess.Popen([sys.executable, os.path.join(HERE, "zoo_child.py"), json.dumps(request)], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=stderr, env=environment, start_new_session=True)
+                                       stdout=subprocess.DEVNULL, stderr=stderr, env=environment, start_new_session=True,
+                                       preexec_fn=lambda: os.sched_setaffinity(0, cpus))
             code = ended(process, options.limit)
         record = {"family": family, "dtype": dtype, "seed": options.seed, "size": options.size, "build": options.build_name,
                   "equal": False, "seconds": round(time.monotonic() - start, 1)}
@@ -211,6 +223,7 @@ def main():
     until = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
     left = []
     lock = threading.Lock()
+    free = shares(options.jobs)
 
     def one(task):
         key = (*task, options.seed, options.size, options.build_name)
@@ -220,7 +233,11 @@ def main():
             left.append(task)
             return
         say(f"zoo: {len(done)} of {len(todo)} done: {', '.join(task)}; {sum(not r['equal'] for r in list(done.values()))} unequal so far")
-        record = run_family(*task, options)
+        cpus = free.get()
+        try:
+            record = run_family(*task, options, cpus)
+        finally:
+            free.put(cpus)
         with lock:
             done[key] = record
             append(options.output, record)
