@@ -166,7 +166,7 @@ def verdict(record):
         return f"failed: {record['failure']}"
     if record["equal"]:
         apart = record.get("as_bf16_of_stock")
-        return f"equal; bf16 forced into training is as far off as stock's autocast ({', '.join(apart)})" if apart else "equal"
+        return f"equal; bf16 forced is as far off as stock's autocast ({', '.join(apart)})" if apart else "equal"
     mode, wrong = next(iter(record["wrong"].items()))
     path, problem = next(iter(wrong.items()))
     return f"{'UNEQUAL' if record.get('beyond_bf16') else 'unequal, as bf16 of stock'}: {mode}: {path}: {problem}"
