@@ -143,7 +143,7 @@ class Comparison:
     def judge_inference(self, mode, result, stock, truth, noise, slack=2):
         """What selection answered is held to the rule; of a bf16 candidate forced into every layer, what rounding adds up to is recorded apart."""
         wrong, error = self.compare(result, stock, truth, noise, slack)
-        if any(name in mode.split() and inside == "bf16" for name, inside in self.forced):
+        if any(name in re.findall(r"\w+", mode) and inside == "bf16" for name, inside in self.forced):
             wrong = self.beyond_bf16(mode, wrong, result, truth or stock, self.stock_bf16)
         for path in wrong:
             own = self.stock_bf16.get(path, 0.0)
