@@ -243,7 +243,8 @@ class Comparison:
             ops = self.ops_since(before)
         sites = self.report()["sites"]
         self.record["selected"] = {"ops": ops, "calls": calls, "sites": len(sites), "decided": sum(site["decided"] for site in sites),
-                                   "drift": self.report()["drift"], "chosen": sum(site["choice"] != "stock" for site in sites)}
+                                   "drift": self.report()["drift"], "undecided": [site["site"] for site in sites if not site["decided"]],
+                                   "chosen": sum(site["choice"] != "stock" for site in sites)}
 
     # ---- training ------------------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IPEXRUN_HOOK_ABI 1u
+#define IPEXRUN_HOOK_ABI 2u
 #define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
 
 /* One finished top-level module call. */
@@ -31,6 +31,7 @@ typedef struct IpexrunHookApi {
   int (*optimizing)(void);                   /* 0: observe mode, stock kernels */
   /* JSON: totals and sites so far. Writes at most `bytes` with a NUL, returns the length it needs without one. */
   size_t (*report)(char* out, size_t bytes);
+  void (*higher_order_ops_pass)(void); /* torch's Python operators skip the key of drift checks from now on */
 } IpexrunHookApi;
 
 #endif

@@ -6,6 +6,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <dlfcn.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 
 #include "configs/base/log.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/drift_switch.h"
 #include "preload/plugin/shadows.h"
 #include "preload/plugin/tier.h"
 
@@ -26,6 +28,19 @@ namespace {
 constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 bool fallback_registered = false;  // written once at start
+std::atomic<bool> python_ready{false};
+
+bool python_would_stumble() {
+  if (python_ready.load(std::memory_order_relaxed)) return false;
+  const auto initialized = reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+  return initialized != nullptr && initialized() != 0;
+}
+
+/// Somebody else looks at the ops of this thread: a mode in Python, a transform. What runs twice would be seen twice.
+bool others_watch() {
+  return c10::impl::TorchDispatchModeTLS::any_modes_set() ||
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
 
 const std::unordered_set<std::string>& our_ops() {
   static const auto* names = [] {
@@ -177,9 +192,9 @@ void DriftCheck::used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
 }
 
 void DriftCheck::adopt(const Outputs& result, const Outputs& replayed) {
-  shadows_.adopt(result.first, replayed.first);
+  shadows_.adopt(result.first, replayed.first, false);
   for (std::size_t i = 0; i < result.more.size() && i < replayed.more.size(); ++i) {
-    if (result.more[i].defined() && replayed.more[i].defined()) shadows_.adopt(result.more[i], replayed.more[i]);
+    if (result.more[i].defined() && replayed.more[i].defined()) shadows_.adopt(result.more[i], replayed.more[i], true);
   }
 }
 
@@ -203,8 +218,8 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
       }
     });
   }
-  const bool again = !failed_ && !odd && (shadowed || is_ours(op)) && op.schema().getNamespace() == std::string_view("aten") &&
-                     !is_drawn_at_random(op, arguments);
+  const bool again = !failed_ && !odd && !others_watch() && (shadowed || is_ours(op)) &&
+                     op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments);
   if (again) {
     run_twice(op, stack, arguments);
   } else {
@@ -273,7 +288,7 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
       if (at >= shadows.size() || !plain(tensor) || !plain(shadows[at])) return;
       // Integers (indices, tokens) steer what comes next: the shadow follows the user's.
       if (!tensor.is_floating_point() || tensor.numel() == 0) return;
-      shadows_.adopt(tensor, shadows[at]);
+      shadows_.adopt(tensor, shadows[at], i > 0);
       note(tensor);
     });
   }
@@ -360,9 +375,8 @@ void watched_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 /// Not under anything that wants to see ops itself, nor where a graph for a backward pass would be recorded.
 bool plain_surroundings() {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-  return !c10::impl::TorchDispatchModeTLS::any_modes_set() && !keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&
-         !keys.included_.has(c10::DispatchKey::PythonTLSSnapshot) && !keys.included_.has(c10::DispatchKey::PythonDispatcher) &&
-         !keys.included_.has(c10::DispatchKey::PreDispatch);
+  return !others_watch() && !python_would_stumble() && !keys.included_.has(c10::DispatchKey::PythonTLSSnapshot) &&
+         !keys.included_.has(c10::DispatchKey::PythonDispatcher) && !keys.included_.has(c10::DispatchKey::PreDispatch);
 }
 
 }  // namespace
@@ -375,6 +389,8 @@ bool register_drift_fallback() {
   fallback_registered = true;
   return true;
 }
+
+void drift_python_is_ready() noexcept { python_ready.store(true, std::memory_order_relaxed); }
 
 bool drifts(const TierState& state, const Site& site, int candidate) noexcept {
   constexpr std::uint32_t kDtypeBits = 0xff;

@@ -8,6 +8,7 @@
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
 #include "configs/contract/event_ring.h"
+#include "preload/plugin/drift_switch.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/tier.h"
 
@@ -66,6 +67,7 @@ IpexrunHookApi make_api() {
   api.force = force;
   api.optimizing = optimizing;
   api.report = report;
+  api.higher_order_ops_pass = [] { drift_python_is_ready(); };
   return api;
 }
 

@@ -92,10 +92,12 @@ Shadows::Shadow& Shadows::insert(const at::Tensor& tensor, c10::Storage storage)
   erase(tensor.storage().unsafeGetStorageImpl());
   bytes_ += storage.nbytes();
   return shadows_
-      .emplace(
-          tensor.storage().unsafeGetStorageImpl(),
-          Shadow{
-              c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl()), std::move(storage), bytes_seen(tensor), {}})
+      .emplace(tensor.storage().unsafeGetStorageImpl(),
+               Shadow{c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl()),
+                      std::move(storage),
+                      bytes_seen(tensor),
+                      false,
+                      {}})
       .first->second;
 }
 
@@ -112,7 +114,7 @@ at::Tensor Shadows::of_or_copy(const at::Tensor& tensor) {
   return viewed(insert(tensor, std::move(copy)).storage, tensor);
 }
 
-void Shadows::adopt(const at::Tensor& tensor, const at::Tensor& shadow) {
+void Shadows::adopt(const at::Tensor& tensor, const at::Tensor& shadow, bool aside) {
   if (shadow.storage().unsafeGetStorageImpl() == tensor.storage().unsafeGetStorageImpl()) return;  // a view of something without a shadow
   if (shadow.sizes() != tensor.sizes()) {
     forget(tensor);  // its shape depends on values
@@ -126,6 +128,7 @@ void Shadows::adopt(const at::Tensor& tensor, const at::Tensor& shadow) {
     viewed(known->storage, tensor).copy_(shadow);
   }
   if (!known->result.defined()) known->result = tensor;
+  known->aside = aside;
 }
 
 void Shadows::rewritten(const at::Tensor& tensor) {
@@ -157,6 +160,7 @@ double Shadows::judge_results() {
   for (auto& [storage, shadow] : shadows_) {
     const at::Tensor result = std::move(shadow.result);
     shadow.result = at::Tensor();
+    if (shadow.aside && result.defined() && result.storage().use_count() <= 1) continue;
     if (!result.defined() || !result.is_floating_point() || result.dim() == 0 || result.numel() == 0) continue;
     if (shadow.seen != bytes_seen(result) || reach(result) > shadow.storage.nbytes()) continue;
     const at::Tensor stock = result.to(at::kDouble).contiguous();

@@ -24,8 +24,9 @@ class Shadows {
   /// The same, made as a copy of the tensor's whole storage where there is none yet.
   at::Tensor of_or_copy(const at::Tensor& tensor);
 
-  /// `tensor` was just made, and would have been `shadow`.
-  void adopt(const at::Tensor& tensor, const at::Tensor& shadow);
+  /// `tensor` was just made, and would have been `shadow`. `aside`: not the first thing that its op returns (the mean that a norm hands to
+  /// its backward pass, say): a result of the pass only if somebody else still holds it at the end.
+  void adopt(const at::Tensor& tensor, const at::Tensor& shadow, bool aside);
   /// Its memory was just written, and its shadow's likewise.
   void rewritten(const at::Tensor& tensor);
   void forget(const at::Tensor& tensor);
@@ -43,7 +44,8 @@ class Shadows {
     c10::weak_intrusive_ptr<c10::StorageImpl> of;  ///< keeps the address from being reused
     c10::Storage storage;
     std::uint64_t seen = 0;  ///< sampled hash of the user's bytes
-    at::Tensor result;       ///< keeps what nothing was computed from yet
+    bool aside = false;
+    at::Tensor result;  ///< keeps what nothing was computed from yet
   };
   Shadow* find(const at::Tensor& tensor);
   Shadow& insert(const at::Tensor& tensor, c10::Storage storage);

@@ -237,6 +237,13 @@ static PyObject* enabled(PyObject* self, PyObject* unused) {
   return need_api() ? PyBool_FromLong(hook.api->enabled()) : NULL;
 }
 
+static PyObject* higher_order_ops_pass(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  if (!need_api()) return NULL;
+  hook.api->higher_order_ops_pass();
+  Py_RETURN_NONE;
+}
+
 static PyObject* optimizing(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   return need_api() ? PyBool_FromLong(hook.api->optimizing()) : NULL;
@@ -281,6 +288,7 @@ static PyMethodDef methods[] = {
     {"uninstall", uninstall, METH_NOARGS, "Stop timing."},
     {"installed", installed, METH_NOARGS, "Whether module calls are timed."},
     {"enabled", enabled, METH_NOARGS, "Whether replaced kernels may run."},
+    {"higher_order_ops_pass", higher_order_ops_pass, METH_NOARGS, "Says that torch's Python operators skip the key of drift checks."},
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
     {"set_enabled", set_enabled, METH_O, "Switch replaced kernels on or off."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},

@@ -153,6 +153,46 @@ assert raised == 20 + 60, raised
     outcome(tmp_path, SURROUNDINGS.replace("CONTEXT_LINES", lines))
 
 
+def test_what_ops_return_aside_is_no_result(tmp_path):
+    """The mean of a centred row is rounding noise; a norm returns it for its backward pass."""
+    report = outcome(tmp_path, CALLS.replace("MODEL", """(torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.LayerNorm(256),
+        torch.nn.LayerNorm(256)) for _ in range(6)]).eval(), torch.randn(64, 256))"""))
+    assert report["drift"] == report["drift"] | {"failed": 0, "too_far": 0, "fine": 6}
+
+
+def test_transforms_and_python_operators_inside_a_pass(tmp_path):
+    report = outcome(tmp_path, """
+plugin_loader.start()
+model, x = harmless()
+class Half(torch.autograd.Function):
+    generate_vmap_rule = True
+    @staticmethod
+    def forward(t): return t * 0.5
+    @staticmethod
+    def setup_context(ctx, inputs, output): pass
+    @staticmethod
+    def backward(ctx, g): return g * 0.5
+class Seen(torch.utils._python_dispatch.TorchDispatchMode):
+    count = 0
+    def __torch_dispatch__(self, f, types, args=(), kwargs=None):
+        Seen.count += 1
+        return f(*args, **(kwargs or {}))
+def program():
+    y = model[0](x)
+    y = torch.vmap(Half.apply)(y)                        # a higher-order operator in Python
+    with Seen(): y = y + 1
+    return model[1:](y)
+with torch.no_grad():
+    expected = stock(program)
+    before = Seen.count
+    for _ in range(60): mine = program()
+print(json.dumps({**report(), "seen": Seen.count - before, "error": error([mine], [expected])}))
+""")
+    assert report["drift"]["checks"] >= 1
+    assert report["seen"] == 60, "a mode of the user's sees each op once"
+    assert report["error"] < 1e-2
+
+
 def test_threads_that_work_at_the_same_time(tmp_path):
     report = outcome(tmp_path, """
 plugin_loader.start()
