@@ -76,7 +76,9 @@ class Process:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_") and k != "LD_PRELOAD"}
         # oneDNN and torch's binding to it each keep up to 1024 compiled kernels of some 100 KiB, with stock as well: until they are full,
         # memory grows with every new shape.
-        environment |= {"HF_HUB_OFFLINE": "1", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+        # MKL's memory manager does not survive a fork of a process with threads: a child's first product may wait for ever, with stock.
+        environment |= {"HF_HUB_OFFLINE": "1", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64",
+                        "MKL_DISABLE_FAST_MM": "1"}
         if options.threads:
             environment["OMP_NUM_THREADS"] = str(options.threads)
         command = [sys.executable, os.path.join(HERE, "soak_child.py"), json.dumps(request)]
