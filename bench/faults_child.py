@@ -185,7 +185,7 @@ class Victim:
 
     def loader(self):
         """A worker of a DataLoader is killed: stock's error, and the program goes on. 0."""
-        data = soak_life.Rows(torch.randn(96, 64), [torch.randn(8, 64) for _ in range(400)])
+        data = soak_life.Rows(torch.randn(32, 16, 3), [torch.randn(16, 64) for _ in range(400)])
         loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=2, timeout=60)
         batches = iter(loader)
         next(batches)

@@ -14,7 +14,6 @@ import glob
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,7 @@ import zoo  # noqa: E402
 
 LEAST_MINUTES = 10  # of a leg whose memory is judged
 MEMORY = {"private": "private memory (USS)", "heap": "live malloc bytes"}  # what is judged; RSS and PSS are shown
-MAY_GROW = 2  # threads and descriptors, between the second and the last quarter
+MAY_GROW = 2  # threads and descriptors, between the second and the last quarter of such a leg
 
 
 def parse(arguments=None):
@@ -175,11 +174,11 @@ def legs_of(records):
 
 
 def grown(samples):
-    """Median of the last quarter less that of the second."""
+    """Least of the last quarter less that of the second: what comes and goes (a shared tensor is a descriptor) does not count."""
     first, length = samples[0][0], samples[-1][0] - samples[0][0]
     second = [v for at, v in samples if length / 4 <= at - first < length / 2]
     last = [v for at, v in samples if at - first >= 3 * length / 4]
-    return statistics.median(last) - statistics.median(second) if second and last else 0
+    return min(last) - min(second) if second and last else 0
 
 
 def count_table(records, out):
@@ -231,8 +230,8 @@ def report(records, options, out=sys.stdout):
         if samples:
             values = [value for _, value in samples]
             counted.append(f"{name} {values[0]} to {values[-1]} (most {max(values)})")
-            if what in ("tasks", "fds") and grown(samples) > MAY_GROW:
-                problems.append(f"{name} grow: {grown(samples):g} more in the last quarter than in the second")
+            if what in ("tasks", "fds") and minutes_of(records, leg) >= LEAST_MINUTES and grown(samples) > MAY_GROW:
+                problems.append(f"{name} grow: at least {grown(samples):g} more in the last quarter than in the second")
     print("\n" + "; ".join(counted), file=out)
     for line in soak_slope.plot(series(records, "subject", leg, "private")):
         print(line, file=out)

@@ -332,17 +332,17 @@ class Soak:
         return code == 0
 
     def loader(self, start="fork"):
-        weight, inputs = torch.randn(96, 64), [torch.randn(8, 64) for _ in range(8)]
+        weight, inputs = torch.randn(32, 16, 3), [torch.randn(16, 64) for _ in range(8)]
         if start == "spawn":
             weight.share_memory_()
         data = soak_life.Rows(weight, inputs)
         with self.tier.off(), torch.no_grad():
-            stock = [torch.nn.functional.gelu(torch.nn.functional.linear(x, weight)) for x in inputs]
+            stock = [soak_life.compute_row(x, weight) for x in inputs]
         loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context=start, timeout=soak_life.CHILD_SECONDS)
         for i, (rows, there) in enumerate(loader):
             self.checker.expect(f"the op tier in a worker ({start})", bool(there.all()) == self.tier.there)
             self.checker.judge(f"a row of a worker ({start})", rows, torch.stack(stock[4 * i : 4 * i + 4]), False,
-                               lambda: torch.stack([torch.nn.functional.gelu(doubled(x) @ doubled(weight).t()) for x in inputs[4 * i : 4 * i + 4]]))
+                               lambda: torch.stack([soak_life.compute_row(doubled(x), doubled(weight)) for x in inputs[4 * i : 4 * i + 4]]))
 
     def spawn(self):
         self.loader("spawn")
@@ -412,7 +412,7 @@ class Soak:
     def run(self):
         number = 0
         until = self.start + 60 * self.request["minutes"]
-        while time.monotonic() < until:
+        while number < len(self.ACTIVITIES) or time.monotonic() < until:
             self.round(number)
             number += 1
             self.sample()
