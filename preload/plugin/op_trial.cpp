@@ -130,6 +130,8 @@ bool OpTrial::pack(int i, int candidate) {
 
 Readiness OpTrial::prepare(int candidate) noexcept {
   beside_ = true;
+  if (!passage_) passage_.emplace(state_.fork_gate);
+  if (!*passage_) return Readiness::kNotNow;
   try {
     if (weight_count_ == 0) {
       const Readiness verdict = verdict_of(candidate);

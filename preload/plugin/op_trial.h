@@ -4,8 +4,10 @@
 #include <c10/util/FunctionRef.h>
 
 #include <array>
+#include <optional>
 
 #include "preload/plugin/op_call.h"
+#include "preload/select/fork_gate.h"
 #include "preload/select/selector.h"
 
 namespace ipexrun::preload {
@@ -50,6 +52,7 @@ class OpTrial final : public Trial {
   c10::function_ref<Outputs()> stock_;
   c10::function_ref<Outputs()> stock_aside_;
   Outputs outputs_;
+  std::optional<ForkGate::Passage> passage_;  ///< from the first candidate on; a call that stays stock needs none
   bool beside_ = false;  ///< a candidate may run on the same inputs: nothing is written to them before the end of the call
   bool delivered_ = false;
   std::array<Outputs, kMaxCandidates> results_;

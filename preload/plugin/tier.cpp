@@ -76,14 +76,17 @@ DtypePolicy read_dtype() {
   return DtypePolicy::kAuto;
 }
 
-// Locks taken before a fork, in this order: weights, decisions. (Sites are lock-free and a race holds no lock.)
+// Before a fork no candidate is under way (it may want the locks), and then these are taken, in this order: weights, decisions. (Sites are
+// lock-free and a race holds no lock.)
 void before_fork() {
+  tier()->fork_gate.close(steady_clock());
   tier()->weights.lock_for_fork();
   tier()->decisions.lock_for_fork();
 }
 void after_fork_in_parent() {
   tier()->decisions.unlock_after_fork();
   tier()->weights.unlock_after_fork();
+  tier()->fork_gate.open_in_parent();
 }
 void after_fork_in_child() {
   tier()->decisions.unlock_after_fork();
@@ -91,6 +94,7 @@ void after_fork_in_child() {
   tier()->weights.unlock_after_fork();
   tier()->weights.become_read_only();
   tier()->selector.stop_exploring();
+  tier()->fork_gate.open_in_child();
 }
 
 /// Packs of candidates that no site uses for weights of this size any more. While one of them still races, all are kept.

@@ -9,6 +9,7 @@
 #include "configs/base/isa.h"
 #include "preload/select/decision_cache.h"
 #include "preload/select/drift.h"
+#include "preload/select/fork_gate.h"
 #include "preload/select/selector.h"
 #include "preload/select/site.h"
 #include "preload/select/weights.h"
@@ -52,6 +53,7 @@ struct TierState {
   DecisionCache decisions;
   Selector selector;
   DriftLedger drift;
+  ForkGate fork_gate;
   std::atomic<int> forced;
   std::atomic<std::uint64_t> calls{0};
   std::atomic<int> last_backward{-1};  ///< autograd's number of the backward pass that was seen last

@@ -117,6 +117,48 @@ def test_a_forked_child_uses_packs_and_makes_none(hook):
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_a_child_forked_beside_a_busy_thread_does_not_wait_for_it():
+    """oneDNN's cache promises a kernel to whoever asks while another thread compiles it; here that happens all the time."""
+    done = run_python(
+        """
+        import threading, time
+        plugin_loader.start()
+        sys.modules["_ipexrun_hook"].force("onednn_f32_packed")
+        torch.set_num_threads(1)
+        layers = [torch.nn.Linear(32 + 8 * i, 64 + 8 * i) for i in range(6)]
+        inputs = [torch.randn(4, 32 + 8 * i) for i in range(6)]
+        def run():
+            with torch.no_grad():
+                for layer, x in zip(layers, inputs): layer(x)
+        for _ in range(3): run()
+        going = True
+        def work():
+            while going: run()
+        thread = threading.Thread(target=work)
+        thread.start()
+        hung = 0
+        for _ in range(60):
+            child = os.fork()
+            if child == 0:
+                run()
+                os._exit(0)
+            until = time.monotonic() + 30
+            while (ended := os.waitpid(child, os.WNOHANG)[0]) == 0 and time.monotonic() < until: time.sleep(0.002)
+            if ended == 0:
+                hung += 1
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+                break
+        going = False
+        thread.join()
+        print(hung)
+        """,
+        ONEDNN_PRIMITIVE_CACHE_CAPACITY="1",
+        LRU_CACHE_CAPACITY="1",
+    )
+    assert done.stdout.strip() == "0"
+
+
 def test_threads_share_weights(candidate, stock):
     layers = [torch.nn.Linear(256, 256) for _ in range(3)]
     x = torch.randn(32, 256)
