@@ -30,6 +30,8 @@ WeightUse weight_use_of(const OpCall& call, int i, std::int64_t op_ns) {
   for (std::int64_t dim = 0; dim < w.dim(); ++dim) last += (w.size(dim) - 1) * w.stride(dim);
   use.size_bytes = static_cast<std::size_t>(last + 1) * w.element_size();
   if (!w.is_inference()) use.version = static_cast<std::int64_t>(w._version());
+  // A view that autograd does not know was made below it (nn.TransformerEncoderLayer's fast path): its counter is its own, always 0.
+  use.blind = !w.is_inference() && w.dim() <= 3 && !w.is_contiguous() && !w.is_view();
   use.wants_grad = c10::GradMode::is_enabled() && w.requires_grad();
   use.op_ns = op_ns;
   return use;

@@ -78,7 +78,7 @@ std::uint64_t WeightTable::timed_full_hash(const WeightUse& use) noexcept {
 }
 
 bool WeightTable::full_check_due(const Weight& weight, const WeightUse& use, std::int64_t now_ns) const {
-  if (limits_.always_full_check || use.version != weight.version) return true;
+  if (limits_.always_full_check || use.blind || use.version != weight.version) return true;
   if (weight.backward_seen != backward_seen_.load(std::memory_order_relaxed)) return true;
   if (now_ns - weight.full_at_ns >= kFullHashEveryNs) return true;
   const std::int64_t cost_ns = static_cast<std::int64_t>(use.size_bytes) * hash_ps_per_byte_.load(std::memory_order_relaxed) / 1000;

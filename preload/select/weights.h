@@ -49,6 +49,7 @@ struct WeightUse {
   std::int64_t version = kNoVersion;
   std::size_t size_bytes = 0;  ///< of the region from key.data that holds the view
   bool wants_grad = false;     ///< grad mode is on and the weight requires grad
+  bool blind = false;          ///< its version does not move with the weight's: only the bytes tell
   std::int64_t op_ns = 0;      ///< what the op takes, 0 = not known yet; decides whether a full hash is cheap
 };
 

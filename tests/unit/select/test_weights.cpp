@@ -40,6 +40,7 @@ struct FakeWeight {
     use.size_bytes = bytes.size() * sizeof(float);
     use.version = version;
     use.wants_grad = wants_grad;
+    use.blind = blind;
     use.op_ns = op_ns;
     return use;
   }
@@ -47,6 +48,7 @@ struct FakeWeight {
   std::vector<float> bytes;
   std::int64_t version = 0;
   bool wants_grad = false;
+  bool blind = false;
   std::int64_t op_ns = 1;
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);
 };
@@ -95,8 +97,8 @@ TEST_F(WeightsTest, a_change_that_sampling_sees_drops_the_pack_at_the_next_use) 
   EXPECT_EQ(table.pack_bytes(), 0u);
 }
 
-TEST_F(WeightsTest, a_hidden_change_is_found_by_version_by_time_and_when_a_full_hash_is_cheap) {
-  for (int way = 0; way < 3; ++way) {
+TEST_F(WeightsTest, a_hidden_change_is_found_by_version_by_time_when_a_full_hash_is_cheap_and_where_no_version_tells) {
+  for (int way = 0; way < 4; ++way) {
     FakeWeight weight;
     for (int i = 0; i < 3; ++i) use(weight);
     ASSERT_TRUE(pack(weight));
@@ -108,6 +110,7 @@ TEST_F(WeightsTest, a_hidden_change_is_found_by_version_by_time_and_when_a_full_
     if (way == 0) weight.version = 1;
     if (way == 1) clock.advance(kFullHashEveryNs);
     if (way == 2) weight.op_ns = 1'000'000'000;
+    if (way == 3) weight.blind = true;
     EXPECT_FALSE(packed(weight)) << way;
     *weight.alive = false;  // the next weight may get the same address
     table.sweep();
