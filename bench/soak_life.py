@@ -12,6 +12,7 @@ import time
 import traceback
 
 import torch
+from soak_check import Tier
 from torch.nn import functional as F
 
 CHILD_SECONDS = 60  # after which a forked child or a loader counts as hung
@@ -195,19 +196,27 @@ def compute_row(x, weight):
 
 
 class Rows(torch.utils.data.Dataset):
-    """Computes in the worker, and says whether the op tier was there.
+    """Computes in the worker, with stock first, and says whether the op tier was there.
 
     A convolution: a worker's first product may spin for ever in MKL's memory manager (mm_account_ptr_by_tid), with stock as well.
     """
 
     def __init__(self, weight, inputs):
         self.weight, self.inputs = weight, inputs
+        self.stages = torch.zeros(len(inputs), dtype=torch.int64).share_memory_()  # of each row: 1 in stock, 2 beyond it
+
+    def hung_in_stock(self):
+        return bool((self.stages == 1).any())
 
     def __len__(self):
         return len(self.inputs)
 
     def __getitem__(self, i):
         with torch.no_grad():
+            self.stages[i] = 1
+            with Tier().off():
+                compute_row(self.inputs[i], self.weight)
+            self.stages[i] = 2
             for _ in range(3):
                 result = compute_row(self.inputs[i], self.weight)
         return result, "_ipexrun_hook" in sys.modules

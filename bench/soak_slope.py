@@ -8,9 +8,10 @@ import math
 import statistics
 
 BATCHES = 20
-STUDENT = 2.101  # 97.5% quantile of Student's t with BATCHES - 2 degrees of freedom
-STUDENT_OF_TWO = 2.028  # with twice as many, for a difference
-SAMPLES_PER_BATCH = 3
+LEAST_BATCHES = 15  # a round that took long leaves some of them empty
+STUDENT = 2.16  # 97.5% quantile of Student's t with LEAST_BATCHES - 2 degrees of freedom
+STUDENT_OF_TWO = 2.06  # with twice as many, for a difference
+SAMPLES_PER_BATCH = 3  # on average
 
 
 def second_half(samples):
@@ -20,14 +21,13 @@ def second_half(samples):
 
 
 def batches(samples):
-    """Medians of BATCHES pieces of equal length; None when one of them has too few samples to speak of."""
+    """Medians of BATCHES pieces of equal length; None when there are too few to speak of."""
     first, length = samples[0][0], samples[-1][0] - samples[0][0]
     pieces = [[] for _ in range(BATCHES)]
     for at, value in samples:
         pieces[min(int((at - first) / length * BATCHES), BATCHES - 1)].append((at, value))
-    if min(map(len, pieces)) < SAMPLES_PER_BATCH:
-        return None
-    return [(statistics.fmean(at for at, _ in piece), statistics.median(value for _, value in piece)) for piece in pieces]
+    points = [(statistics.fmean(at for at, _ in piece), statistics.median(value for _, value in piece)) for piece in pieces if piece]
+    return points if len(points) >= LEAST_BATCHES and len(samples) >= BATCHES * SAMPLES_PER_BATCH else None
 
 
 def slope(samples):
@@ -41,7 +41,7 @@ def slope(samples):
     spread = sum((at - mean_at) ** 2 for at, _ in points)
     rise = sum((at - mean_at) * (value - mean) for at, value in points) / spread
     rest = sum((value - mean - rise * (at - mean_at)) ** 2 for at, value in points)
-    error = math.sqrt(rest / (BATCHES - 2) / spread)
+    error = math.sqrt(rest / (len(points) - 2) / spread)
     return {"slope": rise, "error": error, "low": rise - STUDENT * error, "high": rise + STUDENT * error}
 
 
