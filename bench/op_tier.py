@@ -1,6 +1,6 @@
 """How much do the op tier's candidates and its selection gain on single products, and what does a declined call cost?
 
-Usage: op_tier.py [--smoke] [--seconds S] [--build DIR]
+Usage: op_tier.py [--smoke] [--seconds S] [--only WORDS] [--threads N] [--build DIR]
 Interleaves stock and each candidate round by round in one process and prints JSON: the median of the per-round ratios time / stock
 with its quartiles. Absolute times are of this machine at this moment; only the ratios travel.
 """
@@ -26,6 +26,25 @@ ATTENTIONS = [  # batch, heads, rows, keys, depth, causal: BERT, ViT, a prompt, 
     (1, 12, 128, 128, 64, False), (8, 12, 128, 128, 64, False), (4, 12, 197, 197, 64, False), (1, 12, 512, 512, 64, True), (1, 32, 1, 512, 128, False),
 ]
 SMOKE_ATTENTIONS = [(1, 2, 16, 16, 32, False)]
+CALLS = {  # functions of one tensor, with its shape: each is also measured with channels last where that is said
+    "max_pool2d 3 by 3, stride 2": (lambda F, x: F.max_pool2d(x, 3, 2, 1), [(1, 64, 112, 112), (8, 64, 112, 112)], False),
+    "max_pool2d 2 by 2": (lambda F, x: F.max_pool2d(x, 2, 2), [(8, 256, 28, 28)], False),
+    "max_pool2d 5 by 5, stride 1": (lambda F, x: F.max_pool2d(x, 5, 1, 2), [(1, 256, 20, 20)], False),
+    "avg_pool2d 2 by 2": (lambda F, x: F.avg_pool2d(x, 2, 2), [(8, 128, 56, 56)], False),
+    "avg_pool2d 3 by 3, stride 1": (lambda F, x: F.avg_pool2d(x, 3, 1, 1), [(8, 192, 28, 28)], False),
+    "batch_norm": (lambda F, x: F.batch_norm(x, x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])), [(1, 64, 112, 112), (8, 256, 14, 14), (8, 64, 56, 56)], True),
+    "group_norm, 32 groups": (lambda F, x: F.group_norm(x, 32), [(1, 320, 64, 64), (1, 1280, 16, 16), (2, 128, 32, 32)], False),
+    "interpolate nearest, twice": (lambda F, x: F.interpolate(x, scale_factor=2), [(1, 320, 32, 32), (1, 128, 64, 64)], False),
+    "interpolate bilinear, twice": (lambda F, x: F.interpolate(x, scale_factor=2, mode="bilinear"), [(1, 64, 64, 64)], False),
+    "interpolate bilinear to 513": (lambda F, x: F.interpolate(x, size=513, mode="bilinear"), [(1, 21, 65, 65)], False),
+    "interpolate bicubic to 384": (lambda F, x: F.interpolate(x, size=384, mode="bicubic"), [(1, 3, 224, 224)], False),
+    "interpolate bicubic to 24": (lambda F, x: F.interpolate(x, size=24, mode="bicubic"), [(1, 768, 14, 14)], False),
+    "topk 50": (lambda F, x: x.topk(50), [(1, 32000), (1, 128256)], False),
+    "topk 300": (lambda F, x: x.topk(300), [(8, 8400), (1, 672000)], False),
+    "topk 5": (lambda F, x: x.topk(5), [(64, 1000)], False),
+    "adaptive_avg_pool2d to 7": (lambda F, x: F.adaptive_avg_pool2d(x, 7), [(8, 512, 14, 14)], False),
+    "adaptive_avg_pool2d to 6": (lambda F, x: F.adaptive_avg_pool2d(x, 6), [(1, 512, 32, 32)], False),
+}
 SMOKE_CONVOLUTIONS = [((1, 16, 14, 14), 16, 3, {})]
 LINEAR_CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
 CONVOLUTION_CANDIDATES = ["onednn_bf16_packed", "onednn_f32_packed"]
@@ -35,6 +54,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="one tiny shape, a few rounds: does it still run")
     parser.add_argument("--seconds", type=float, default=3.0, help="per shape")
+    parser.add_argument("--only", default="", help="of the calls, those whose name has this in it, and no products or activations")
+    parser.add_argument("--threads", type=int, help="of torch")
     parser.add_argument("--build", default=os.environ.get("IPEXRUN_BUILD_DIR", "build/dev"), help="build tree with the plugin")
     return parser.parse_args()
 
@@ -81,6 +102,13 @@ def measure_attention(torch, hook, case, dtype, seconds):
     name = f"{batch} x {heads} heads, {rows} rows, {keys} keys, depth {depth}{', causal' if causal else ''}, {str(dtype)[6:]}"
     call = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)  # noqa: E731
     return {"attention": name} | measure(hook, call, ["own_f32"], seconds)
+def measure_call(torch, hook, name, shape, dtype, last, seconds):
+    x = torch.randn(shape).to(dtype)
+    if last:
+        x = x.to(memory_format=torch.channels_last)
+    function = CALLS[name][0]
+    words = f"{name}, {'x'.join(map(str, shape))} {str(dtype)[6:]}{' channels last' if last else ''}"
+    return {"call": words} | measure(hook, lambda: function(torch.nn.functional, x), ["own_f32"], seconds)
 
 
 def measure(hook, call, candidates, seconds):
@@ -132,16 +160,22 @@ def main():
     if result != 0:
         sys.exit(f"op_tier.py: the plugin did not start: {reason}")
     hook = sys.modules["_ipexrun_hook"]
+    if options.threads:
+        torch.set_num_threads(options.threads)
     seconds = 0.1 if options.smoke else options.seconds
     with torch.no_grad():
-        shapes = [measure_linear(torch, hook, shape, seconds) for shape in (SMOKE_SHAPES if options.smoke else SHAPES)]
+        shapes = [] if options.only else [measure_linear(torch, hook, shape, seconds) for shape in (SMOKE_SHAPES if options.smoke else SHAPES)]
         cases = [(case, last) for case in (SMOKE_CONVOLUTIONS if options.smoke else CONVOLUTIONS) for last in (False, True)
                  if not last or len(case[0]) == 4]
-        shapes += [measure_convolution(torch, hook, case, last, seconds) for case, last in cases]
-        shapes += [measure_activation(torch, hook, name, dtype, (8, 1024) if options.smoke else (128, 3072), seconds)
+        shapes += [measure_convolution(torch, hook, case, last, seconds) for case, last in cases if not options.only]
+        shapes += [] if options.only else [measure_activation(torch, hook, name, dtype, (8, 1024) if options.smoke else (128, 3072), seconds)
                    for name in ACTIVATIONS[: 1 if options.smoke else None] for dtype in (torch.float32, torch.bfloat16)]
         shapes += [measure_attention(torch, hook, case, dtype, seconds) for case in (SMOKE_ATTENTIONS if options.smoke else ATTENTIONS)
                    for dtype in (torch.float32, torch.bfloat16)]
+        calls = [(name, shape, dtype, last) for name, (_, found, lasts) in CALLS.items() for shape in found for last in ([False, True] if lasts else [False])
+                 for dtype in (torch.float32, torch.bfloat16)]
+        calls = [call for call in calls if options.only in call[0]]
+        shapes += [measure_call(torch, hook, *call, seconds) for call in calls[: 1 if options.smoke else None]]
         declined = declined_cost(torch, hook, 3 if options.smoke else 31)
     sites = json.loads(hook.report())["sites"]
     print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), "shapes": shapes, "declined": declined,

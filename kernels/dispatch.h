@@ -12,6 +12,9 @@
 #include "kernels/attention.h"
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
+#include "kernels/pool_plan.h"
+#include "kernels/resize.h"
+#include "kernels/topk.h"
 
 namespace ipexrun::kernels {
 
@@ -93,6 +96,10 @@ struct NormalizeVariant {
   void (*softmax)(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
   void (*layer_norm)(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
   void (*rms_norm)(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
+  /// No scratch.
+  void (*group_norm)(const GroupNormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
+  /// Two padded rows where channels are adjacent.
+  void (*scale_channels)(const ChannelScaleArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
 };
 
 struct NormalizeVariants {
@@ -136,5 +143,54 @@ struct AttentionVariants {
 
 /// Best first; the reference, which needs nothing, is last and has only `run_few`.
 AttentionVariants attention_variants(DType dtype);
+
+struct PoolVariant {
+  const char* name;
+  IsaSet needs;
+  /// Rows [row_begin, row_end) of the output of all planes, one after the other, on this thread. `scratch`, 64-byte aligned, as planned.
+  void (*max)(const PoolArgs& args, const PoolPlan& plan, std::int64_t row_begin, std::int64_t row_end, void* scratch);
+  void (*average)(const PoolArgs& args, const PoolPlan& plan, std::int64_t row_begin, std::int64_t row_end, void* scratch);
+  void (*adaptive)(const PoolArgs& args, const PoolPlan& plan, std::int64_t row_begin, std::int64_t row_end, void* scratch);
+};
+
+struct PoolVariants {
+  const PoolVariant* first;
+  std::size_t count;
+};
+
+PoolVariants pool_variants();
+
+struct ResizeVariant {
+  const char* name;
+  IsaSet needs;
+  /// Rows [row_begin, row_end) of the output of all planes, one after the other, on this thread. `scratch` is 64-byte aligned.
+  void (*run)(const ResizeArgs& args, std::int64_t row_begin, std::int64_t row_end, void* scratch);
+};
+
+struct ResizeVariants {
+  const ResizeVariant* first;
+  std::size_t count;
+};
+
+ResizeVariants resize_variants();
+
+/// A scan may write so many entries more than its limit.
+inline constexpr std::int64_t kTopkSlack = 16;
+
+struct TopkVariant {
+  const char* name;
+  IsaSet needs;
+  /// Appends `key << 32 | place` of each element from `begin` on whose key is not below `bar`; keys are ordered as the numbers are, or the
+  /// other way round for the smallest. Returns the first place that was not looked at: `end`, or where `limit` entries were reached.
+  std::int64_t (*collect)(const float* from, std::int64_t begin, std::int64_t end, bool largest, std::int32_t bar, std::int64_t* kept,
+                          std::int64_t limit, std::int64_t* count);
+};
+
+struct TopkVariants {
+  const TopkVariant* first;
+  std::size_t count;
+};
+
+TopkVariants topk_variants();
 
 }  // namespace ipexrun::kernels

@@ -26,8 +26,8 @@ struct Job {
 template <typename Args>
 void task(void* arg, int part) {
   auto* job = static_cast<Job<Args>*>(arg);
-  auto* scratch = static_cast<float*>(thread_scratch(job->scratch_bytes));
-  if (scratch == nullptr) {
+  auto* scratch = job->scratch_bytes == 0 ? nullptr : static_cast<float*>(thread_scratch(job->scratch_bytes));
+  if (scratch == nullptr && job->scratch_bytes != 0) {
     job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
     return;
   }
@@ -60,6 +60,14 @@ bool layer_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa) {
 
 bool rms_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa) {
   return share(args, choose(normalize_variants(), isa).rms_norm, 2, parallel);
+}
+
+bool group_norm(const GroupNormArgs& args, const Parallel& parallel, IsaSet isa) {
+  return share(args, choose(normalize_variants(), isa).group_norm, 0, parallel);
+}
+
+bool scale_channels(const ChannelScaleArgs& args, const Parallel& parallel, IsaSet isa) {
+  return share(args, choose(normalize_variants(), isa).scale_channels, args.adjacent ? 2 : 0, parallel);
 }
 
 bool normalize_supported(IsaSet isa) { return choose(normalize_variants(), isa).needs != 0; }

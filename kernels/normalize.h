@@ -1,4 +1,5 @@
-// normalize: softmax, layer norm and rms norm over the last dimension of a dense [rows, columns] matrix, fp32 or bf16 on both sides.
+// normalize: softmax, layer norm and rms norm over the last dimension of a dense [rows, columns] matrix, group norm of images, and the
+// scaling of channels that a batch norm with known moments is; fp32 or bf16 on both sides.
 //
 // Methods, in simd/normalize.cpp, all sums in fp32 over vectors, whatever the type: softmax subtracts the largest element, takes 2^f
 // as activation.h does and multiplies by one reciprocal; layer norm takes the mean, then the mean square of what differs from it (two
@@ -28,7 +29,7 @@ struct SoftmaxArgs {
 /// True when `isa` has a variant that is worth offering: not the reference.
 bool normalize_supported(IsaSet isa);
 
-// All three use at most `isa` and fall back to slower variants down to the reference, so they are always right.
+// All use at most `isa` and fall back to slower variants down to the reference, so they are always right.
 bool softmax(const SoftmaxArgs& args, const Parallel& parallel, IsaSet isa);
 
 struct NormArgs {
@@ -52,7 +53,29 @@ bool layer_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa);
 /// x * rstd * weight + bias with rstd = 1 / sqrt(mean square + eps), rounded to bf16 once, at the end.
 bool rms_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa);
 
-/// Name of the variant that all three use: "avx512", "avx2", "ref".
+/// Of images [N, channels, pixels], with groups of neighbouring channels: `rows` are the groups of all images, `columns` the elements of
+/// one. Weight and bias are [channels]. Sums of thousands of elements are added in double, so that their number costs no digits.
+struct GroupNormArgs : NormArgs {
+  std::int64_t groups = 1;  ///< of an image
+  std::int64_t pixels = 1;
+};
+bool group_norm(const GroupNormArgs& args, const Parallel& parallel, IsaSet isa);
+
+/// x * scale + shift, both [channels]. `columns` = pixels of a plane, `rows` = planes of all images; or `adjacent`: `columns` = channels.
+struct ChannelScaleArgs {
+  const void* from = nullptr;
+  void* to = nullptr;         ///< may be `from`, must not overlap anything else
+  DType dtype = DType::kF32;  ///< of both sides
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t channels = 0;
+  bool adjacent = false;
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+};
+bool scale_channels(const ChannelScaleArgs& args, const Parallel& parallel, IsaSet isa);
+
+/// Name of the variant that all use: "avx512", "avx2", "ref".
 const char* normalize_variant(IsaSet isa);
 
 }  // namespace ipexrun::kernels

@@ -4,14 +4,20 @@
 #include "kernels/ref/attention.h"
 #include "kernels/ref/linear.h"
 #include "kernels/ref/normalize.h"
+#include "kernels/ref/pool.h"
 #include "kernels/ref/reorder.h"
+#include "kernels/ref/resize.h"
+#include "kernels/ref/topk.h"
 
 #ifdef IPEXRUN_KERNELS_SIMD
 #include "kernels/simd/activation.h"
 #include "kernels/simd/attention.h"
 #include "kernels/simd/linear.h"
 #include "kernels/simd/normalize.h"
+#include "kernels/simd/pool.h"
 #include "kernels/simd/reorder.h"
+#include "kernels/simd/resize.h"
+#include "kernels/simd/topk.h"
 #endif
 #ifdef IPEXRUN_KERNELS_AMX
 #include "kernels/amx/linear.h"
@@ -58,12 +64,32 @@ constexpr ActivationVariant kActivation[] = {
 
 constexpr NormalizeVariant kNormalize[] = {
 #ifdef IPEXRUN_KERNELS_AVX512
-    {"avx512", kLevelAvx512, avx512::softmax, avx512::layer_norm, avx512::rms_norm},
+    {"avx512", kLevelAvx512, avx512::softmax, avx512::layer_norm, avx512::rms_norm, avx512::group_norm, avx512::scale_channels},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    {"avx2", kLevelAvx2, avx2::softmax, avx2::layer_norm, avx2::rms_norm},
+    {"avx2", kLevelAvx2, avx2::softmax, avx2::layer_norm, avx2::rms_norm, avx2::group_norm, avx2::scale_channels},
 #endif
-    {"ref", 0, ref::softmax, ref::layer_norm, ref::rms_norm},
+    {"ref", 0, ref::softmax, ref::layer_norm, ref::rms_norm, ref::group_norm, ref::scale_channels},
+};
+
+constexpr PoolVariant kPool[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::max_pool, avx512::average_pool, avx512::adaptive_pool},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::max_pool, avx2::average_pool, avx2::adaptive_pool},
+#endif
+    {"ref", 0, ref::max_pool, ref::average_pool, ref::adaptive_pool},
+};
+
+constexpr ResizeVariant kResize[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::resize},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::resize},
+#endif
+    {"ref", 0, ref::resize},
 };
 
 constexpr std::int64_t kAllRows = INT64_MAX;
@@ -87,11 +113,24 @@ constexpr std::size_t kBf16Only = 1;
 constexpr std::size_t kBf16Only = 0;
 #endif
 
+constexpr TopkVariant kTopk[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::topk_collect},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::topk_collect},
+#endif
+    {"ref", 0, ref::topk_collect},
+};
+
 }  // namespace
 
 LinearVariants linear_variants() { return {kLinear, sizeof(kLinear) / sizeof(kLinear[0])}; }
 ActivationVariants activation_variants() { return {kActivation, sizeof(kActivation) / sizeof(kActivation[0])}; }
 NormalizeVariants normalize_variants() { return {kNormalize, sizeof(kNormalize) / sizeof(kNormalize[0])}; }
+PoolVariants pool_variants() { return {kPool, sizeof(kPool) / sizeof(kPool[0])}; }
+TopkVariants topk_variants() { return {kTopk, sizeof(kTopk) / sizeof(kTopk[0])}; }
+ResizeVariants resize_variants() { return {kResize, sizeof(kResize) / sizeof(kResize[0])}; }
 ReorderVariants reorder_variants() { return {kReorder, sizeof(kReorder) / sizeof(kReorder[0])}; }
 
 AttentionVariants attention_variants(DType dtype) {

@@ -23,7 +23,9 @@ void put(void* data, DType dtype, std::int64_t index, double value) {
   }
 }
 
-void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bool centered) {
+/// `parameter` says which weight and bias element i of a row has.
+template <typename Parameter>
+void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bool centered, Parameter parameter) {
   const auto columns = static_cast<double>(args.columns);
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const std::int64_t first = row * args.columns;
@@ -36,14 +38,16 @@ void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bo
     }
     const double rstd = 1 / std::sqrt(square + args.eps);
     for (std::int64_t i = 0; i < args.columns; ++i) {
-      const double weight = args.weight != nullptr ? get(args.weight, args.parameter_dtype, i) : 1.0;
-      const double bias = args.bias != nullptr ? get(args.bias, args.parameter_dtype, i) : 0.0;
+      const double weight = args.weight != nullptr ? get(args.weight, args.parameter_dtype, parameter(row, i)) : 1.0;
+      const double bias = args.bias != nullptr ? get(args.bias, args.parameter_dtype, parameter(row, i)) : 0.0;
       put(args.to, args.dtype, first + i, (get(args.from, args.dtype, first + i) - mean) * rstd * weight + bias);
     }
     if (centered && args.mean != nullptr) put(args.mean, args.stats_dtype, row, mean);
     if (args.rstd != nullptr) put(args.rstd, args.stats_dtype, row, rstd);
   }
 }
+
+std::int64_t column(std::int64_t, std::int64_t i) { return i; }
 
 }  // namespace
 
@@ -60,7 +64,22 @@ void softmax(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_e
   }
 }
 
-void layer_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) { norm(args, row_begin, row_end, true); }
-void rms_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) { norm(args, row_begin, row_end, false); }
+void layer_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) {
+  norm(args, row_begin, row_end, true, column);
+}
+void rms_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) { norm(args, row_begin, row_end, false, column); }
+
+void group_norm(const GroupNormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) {
+  norm(args, row_begin, row_end, true,
+       [&](std::int64_t row, std::int64_t i) { return row % args.groups * (args.columns / args.pixels) + i / args.pixels; });
+}
+
+void scale_channels(const ChannelScaleArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) {
+  for (std::int64_t i = row_begin * args.columns; i < row_end * args.columns; ++i) {
+    const std::int64_t channel = args.adjacent ? i % args.columns : i / args.columns % args.channels;
+    put(args.to, args.dtype, i,
+        get(args.from, args.dtype, i) * static_cast<double>(args.scale[channel]) + static_cast<double>(args.shift[channel]));
+  }
+}
 
 }  // namespace ipexrun::kernels::ref

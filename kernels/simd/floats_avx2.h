@@ -21,6 +21,8 @@ struct Floats {
   [[gnu::always_inline]] static Vector subtract(Vector a, Vector b) { return _mm256_sub_ps(a, b); }
   [[gnu::always_inline]] static Vector multiply(Vector a, Vector b) { return _mm256_mul_ps(a, b); }
   [[gnu::always_inline]] static Vector divide(Vector a, Vector b) { return _mm256_div_ps(a, b); }
+  /// Rounded once, where divide() may be an estimate.
+  [[gnu::always_inline]] static Vector quotient(Vector a, Vector b) { return _mm256_div_ps(a, b); }
   [[gnu::always_inline]] static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
   /// a * b - c
   [[gnu::always_inline]] static Vector fms(Vector a, Vector b, Vector c) { return _mm256_fmsub_ps(a, b, c); }
@@ -56,6 +58,28 @@ struct Floats {
     const __m256i first = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
     return _mm256_blendv_ps(fill, value, _mm256_castsi256_ps(first));
   }
+
+  /// In each lane the element of `low` and then `high` that the lane of `places`, below 16, names.
+  [[gnu::always_inline]] static Vector among(Vector low, Vector high, __m256i places) {
+    const Vector second = _mm256_castsi256_ps(_mm256_slli_epi32(places, 28));
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, places), _mm256_permutevar8x32_ps(high, places), second);
+  }
+  [[gnu::always_inline]] static Vector gather(const float* from, __m256i places) { return _mm256_i32gather_ps(from, places, 4); }
+
+  /// Integers in the order of the numbers: NaN above all, -0 as 0.
+  [[gnu::always_inline]] static __m256i order_key(Vector value) {
+    const __m256i bits = _mm256_castps_si256(_mm256_add_ps(value, all(0.0f)));
+    const __m256i most = _mm256_set1_epi32(0x7fffffff);
+    const __m256i key = _mm256_xor_si256(bits, _mm256_and_si256(_mm256_srai_epi32(bits, 31), most));
+    return _mm256_blendv_epi8(key, most, _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q)));
+  }
+
+  using Mask = Vector;
+  /// Where `value` is above `most`, or NaN.
+  [[gnu::always_inline]] static Mask above_or_nan(Vector value, Vector most) {
+    return _mm256_or_ps(_mm256_cmp_ps(value, most, _CMP_GT_OQ), _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+  }
+  [[gnu::always_inline]] static Vector pick(Mask mask, Vector yes, Vector no) { return _mm256_blendv_ps(no, yes, mask); }
 
   [[gnu::always_inline]] static float sum(Vector value) {
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(value), _mm256_extractf128_ps(value, 1));

@@ -20,6 +20,7 @@ struct Floats {
   [[gnu::always_inline]] static Vector add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
   [[gnu::always_inline]] static Vector subtract(Vector a, Vector b) { return _mm512_sub_ps(a, b); }
   [[gnu::always_inline]] static Vector multiply(Vector a, Vector b) { return _mm512_mul_ps(a, b); }
+  [[gnu::always_inline]] static Vector quotient(Vector a, Vector b) { return _mm512_div_ps(a, b); }
   [[gnu::always_inline]] static Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
   [[gnu::always_inline]] static Vector fms(Vector a, Vector b, Vector c) { return _mm512_fmsub_ps(a, b, c); }
   [[gnu::always_inline]] static Vector at_least(Vector low, Vector value) { return _mm512_max_ps(low, value); }
@@ -58,6 +59,21 @@ struct Floats {
   [[gnu::always_inline]] static Vector keep(Vector value, std::int64_t n, Vector fill) {
     return _mm512_mask_blend_ps(static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(n))), fill, value);
   }
+  [[gnu::always_inline]] static Vector among(Vector low, Vector high, __m512i places) { return _mm512_permutex2var_ps(low, places, high); }
+  [[gnu::always_inline]] static Vector gather(const float* from, __m512i places) { return _mm512_i32gather_ps(places, from, 4); }
+
+  [[gnu::always_inline]] static __m512i order_key(Vector value) {
+    const __m512i bits = _mm512_castps_si512(_mm512_add_ps(value, all(0.0f)));
+    const __m512i most = _mm512_set1_epi32(0x7fffffff);
+    const __m512i key = _mm512_xor_si512(bits, _mm512_and_si512(_mm512_srai_epi32(bits, 31), most));
+    return _mm512_mask_mov_epi32(key, _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), most);
+  }
+
+  using Mask = __mmask16;
+  [[gnu::always_inline]] static Mask above_or_nan(Vector value, Vector most) {
+    return static_cast<Mask>(_mm512_cmp_ps_mask(value, most, _CMP_GT_OQ) | _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q));
+  }
+  [[gnu::always_inline]] static Vector pick(Mask mask, Vector yes, Vector no) { return _mm512_mask_blend_ps(mask, no, yes); }
   [[gnu::always_inline]] static float sum(Vector value) { return _mm512_reduce_add_ps(value); }
   [[gnu::always_inline]] static float largest(Vector value) { return _mm512_reduce_max_ps(value); }
   [[gnu::always_inline]] static float root(float value) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(value))); }

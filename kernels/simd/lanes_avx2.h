@@ -16,6 +16,26 @@ struct Lanes {
   [[gnu::always_inline]] static Vector load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
   [[gnu::always_inline]] static void store(void* to, Vector value) { _mm256_storeu_si256(static_cast<__m256i*>(to), value); }
 
+  [[gnu::always_inline]] static Vector all(std::int32_t value) { return _mm256_set1_epi32(value); }
+  [[gnu::always_inline]] static Vector add(Vector a, Vector b) { return _mm256_add_epi32(a, b); }
+  [[gnu::always_inline]] static Vector exclusive_or(Vector a, Vector b) { return _mm256_xor_si256(a, b); }
+  /// Bit i: lane i of `a` is not below that of `b`.
+  [[gnu::always_inline]] static unsigned at_least(Vector a, Vector b) {
+    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a)))) ^ 0xffu;
+  }
+  [[gnu::always_inline]] static void store_as_int64(std::int64_t* to, Vector value) {
+    store(to, _mm256_cvtepi32_epi64(_mm256_castsi256_si128(value)));
+    store(to + 4, _mm256_cvtepi32_epi64(_mm256_extracti128_si256(value, 1)));
+  }
+
+  /// The lanes of a and then b: those at even places to a, those at odd places to b.
+  [[gnu::always_inline]] static void split(Vector& a, Vector& b) {
+    const __m256 x = _mm256_castsi256_ps(a);
+    const __m256 y = _mm256_castsi256_ps(b);
+    a = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88)), 0xd8);
+    b = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd)), 0xd8);
+  }
+
   /// The first `bytes` bytes of a vector, an even number.
   using Part = std::int64_t;
   [[gnu::always_inline]] static Part part(std::int64_t bytes) { return bytes; }

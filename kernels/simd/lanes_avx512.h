@@ -16,6 +16,24 @@ struct Lanes {
   [[gnu::always_inline]] static Vector load(const void* from) { return _mm512_loadu_si512(from); }
   [[gnu::always_inline]] static void store(void* to, Vector value) { _mm512_storeu_si512(to, value); }
 
+  [[gnu::always_inline]] static Vector all(std::int32_t value) { return _mm512_set1_epi32(value); }
+  [[gnu::always_inline]] static Vector add(Vector a, Vector b) { return _mm512_add_epi32(a, b); }
+  [[gnu::always_inline]] static Vector exclusive_or(Vector a, Vector b) { return _mm512_xor_si512(a, b); }
+  [[gnu::always_inline]] static unsigned at_least(Vector a, Vector b) { return _mm512_cmpge_epi32_mask(a, b); }
+  [[gnu::always_inline]] static void store_as_int64(std::int64_t* to, Vector value) {
+    store(to, _mm512_cvtepi32_epi64(_mm512_castsi512_si256(value)));
+    store(to + 8, _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(value, 1)));
+  }
+
+  /// The lanes of a and then b: those at even places to a, those at odd places to b.
+  [[gnu::always_inline]] static void split(Vector& a, Vector& b) {
+    const Vector even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const Vector odd = _mm512_add_epi32(even, all(1));
+    const Vector first = a;
+    a = _mm512_permutex2var_epi32(first, even, b);
+    b = _mm512_permutex2var_epi32(first, odd, b);
+  }
+
   using Part = __mmask64;
   [[gnu::always_inline]] static Part part(std::int64_t bytes) { return _bzhi_u64(~0ull, static_cast<unsigned>(bytes)); }
   [[gnu::always_inline]] static Vector load_part(const void* from, Part part) { return _mm512_maskz_loadu_epi8(part, from); }

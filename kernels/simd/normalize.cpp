@@ -249,6 +249,102 @@ void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_en
   }
 }
 
+/// Sum of all elements of a row, in double beyond a block.
+template <typename Row, typename Fold>
+double long_fold(const typename Row::Element* row, std::int64_t n, float fill, const Fold& of) {
+  constexpr std::int64_t kBlock = 4096;
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; i += kBlock) {
+    const std::int64_t count = n - i < kBlock ? n - i : kBlock;
+    sum += static_cast<double>(Floats::sum(fold<Row>(row + i, count, 0.0f, fill, of)));
+  }
+  return sum;
+}
+
+/// (x - middle) * scale + shift of n elements.
+template <typename Row>
+[[gnu::always_inline]] inline void scale_row(const typename Row::Element* from, typename Row::Element* to, std::int64_t n, float middle,
+                                             float scale, float shift) {
+  const auto scaled = [&](typename Row::Step step) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int s = 0; s < Row::kVectors; ++s) {
+      step.v[s] = Floats::fma(Floats::subtract(step.v[s], Floats::all(middle)), Floats::all(scale), Floats::all(shift));
+    }
+    return step;
+  };
+  std::int64_t i = 0;
+  for (; i + Row::kStep <= n; i += Row::kStep) Row::store(to + i, scaled(Row::load(from + i)));
+  if (i < n) Row::store_part(to + i, scaled(Row::load_part(from + i, n - i)), n - i);
+}
+
+/// A NaN has no bits in the lower half, as rounded_result() wants.
+float parameter(const void* from, DType dtype, std::int64_t i, float missing) {
+  if (from == nullptr) return missing;
+  const float value = dtype == DType::kF32 ? static_cast<const float*>(from)[i] : bf16_to_f32(static_cast<const std::uint16_t*>(from)[i]);
+  return value != value ? __builtin_nanf("") : value;
+}
+
+template <typename Row>
+void group_rows(const GroupNormArgs& args, std::int64_t row_begin, std::int64_t row_end) {
+  using Element = typename Row::Element;
+  const std::int64_t channels = args.columns / args.pixels;
+  const auto count = static_cast<double>(args.columns);
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const Element* from = static_cast<const Element*>(args.from) + row * args.columns;
+    Element* to = static_cast<Element*>(args.to) + row * args.columns;
+    const auto mean = static_cast<float>(long_fold<Row>(from, args.columns, 0.0f, Sum{}) / count);
+    const auto square = static_cast<float>(long_fold<Row>(from, args.columns, mean, SquareDifference{Floats::all(mean)}) / count);
+    const float rstd = 1.0f / Floats::root(square + static_cast<float>(args.eps));
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const std::int64_t channel = row % args.groups * channels + c;
+      const float weight = parameter(args.weight, args.parameter_dtype, channel, 1.0f);
+      const float bias = parameter(args.bias, args.parameter_dtype, channel, 0.0f);
+      scale_row<Row>(from + c * args.pixels, to + c * args.pixels, args.pixels, mean, rstd * weight, bias);
+    }
+    put(args.mean, args.stats_dtype, row, mean);
+    put(args.rstd, args.stats_dtype, row, rstd);
+  }
+}
+
+template <typename Row>
+void scale_rows(const ChannelScaleArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
+  using Element = typename Row::Element;
+  const std::int64_t n = args.columns;
+  const Element* from = static_cast<const Element*>(args.from);
+  Element* to = static_cast<Element*>(args.to);
+  if (!args.adjacent) {
+    for (std::int64_t row = row_begin; row < row_end; ++row) {
+      const std::int64_t channel = row % args.channels;
+      const float scale = parameter(args.scale, DType::kF32, channel, 1.0f);
+      const float shift = parameter(args.shift, DType::kF32, channel, 0.0f);
+      scale_row<Row>(from + row * n, to + row * n, n, 0.0f, scale, shift);
+    }
+    return;
+  }
+  const std::int64_t padded = (n + kNormalizePadding - 1) / kNormalizePadding * kNormalizePadding;
+  // Copies, so that whole steps may be read at the end of a row.
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t place = i % Row::kStep;
+    const std::int64_t at = i - place + place % Row::kVectors * kLanes + place / Row::kVectors;
+    scratch[at] = parameter(args.scale, DType::kF32, i, 1.0f);
+    scratch[padded + at] = parameter(args.shift, DType::kF32, i, 0.0f);
+  }
+  const auto scaled = [&](typename Row::Step step, std::int64_t i) __attribute__((always_inline)) {
+    const auto scale = step_of<Row>(scratch + i);
+    const auto shift = step_of<Row>(scratch + padded + i);
+#pragma GCC unroll 2
+    for (int s = 0; s < Row::kVectors; ++s) step.v[s] = Floats::fma(step.v[s], scale.v[s], shift.v[s]);
+    return step;
+  };
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const Element* source = from + row * n;
+    Element* target = to + row * n;
+    std::int64_t i = 0;
+    for (; i + Row::kStep <= n; i += Row::kStep) Row::store(target + i, scaled(Row::load(source + i), i));
+    if (i < n) Row::store_part(target + i, scaled(Row::load_part(source + i, n - i), i), n - i);
+  }
+}
+
 }  // namespace
 
 void softmax(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
@@ -261,6 +357,14 @@ void layer_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_e
 
 void rms_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
   (args.dtype == DType::kF32 ? norm_rows<F32, false> : norm_rows<Bf16, false>)(args, row_begin, row_end, scratch);
+}
+
+void group_norm(const GroupNormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) {
+  (args.dtype == DType::kF32 ? group_rows<F32> : group_rows<Bf16>)(args, row_begin, row_end);
+}
+
+void scale_channels(const ChannelScaleArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
+  (args.dtype == DType::kF32 ? scale_rows<F32> : scale_rows<Bf16>)(args, row_begin, row_end, scratch);
 }
 
 }  // namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA

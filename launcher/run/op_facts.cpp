@@ -80,7 +80,7 @@ struct Kind {
   std::string_view op;
   std::string_view many;
 };
-constexpr std::array<Kind, 12> kKinds{{{"addmm", "linear calls"},
+constexpr std::array<Kind, 22> kKinds{{{"addmm", "linear calls"},
                                        {"mm", "linear calls"},
                                        {"bmm", "linear calls"},
                                        {"baddbmm", "linear calls"},
@@ -91,6 +91,16 @@ constexpr std::array<Kind, 12> kKinds{{{"addmm", "linear calls"},
                                        {"_softmax", "softmaxes and norms"},
                                        {"native_layer_norm", "softmaxes and norms"},
                                        {"_scaled_dot_product_flash_attention_for_cpu", "attentions"},
+                                       {"max_pool2d_with_indices", "poolings"},
+                                       {"avg_pool2d", "poolings"},
+                                       {"_adaptive_avg_pool2d", "poolings"},
+                                       {"upsample_nearest2d", "interpolations"},
+                                       {"_upsample_nearest_exact2d", "interpolations"},
+                                       {"upsample_bilinear2d", "interpolations"},
+                                       {"upsample_bicubic2d", "interpolations"},
+                                       {"native_batch_norm", "softmaxes and norms"},
+                                       {"native_group_norm", "softmaxes and norms"},
+                                       {"topk", "selections"},
                                        {"mkldnn_rnn_layer", "LSTM layers"}}};
 
 std::string kind_of(const std::string& op) {

@@ -42,5 +42,27 @@ at::Tensor softmax(const at::Tensor& self, std::int64_t dim, bool half_to_float)
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
                                                                  const std::optional<at::Tensor>& weight,
                                                                  const std::optional<at::Tensor>& bias, double eps);
+std::tuple<at::Tensor, at::Tensor> max_pool2d_with_indices(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef stride,
+                                                           at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode);
+at::Tensor avg_pool2d(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding, bool ceil_mode,
+                      bool count_include_pad, std::optional<std::int64_t> divisor_override);
+at::Tensor adaptive_avg_pool2d(const at::Tensor& self, c10::SymIntArrayRef output_size);
+at::Tensor upsample_nearest2d(const at::Tensor& self, c10::SymIntArrayRef output_size, std::optional<double> scales_h,
+                              std::optional<double> scales_w);
+at::Tensor upsample_nearest_exact2d(const at::Tensor& self, c10::SymIntArrayRef output_size, std::optional<double> scales_h,
+                                    std::optional<double> scales_w);
+at::Tensor upsample_bilinear2d(const at::Tensor& self, c10::SymIntArrayRef output_size, bool align_corners, std::optional<double> scales_h,
+                               std::optional<double> scales_w);
+at::Tensor upsample_bicubic2d(const at::Tensor& self, c10::SymIntArrayRef output_size, bool align_corners, std::optional<double> scales_h,
+                              std::optional<double> scales_w);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+                                                                 const std::optional<at::Tensor>& bias, c10::SymInt N, c10::SymInt C,
+                                                                 c10::SymInt HxW, std::int64_t group, double eps);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+                                                                 const std::optional<at::Tensor>& bias,
+                                                                 const std::optional<at::Tensor>& running_mean,
+                                                                 const std::optional<at::Tensor>& running_var, bool training,
+                                                                 double momentum, double eps);
+std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, c10::SymInt k, std::int64_t dim, bool largest, bool sorted);
 
 }  // namespace ipexrun::preload::adapters

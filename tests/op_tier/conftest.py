@@ -80,6 +80,13 @@ def same_face(result, expected):
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
+def all_opinfo(name):
+    """A function that torch's tables list in several variants."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [op for op in op_db if op.name == name]
+
+
 def opinfo(*names):
     """torch's own tables of samples for these functions."""
     from torch.testing._internal.common_methods_invocations import op_db

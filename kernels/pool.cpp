@@ -1,0 +1,104 @@
+// Lays out the scratch and shares the rows of the output among the workers. Compiled for the base instruction set.
+#include "kernels/pool.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/choose.h"
+#include "kernels/dispatch.h"
+#include "kernels/packed.h"
+#include "kernels/scratch.h"
+
+namespace ipexrun::kernels {
+namespace {
+
+/// Below this many elements read a call is shorter than waking a second worker.
+constexpr std::int64_t kSerialElements = 1 << 14;
+
+using Run = void (*)(const PoolArgs& args, const PoolPlan& plan, std::int64_t row_begin, std::int64_t row_end, void* scratch);
+
+struct Job {
+  const PoolArgs* args;
+  Run run;
+  PoolPlan plan;
+  std::int64_t parts;
+  std::atomic<bool> failed{false};
+};
+
+void task(void* arg, int part) {
+  auto* job = static_cast<Job*>(arg);
+  void* scratch = thread_scratch(job->plan.bytes);
+  if (scratch == nullptr) {
+    job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
+    return;
+  }
+  const std::int64_t rows = job->args->planes * job->args->out_height;
+  job->run(*job->args, job->plan, rows * part / job->parts, rows * (part + 1) / job->parts, scratch);
+  release_large_scratch();
+}
+
+std::int64_t padded(std::int64_t count) { return ceil_div(count, kPoolPadding) * kPoolPadding; }
+
+/// `count` elements of `size` bytes after what is there; returns where.
+std::size_t reserve(PoolPlan* plan, std::int64_t count, std::size_t size) {
+  const std::size_t at = plan->bytes;
+  plan->bytes = (at + static_cast<std::size_t>(count) * size + 63) / 64 * 64;
+  return at;
+}
+
+PoolPlan plan_of_windows(const PoolArgs& args) {
+  const PoolWindow& across = args.across;
+  PoolPlan plan;
+  plan.span = (args.down.size - 1) * args.down.dilation + 1;
+  plan.columns = padded(args.out_width);
+  const std::int64_t reached = plan.columns + (across.size - 1) * across.dilation / across.stride;
+  plan.pitch = padded(std::max(reached, ceil_div(args.width + across.pad, across.stride)) + 1);
+  plan.row = plan.pitch * across.stride;
+  plan.rows = reserve(&plan, plan.span * plan.row, sizeof(float));
+  plan.tags = reserve(&plan, plan.span, sizeof(std::int64_t));
+  plan.taps = reserve(&plan, across.size, sizeof(std::int64_t));
+  plan.first = reserve(&plan, plan.columns, sizeof(std::int32_t));
+  plan.column = reserve(&plan, plan.columns, sizeof(std::int32_t));
+  plan.result = reserve(&plan, plan.columns, sizeof(float));
+  return plan;
+}
+
+PoolPlan plan_of_adaptive(const PoolArgs& args) {
+  PoolPlan plan;
+  plan.row = padded(args.width);
+  plan.columns = padded(args.out_width);
+  plan.rows = reserve(&plan, plan.row, sizeof(float));
+  plan.first = reserve(&plan, plan.columns, sizeof(std::int32_t));
+  plan.column = reserve(&plan, plan.columns, sizeof(std::int32_t));
+  return plan;
+}
+
+bool share(const PoolArgs& args, const PoolPlan& plan, Run run, const Parallel& parallel) {
+  const std::int64_t rows = args.planes * args.out_height;
+  if (rows <= 0 || args.out_width <= 0) return true;
+  Job job{&args, run, plan, 1};
+  if (parallel.run != nullptr && args.planes * args.height * args.width > kSerialElements)
+    job.parts = std::min<std::int64_t>(rows, parallel.threads);
+  parallel(static_cast<int>(job.parts), task, &job);
+  return !job.failed.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+bool max_pool(const PoolArgs& args, const Parallel& parallel, IsaSet isa) {
+  return share(args, plan_of_windows(args), choose(pool_variants(), isa).max, parallel);
+}
+
+bool average_pool(const PoolArgs& args, const Parallel& parallel, IsaSet isa) {
+  return share(args, plan_of_windows(args), choose(pool_variants(), isa).average, parallel);
+}
+
+bool adaptive_average_pool(const PoolArgs& args, const Parallel& parallel, IsaSet isa) {
+  return share(args, plan_of_adaptive(args), choose(pool_variants(), isa).adaptive, parallel);
+}
+
+bool pool_supported(IsaSet isa) { return choose(pool_variants(), isa).needs != 0; }
+
+const char* pool_variant(IsaSet isa) { return choose(pool_variants(), isa).name; }
+
+}  // namespace ipexrun::kernels
