@@ -170,7 +170,7 @@ def main():
         shapes += [measure_convolution(torch, hook, case, last, seconds) for case, last in cases if not options.only]
         shapes += [] if options.only else [measure_activation(torch, hook, name, dtype, (8, 1024) if options.smoke else (128, 3072), seconds)
                    for name in ACTIVATIONS[: 1 if options.smoke else None] for dtype in (torch.float32, torch.bfloat16)]
-        shapes += [measure_attention(torch, hook, case, dtype, seconds) for case in (SMOKE_ATTENTIONS if options.smoke else ATTENTIONS)
+        shapes += [] if options.only else [measure_attention(torch, hook, case, dtype, seconds) for case in (SMOKE_ATTENTIONS if options.smoke else ATTENTIONS)
                    for dtype in (torch.float32, torch.bfloat16)]
         calls = [(name, shape, dtype, last) for name, (_, found, lasts) in CALLS.items() for shape in found for last in ([False, True] if lasts else [False])
                  for dtype in (torch.float32, torch.bfloat16)]
