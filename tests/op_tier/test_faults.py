@@ -62,7 +62,7 @@ def victim(tmp_path, monkeypatch):
 def test_what_goes_wrong_is_found(victim):
     assert victim("print('ok 1')") == []
     assert victim("sys.exit(7)", codes=[7]) == []
-    assert victim("pass") == ["no word of the end"]
+    assert victim("pass")[0] == "no word of the end"
     assert victim("sys.stderr.write('why\\n'); sys.exit(3)")[0] == "exit code 3 instead of 0"
     assert "stderr: why" in victim("sys.stderr.write('why\\n'); sys.exit(3)")
     assert "wrong: linear: off" in victim("print('wrong: linear: off', flush=True); os._exit(3)")
