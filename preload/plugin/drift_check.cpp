@@ -135,9 +135,8 @@ class DriftCheck {
   std::uint64_t judged_calls_ = 0;
   double worst_ = 0;
   bool failed_ = false;
-  std::vector<DriftMark*> uses_;
+  std::vector<DriftUse> uses_;
   std::unordered_set<const DriftMark*> known_uses_;
-  std::vector<std::shared_ptr<Weight>> kept_;
 };
 
 struct ThreadState {
@@ -187,8 +186,7 @@ ThreadState::~ThreadState() {
 
 void DriftCheck::used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
   if (!known_uses_.insert(&mark).second) return;
-  uses_.push_back(&mark);
-  kept_.push_back(std::move(keeps));
+  uses_.push_back({&mark, std::move(keeps)});
 }
 
 void DriftCheck::adopt(const Outputs& result, const Outputs& replayed) {
@@ -335,15 +333,13 @@ void DriftCheck::judge() {
 void DriftCheck::finish() {
   if (between_passes()) judge();
   state_.selector.charge(explored_ns);
-  const std::size_t barred = state_.drift.finish(uses_, worst_, state_.calls.load(std::memory_order_relaxed));
-  for (std::size_t i = 0; i < uses_.size(); ++i) {
-    const bool unused = uses_[i]->verdict.load(std::memory_order_relaxed) == DriftVerdict::kTooFar;
-    if (unused && kept_[i] != nullptr) state_.weights.drop_packs_of(*kept_[i]);
-  }
-  char text[160];
-  std::snprintf(text, sizeof text, "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e): %zu left to stock",
-                uses_.size(), worst_, kMaxDrift, barred);
-  log::line(barred > 0 ? log::Level::kInfo : log::Level::kDebug, text);
+  state_.drift.finish(uses_, worst_, state_.calls.load(std::memory_order_relaxed));
+  const DriftCounts counts = state_.drift.counts();
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e); so far %lu may run, %lu stay with stock",
+                uses_.size(), worst_, kMaxDrift, counts.fine, counts.too_far);
+  log::line(worst_ > kMaxDrift ? log::Level::kInfo : log::Level::kDebug, text);
 }
 
 void finish_check() {

@@ -84,7 +84,15 @@ Readiness OpTrial::after_drift(int candidate) {
   }
   DriftMark& mark = weight_count_ == 0 ? site_.drift : weights_[0].weight->drift;
   const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
-  if (verdict == DriftVerdict::kTooFar) return Readiness::kNotNow;
+  if (verdict == DriftVerdict::kTooFar) {
+    for (int i = 0; i < weight_count_; ++i) {
+      const WeightState& known = weights_[static_cast<std::size_t>(i)];
+      if (known.packs[static_cast<std::size_t>(candidate)] != nullptr)
+        state_.weights.drop_pack_of(*known.weight, candidate);  // nobody uses it
+    }
+    return Readiness::kNotNow;
+  }
+  if (verdict == DriftVerdict::kHeld) return Readiness::kNotNow;
   if (drift_replaying()) {
     drift_used(mark, weights_[0].weight);
     return Readiness::kReady;

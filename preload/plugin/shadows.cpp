@@ -27,14 +27,6 @@ std::size_t reach(const at::Tensor& view) {
   return static_cast<std::size_t>(last + 1) * view.element_size();
 }
 
-/// A tensor of `like`'s geometry in other memory. Built by hand: set_ would be one more op to dispatch.
-at::Tensor viewed(const c10::Storage& storage, const at::Tensor& like) {
-  at::Tensor view =
-      at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), like.dtype());
-  view.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
-  return view;
-}
-
 c10::Storage new_storage(std::size_t bytes) {
   return c10::Storage(c10::Storage::use_byte_size_t{}, bytes, c10::GetCPUAllocator()->allocate(bytes), c10::GetCPUAllocator(), false);
 }
@@ -59,6 +51,17 @@ double relative_error(const double* stock, const double* candidate, std::int64_t
 }
 
 }  // namespace
+
+Shadows::View Shadows::view_of(const at::Tensor& tensor) {
+  return {c10::DimVector(tensor.sizes()), c10::DimVector(tensor.strides()), tensor.storage_offset(), tensor.dtype()};
+}
+
+/// Built by hand: set_ would be one more op to dispatch.
+at::Tensor Shadows::viewed(const c10::Storage& storage, const View& view) {
+  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), view.dtype);
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(view.sizes, view.strides, view.offset);
+  return made;
+}
 
 Shadows::Shadow* Shadows::find(const at::Tensor& tensor) {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
@@ -96,14 +99,14 @@ Shadows::Shadow& Shadows::insert(const at::Tensor& tensor, c10::Storage storage)
                Shadow{c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl()),
                       std::move(storage),
                       bytes_seen(tensor),
-                      false,
+                      view_of(tensor),
                       {}})
       .first->second;
 }
 
 at::Tensor Shadows::of(const at::Tensor& tensor) {
   const Shadow* shadow = find(tensor);
-  return shadow == nullptr ? at::Tensor() : viewed(shadow->storage, tensor);
+  return shadow == nullptr ? at::Tensor() : viewed(shadow->storage, view_of(tensor));
 }
 
 at::Tensor Shadows::of_or_copy(const at::Tensor& tensor) {
@@ -111,7 +114,7 @@ at::Tensor Shadows::of_or_copy(const at::Tensor& tensor) {
   const std::size_t bytes = tensor.storage().nbytes();
   c10::Storage copy = new_storage(bytes);
   if (bytes > 0) std::memcpy(copy.mutable_data(), tensor.storage().data(), bytes);
-  return viewed(insert(tensor, std::move(copy)).storage, tensor);
+  return viewed(insert(tensor, std::move(copy)).storage, view_of(tensor));
 }
 
 void Shadows::adopt(const at::Tensor& tensor, const at::Tensor& shadow, bool aside) {
@@ -125,17 +128,16 @@ void Shadows::adopt(const at::Tensor& tensor, const at::Tensor& shadow, bool asi
     known = &insert(tensor, shadow.storage());
   } else if (known == nullptr || known->storage.unsafeGetStorageImpl() != shadow.storage().unsafeGetStorageImpl()) {
     if (known == nullptr) known = &insert(tensor, new_storage(tensor.storage().nbytes()));
-    viewed(known->storage, tensor).copy_(shadow);
+    viewed(known->storage, view_of(tensor)).copy_(shadow);
   }
-  if (!known->result.defined()) known->result = tensor;
-  known->aside = aside;
+  if (!known->result && !aside) known->result = tensor.storage();
 }
 
 void Shadows::rewritten(const at::Tensor& tensor) {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
   if (found == shadows_.end()) return;
   found->second.seen = bytes_seen(tensor);
-  if (!found->second.result.defined()) found->second.result = tensor;
+  if (!found->second.result) found->second.result = tensor.storage();
 }
 
 void Shadows::forget(const at::Tensor& tensor) {
@@ -144,27 +146,29 @@ void Shadows::forget(const at::Tensor& tensor) {
 
 void Shadows::consumed(const at::Tensor& tensor) {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
-  if (found != shadows_.end()) found->second.result.reset();
+  if (found != shadows_.end()) found->second.result = c10::Storage();
 }
 
 double Shadows::error_of(const at::Tensor& tensor) {
   const Shadow* shadow = find(tensor);
   if (shadow == nullptr || !tensor.is_floating_point()) return 0;
   const at::Tensor stock = tensor.to(at::kDouble).contiguous();
-  const at::Tensor candidate = viewed(shadow->storage, tensor).to(at::kDouble).contiguous();
+  const at::Tensor candidate = viewed(shadow->storage, view_of(tensor)).to(at::kDouble).contiguous();
   return relative_error(stock.const_data_ptr<double>(), candidate.const_data_ptr<double>(), stock.numel());
 }
 
 double Shadows::judge_results() {
   double worst = 0;
   for (auto& [storage, shadow] : shadows_) {
-    const at::Tensor result = std::move(shadow.result);
-    shadow.result = at::Tensor();
-    if (shadow.aside && result.defined() && result.storage().use_count() <= 1) continue;
-    if (!result.defined() || !result.is_floating_point() || result.dim() == 0 || result.numel() == 0) continue;
-    if (shadow.seen != bytes_seen(result) || reach(result) > shadow.storage.nbytes()) continue;
+    c10::Storage users = std::move(shadow.result);
+    shadow.result = c10::Storage();
+    if (!users) users = c10::Storage(shadow.of.lock());
+    if (!users) continue;
+    const at::Tensor result = viewed(users, shadow.view);
+    if (!result.is_floating_point() || result.dim() == 0 || result.numel() == 0) continue;
+    if (reach(result) > users.nbytes() || reach(result) > shadow.storage.nbytes() || shadow.seen != bytes_seen(result)) continue;
     const at::Tensor stock = result.to(at::kDouble).contiguous();
-    const at::Tensor candidate = viewed(shadow.storage, result).to(at::kDouble).contiguous();
+    const at::Tensor candidate = viewed(shadow.storage, shadow.view).to(at::kDouble).contiguous();
     const std::int64_t rows = result.dim() > 1 ? result.size(0) : 1;
     const std::int64_t length = result.numel() / rows;
     for (std::int64_t row = 0; row < rows; ++row) {

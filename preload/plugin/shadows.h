@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
+#include <c10/util/DimVector.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
@@ -33,22 +34,31 @@ class Shadows {
   /// Something else was computed from it: it is no result of the pass.
   void consumed(const at::Tensor& tensor);
 
-  /// The largest relative RMS error of a sample (a row of dimension 0) of the results so far, 0/0 = 0; infinite where NaN or infinities lie
-  /// elsewhere. Of tensors with a dimension: single numbers are what programs measure. The results are let go.
+  /// The largest relative RMS error of a sample (a row of dimension 0) of the results so far: of what nothing was computed from, and of
+  /// what somebody else still holds; 0/0 = 0; infinite where NaN or infinities lie elsewhere. Of tensors with a dimension: single numbers
+  /// are what programs measure. The results are let go.
   double judge_results();
   /// The relative RMS error of the whole of one tensor; 0 without a shadow.
   double error_of(const at::Tensor& tensor);
 
  private:
+  struct View {
+    c10::DimVector sizes;
+    c10::DimVector strides;
+    std::int64_t offset = 0;
+    caffe2::TypeMeta dtype;
+  };
   struct Shadow {
     c10::weak_intrusive_ptr<c10::StorageImpl> of;  ///< keeps the address from being reused
     c10::Storage storage;
     std::uint64_t seen = 0;  ///< sampled hash of the user's bytes
-    bool aside = false;
-    at::Tensor result;  ///< keeps what nothing was computed from yet
+    View view;               ///< the user's tensor when it was made
+    c10::Storage result;     ///< keeps what nothing was computed from yet
   };
   Shadow* find(const at::Tensor& tensor);
   Shadow& insert(const at::Tensor& tensor, c10::Storage storage);
+  static at::Tensor viewed(const c10::Storage& storage, const View& view);
+  static View view_of(const at::Tensor& tensor);
   void erase(const c10::StorageImpl* storage);
   void sweep();
 

@@ -42,28 +42,47 @@ bool DriftLedger::begin() noexcept {
   return !claimed_.exchange(true, std::memory_order_acquire);
 }
 
-std::size_t DriftLedger::finish(std::span<DriftMark* const> uses, double drift, std::uint64_t calls) noexcept {
-  const bool good = drift <= kMaxDrift;  // false for NaN
-  const auto is_new = [](const DriftMark* use) { return use->verdict.load(std::memory_order_relaxed) != DriftVerdict::kFine; };
-  const auto news = static_cast<std::size_t>(std::count_if(uses.begin(), uses.end(), is_new));
-  const std::size_t barred = good ? 0 : ((news > 0 ? news : uses.size()) + 1) / 2;
-  std::size_t left = barred;
-  for (DriftMark* use : uses) {
-    const bool fresh = is_new(use);
-    if (good) {
-      if (fresh) fine_.fetch_add(1, std::memory_order_relaxed);
-      use->verdict.store(DriftVerdict::kFine, std::memory_order_relaxed);
-    } else if (left > 0 && (fresh || news == 0)) {
-      --left;
-      if (!fresh) fine_.fetch_sub(1, std::memory_order_relaxed);
-      too_far_.fetch_add(1, std::memory_order_relaxed);
-      use->verdict.store(DriftVerdict::kTooFar, std::memory_order_relaxed);
-    }
+void DriftLedger::settle(DriftMark& mark, DriftVerdict verdict) noexcept {
+  const DriftVerdict was = mark.verdict.exchange(verdict, std::memory_order_relaxed);
+  if (was == verdict) return;
+  const auto counter = [this](DriftVerdict of) {
+    return of == DriftVerdict::kFine ? &fine_ : of == DriftVerdict::kTooFar ? &too_far_ : nullptr;
+  };
+  if (auto* from = counter(was)) from->fetch_sub(1, std::memory_order_relaxed);
+  if (auto* to = counter(verdict)) to->fetch_add(1, std::memory_order_relaxed);
+}
+
+void DriftLedger::search(bool good) {
+  (good ? high_ : low_) = held_;
+  const std::size_t step = std::max<std::size_t>(searched_.size() / kSearchParts, 1);
+  if (high_ - low_ <= step) {
+    for (std::size_t i = 0; i < high_; ++i) settle(*searched_[i].mark, DriftVerdict::kTooFar);
+    searched_.clear();
+    return;
   }
+  held_ = (low_ + high_) / 2;
+  for (std::size_t i = 0; i < high_; ++i) settle(*searched_[i].mark, i < held_ ? DriftVerdict::kHeld : DriftVerdict::kUnknown);
+}
+
+void DriftLedger::finish(const std::vector<DriftUse>& uses, double drift, std::uint64_t calls) {
+  const bool good = drift <= kMaxDrift;  // false for NaN
+  const bool searching = !searched_.empty();
+  if (!good && !searching) {
+    for (const DriftUse& use : uses) {
+      if (use.mark->verdict.load(std::memory_order_relaxed) != DriftVerdict::kFine) searched_.push_back(use);
+    }
+    if (searched_.empty()) searched_ = uses;
+    high_ = searched_.size();
+    held_ = 0;
+  }
+  if (good) {
+    for (const DriftUse& use : uses) settle(*use.mark, DriftVerdict::kFine);
+  }
+  if (!searched_.empty()) search(good);
   checks_.fetch_add(1, std::memory_order_relaxed);
   if (!good) failed_.fetch_add(1, std::memory_order_relaxed);
   last_.store(drift, std::memory_order_relaxed);
-  again_.store(!good && barred < uses.size(), std::memory_order_relaxed);
+  again_.store(!searched_.empty() || (!good && !uses.empty()), std::memory_order_relaxed);
   aborts_in_a_row_.store(0, std::memory_order_relaxed);
   // Uses that this pass did not make count themselves again.
   epoch_.fetch_add(1, std::memory_order_relaxed);
@@ -71,7 +90,6 @@ std::size_t DriftLedger::finish(std::span<DriftMark* const> uses, double drift, 
   waiting_before_.store(0, std::memory_order_relaxed);
   watch_from_.store(again_.load(std::memory_order_relaxed) ? 0 : std::max(calls, kLongestPass) * kRecheckFactor, std::memory_order_relaxed);
   release();
-  return barred;
 }
 
 void DriftLedger::abort() noexcept {

@@ -2,13 +2,15 @@
 //
 // The accuracy rule of one op says nothing about fifty of them in a row. So a candidate that rounds more than stock does is not used,
 // although its op was found accurate, before a whole pass was computed with it beside stock (plugin/drift_check.h runs it; the user gets
-// stock's results). Where the pass ends too far away, the first half of the new uses is left to stock for good and the rest is tried again:
-// what is rounded early has the longest way to grow. Torch-free; docs/decisions/0013-drift.md gives the reasons.
+// stock's results). Where the pass ends too far away, the uses that come first are left to stock, as few as suffice: what is rounded early
+// has the longest way to grow. Torch-free; docs/decisions/0013-drift.md gives the reasons.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <vector>
 
 namespace ipexrun::preload {
 
@@ -20,12 +22,21 @@ inline constexpr std::uint64_t kLeastCalls = 16;        ///< of one check: short
 inline constexpr std::uint64_t kRecheckFactor = 4;      ///< the next check after a good one, in calls of the process
 inline constexpr int kMaxAborts = 3;                    ///< checks that came to no end, after which no more are begun
 
-enum class DriftVerdict : int { kUnknown, kFine, kTooFar };
+inline constexpr std::size_t kSearchParts = 8;  ///< the search for how many first uses to leave ends at an eighth of them
+
+/// kHeld: left out of the next checks, to see whether the others pass.
+enum class DriftVerdict : int { kUnknown, kFine, kTooFar, kHeld };
 
 /// Kept with each weight, and with each site of an op without weights. Any thread.
 struct DriftMark {
   std::atomic<DriftVerdict> verdict{DriftVerdict::kUnknown};
   std::atomic<std::uint32_t> counted_in{0};  ///< epoch of the ledger in which it was counted as waiting
+};
+
+/// One use that a checked pass made.
+struct DriftUse {
+  DriftMark* mark = nullptr;
+  std::shared_ptr<const void> keeps;  ///< keeps the mark
 };
 
 /// Finds where the passes of one thread begin. Weights are numbered in the order in which the program met them first, so the lowest
@@ -68,16 +79,18 @@ class DriftLedger {
   /// At the end of a pass: whether the next one is to be checked. True claims the check for the caller, who ends it by finish() or abort().
   bool begin() noexcept;
 
-  /// `uses`: those that the pass made, in order, each once. `drift`: of its worst result; not finite if NaN or infinities moved.
-  /// Too far: the first half of those that no good pass had yet, of all where there are none, is left to stock from now on. Returns how
-  /// many.
-  std::size_t finish(std::span<DriftMark* const> uses, double drift, std::uint64_t calls) noexcept;
+  /// `uses`: those that the pass made, in order, each once. `drift`: of its worst result; not finite if NaN or infinities moved. Good: all
+  /// of them may run from now on. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
+  /// is searched without which a pass is good, by halving, a check each; these stay with stock. May throw std::bad_alloc.
+  void finish(const std::vector<DriftUse>& uses, double drift, std::uint64_t calls);
   void abort() noexcept;
 
   [[nodiscard]] DriftCounts counts() const noexcept;
 
  private:
   void release() noexcept;
+  void search(bool good);
+  void settle(DriftMark& mark, DriftVerdict verdict) noexcept;
 
   std::atomic<std::uint64_t> watch_from_{~std::uint64_t{0}};
   std::atomic<std::uint32_t> epoch_{1};
@@ -92,6 +105,12 @@ class DriftLedger {
   std::atomic<std::uint64_t> fine_{0};
   std::atomic<std::uint64_t> too_far_{0};
   std::atomic<double> last_{0};
+
+  // Touched only by the thread that holds the claim.
+  std::vector<DriftUse> searched_;  ///< empty: no search
+  std::size_t low_ = 0;             ///< without so many of the first ones a pass was too far away
+  std::size_t high_ = 0;            ///< without so many it was good, or none would be left
+  std::size_t held_ = 0;            ///< left out now
 };
 
 }  // namespace ipexrun::preload

@@ -235,9 +235,9 @@ void WeightTable::drop_storage(const void* storage) {
   }
 }
 
-void WeightTable::drop_packs_of(Weight& weight) noexcept {
+void WeightTable::drop_pack_of(Weight& weight, int candidate) noexcept {
   std::lock_guard lock(mutex_);
-  drop_packs(weight);
+  drop_pack(weight.packs[static_cast<std::size_t>(candidate)]);
 }
 
 std::uint64_t WeightTable::id_of(const WeightKey& key) const {

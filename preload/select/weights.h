@@ -138,8 +138,8 @@ class WeightTable {
   /// Frees the packs of every candidate but `keep` of the weights with these sizes: a race over such a weight ended.
   void drop_losers(std::int64_t size0, std::int64_t size1, int dtype, std::uint32_t keep_mask);
   void drop_storage(const void* storage);
-  /// Of one weight, which stays known.
-  void drop_packs_of(Weight& weight) noexcept;
+  /// One pack of a weight, which stays known.
+  void drop_pack_of(Weight& weight, int candidate) noexcept;
   /// The number of a weight that was met before, however often; 0 for others.
   [[nodiscard]] std::uint64_t id_of(const WeightKey& key) const;
   void drop_all() noexcept;

@@ -39,6 +39,7 @@ def _(s):
 @family("vilt", "text and image")
 def _(s):
     model = from_config("vilt", "ViltModel", "ViltConfig", vocab_size=s.vocabulary, image_size=s.image, patch_size=16, max_image_length=-1,
+                        max_position_embeddings=s.length,
                         **tower_settings(s))
     return model, ids(s) | pixels(s) | {"pixel_mask": torch.ones(s.batch, s.image, s.image, dtype=torch.long)}
 

@@ -53,10 +53,24 @@ class Ledger : public testing::Test {
       ASSERT_TRUE(ledger.begin());
     }
   }
-  std::vector<DriftMark*> uses(std::size_t count) {
-    std::vector<DriftMark*> pointers;
-    for (std::size_t i = 0; i < count; ++i) pointers.push_back(&marks[i]);
-    return pointers;
+  /// The marks [0, count) that may be used, as a pass makes them.
+  std::vector<DriftUse> uses(std::size_t count) {
+    std::vector<DriftUse> made;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (verdict(i) == DriftVerdict::kUnknown || verdict(i) == DriftVerdict::kFine) made.push_back({&marks[i], nullptr});
+    }
+    return made;
+  }
+  /// Passes of `count` uses that are good without the first `culprits`; returns how many checks that took.
+  int check_until_settled(std::size_t count, std::size_t culprits) {
+    int checks = 0;
+    do {
+      const std::vector<DriftUse> made = uses(count);
+      const bool good = made.empty() || made.front().mark >= &marks[culprits];
+      ledger.finish(made, good ? 1e-3 : 0.5, 100);
+      ++checks;
+    } while (ledger.watching(0) && ledger.begin());
+    return checks;
   }
   DriftVerdict verdict(std::size_t i) const { return marks[i].verdict; }
 
@@ -94,7 +108,7 @@ TEST_F(Ledger, OneCheckAtATime) {
 
 TEST_F(Ledger, AGoodPassLetsItsUsesThroughAndIsLookedAtAgainLater) {
   settle(3);
-  EXPECT_EQ(ledger.finish(uses(3), kMaxDrift, 100), 0u);
+  ledger.finish(uses(3), kMaxDrift, 100);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(verdict(i), DriftVerdict::kFine);
   EXPECT_FALSE(ledger.watching(kLongestPass));
   EXPECT_TRUE(ledger.watching(kLongestPass * kRecheckFactor));
@@ -102,22 +116,37 @@ TEST_F(Ledger, AGoodPassLetsItsUsesThroughAndIsLookedAtAgainLater) {
   EXPECT_EQ(ledger.counts().waiting, 0u);
 }
 
-TEST_F(Ledger, TooFarLeavesTheFirstHalfToStockAndChecksTheRestAtOnce) {
-  settle(5);
-  EXPECT_EQ(ledger.finish(uses(5), 0.5, 100), 3u);
-  EXPECT_EQ(verdict(2), DriftVerdict::kTooFar);
+TEST_F(Ledger, TooFarHoldsTheFirstHalfAndChecksTheRestAtOnce) {
+  settle(6);
+  ledger.finish(uses(6), 0.5, 100);
+  EXPECT_EQ(verdict(2), DriftVerdict::kHeld);
   EXPECT_EQ(verdict(3), DriftVerdict::kUnknown);
   EXPECT_TRUE(ledger.watching(0));
   EXPECT_TRUE(ledger.begin());
 }
 
-TEST_F(Ledger, WhatPassedBeforeIsKeptAndTheNewOnesGo) {
+class Search : public Ledger, public testing::WithParamInterface<std::size_t> {};
+
+TEST_P(Search, LeavesAsFewOfTheFirstOnesToStockAsSuffice) {
+  const std::size_t culprits = GetParam();
+  settle(40);
+  EXPECT_LE(check_until_settled(40, culprits), 6);
+  std::size_t left = 0;
+  while (left < 40 && verdict(left) == DriftVerdict::kTooFar) ++left;
+  EXPECT_GE(left, culprits);
+  EXPECT_LE(left, culprits + 5) << "to an eighth of 40";
+  for (std::size_t i = left; i < 40; ++i) EXPECT_EQ(verdict(i), DriftVerdict::kFine) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Culprits, Search, testing::Values(1u, 5u, 16u, 31u, 40u));
+
+TEST_F(Ledger, WhatPassedBeforeIsKept) {
   settle(4);
   ledger.finish(uses(4), 1e-3, 100);
   settle(8);
-  EXPECT_EQ(ledger.finish(uses(8), 0.5, 100), 2u);
+  ledger.finish(uses(8), 0.5, 100);
   EXPECT_EQ(verdict(0), DriftVerdict::kFine);
-  EXPECT_EQ(verdict(5), DriftVerdict::kTooFar);
+  EXPECT_EQ(verdict(5), DriftVerdict::kHeld);
   EXPECT_EQ(verdict(6), DriftVerdict::kUnknown);
 }
 
@@ -125,16 +154,17 @@ TEST_F(Ledger, InputsThatChangedForTheWorseTakeBackWhatPassedBefore) {
   settle(4);
   ledger.finish(uses(4), 1e-3, 100);
   ASSERT_TRUE(ledger.begin());
-  EXPECT_EQ(ledger.finish(uses(4), 0.5, 1'000'000), 2u);
-  EXPECT_EQ(verdict(0), DriftVerdict::kTooFar);
-  EXPECT_EQ(verdict(3), DriftVerdict::kFine);
+  check_until_settled(4, 2);
+  EXPECT_EQ(verdict(1), DriftVerdict::kTooFar);
+  EXPECT_EQ(verdict(2), DriftVerdict::kFine);
   EXPECT_EQ(ledger.counts().fine, 2u);
   EXPECT_EQ(ledger.counts().too_far, 2u);
 }
 
 TEST_F(Ledger, NanCountsAsTooFar) {
   settle(1);
-  EXPECT_EQ(ledger.finish(uses(1), std::numeric_limits<double>::quiet_NaN(), 0), 1u);
+  ledger.finish(uses(1), std::numeric_limits<double>::quiet_NaN(), 0);
+  EXPECT_EQ(verdict(0), DriftVerdict::kTooFar);
 }
 
 TEST_F(Ledger, AProgramInWhichNoCheckComesToAnEndIsLeftAlone) {
