@@ -42,6 +42,7 @@ Outputs replay(TierState& state, const OpCall& call, Site& site, c10::function_r
   const int choice = decided ? site.choice.load(std::memory_order_relaxed) : kStock;
   OpTrial trial(state, call, site, false, stock, stock_aside);
   if (choice != kStock && trial.prepare(choice) == Readiness::kReady && trial.run(choice)) {
+    trial.note_replayed(choice);
     trial.take(choice);
   } else {
     trial.run_stock();

@@ -8,6 +8,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <dlfcn.h>
 #include <torch/library.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -98,13 +99,18 @@ bool is_drawn_at_random(const c10::OperatorHandle& op, const std::vector<c10::IV
   return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) { return value.isGenerator(); });
 }
 
+/// What nobody uses, without what could be freed. --pack-memory bounds what stays; shadows live for one pass.
+std::uint64_t free_memory_bytes() {
+  return static_cast<std::uint64_t>(std::max(::sysconf(_SC_AVPHYS_PAGES), 0L)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 class DriftCheck {
  public:
   DriftCheck(TierState& state, std::uint64_t pass_calls)
       : state_(state),
         pass_calls_(pass_calls),
         wanted_calls_(pass_calls * std::max<std::uint64_t>((kLeastCalls + pass_calls - 1) / pass_calls, 1)),
-        shadows_(state.options.weights.hard_bytes) {}
+        shadows_(std::max(state.options.weights.hard_bytes, free_memory_bytes() / 4)) {}
 
   void op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
   void adopt(const Outputs& result, const Outputs& replayed);

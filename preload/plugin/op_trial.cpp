@@ -93,13 +93,15 @@ Readiness OpTrial::after_drift(int candidate) {
     return Readiness::kNotNow;
   }
   if (verdict == DriftVerdict::kHeld) return Readiness::kNotNow;
-  if (drift_replaying()) {
-    drift_used(mark, weights_[0].weight);
-    return Readiness::kReady;
-  }
+  if (drift_replaying()) return Readiness::kReady;
   if (verdict == DriftVerdict::kFine) return Readiness::kReady;
   state_.drift.wait(mark);
   return Readiness::kNotNow;
+}
+
+void OpTrial::note_replayed(int candidate) {
+  if (!drifts(state_, site_, candidate)) return;
+  drift_used(weight_count_ == 0 ? site_.drift : weights_[0].weight->drift, weights_[0].weight);
 }
 
 std::uint64_t OpTrial::pass_mark() noexcept {

@@ -32,6 +32,10 @@ class OpTrial final : public Trial {
   void take(int candidate) noexcept override;
   std::uint64_t weight() noexcept override;
 
+  /// The candidate answered while replaying: its use is one of those that the check judges. (Prepared is not enough: packing may have
+  /// failed.)
+  void note_replayed(int candidate);
+
   /// PassFinder's mark of this call: 0 where it may not begin a pass.
   std::uint64_t pass_mark() noexcept;
 
