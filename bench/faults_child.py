@@ -184,7 +184,7 @@ class Victim:
             os.waitpid(worker, 0)
 
     def loader(self):
-        """A worker of a DataLoader is killed: stock's error, and the program goes on. 0."""
+        """A worker of a DataLoader is killed: stock's error (the worker's end, or that of its connection), and the program goes on. 0."""
         data = soak_life.Rows(torch.randn(32, 16, 3), [torch.randn(16, 64) for _ in range(400)])
         loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=2, timeout=60)
         batches = iter(loader)
@@ -195,8 +195,8 @@ class Victim:
             for _ in batches:
                 pass
             sys.exit("nobody missed the worker")
-        except RuntimeError as problem:
-            if "worker" not in str(problem):
+        except (RuntimeError, OSError, EOFError) as problem:
+            if isinstance(problem, RuntimeError) and "worker" not in str(problem):
                 raise
         del batches
         self.compute(self.request["seconds"])
