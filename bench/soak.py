@@ -73,10 +73,10 @@ class Process:
                    "output": os.path.abspath(options.output), "status": self.status, "threads": options.threads, "minutes": minutes,
                    "sample_seconds": min(max(minutes / 10, 1), 5)}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_") and k != "LD_PRELOAD"}
-        # oneDNN and torch's binding to it each keep up to 1024 compiled kernels of some 100 KiB, with stock as well: until they are full,
-        # memory grows with every new shape.
+        # oneDNN keeps up to 1024 compiled kernels of some 100 KiB, and torch's binding to it as many in each thread, with stock as well:
+        # until they are full, memory grows with every new shape.
         # MKL's memory manager does not survive a fork of a process with threads: a child's first product may wait for ever, with stock.
-        environment |= {"HF_HUB_OFFLINE": "1", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64",
+        environment |= {"HF_HUB_OFFLINE": "1", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "4",
                         "MKL_DISABLE_FAST_MM": "1"}
         if options.threads:
             environment["OMP_NUM_THREADS"] = str(options.threads)

@@ -128,8 +128,9 @@ def norm(d):
 
 
 def attention(d):
-    heads, width, q, k = d.rng.randint(1, 4), d.rng.choice((16, 32, 64)), d.rng.choice((1, 17, 64)), d.rng.choice((1, 17, 64))
-    batch, causal = d.rng.randint(1, 4), d.rng.random() < 0.3
+    heads, width, q, k = d.rng.randint(1, 4), d.rng.choice((16, 32, 64)), d.rng.choice((1, 17, 64)), d.rng.choice((2, 17, 64))
+    # A row that sees one key only has weights that never change: the gradients of its query and key are rounding noise around zero.
+    batch, causal = d.rng.randint(1, 4), d.rng.random() < 0.3 and q > 1
     return Call("attention", lambda a, b, c: F.scaled_dot_product_attention(a, b, c, is_causal=causal),
                 [d.tensor(batch, heads, q, width), d.tensor(batch, heads, k, width), d.tensor(batch, heads, k, width)], sequence=True)
 
