@@ -92,7 +92,10 @@ c10::IValue with_tensors(const c10::IValue& value, Replace replace) {
   return value;
 }
 
-bool writes(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
+/// native_batch_norm and batch_norm_update_stats write their running statistics, and their schemas do not say so.
+bool writes(const c10::Argument& argument) {
+  return (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) || argument.name().starts_with("running_");
+}
 
 bool is_drawn_at_random(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
@@ -145,10 +148,11 @@ class DriftCheck {
   std::unordered_set<const DriftMark*> known_uses_;
 };
 
+constinit thread_local bool replaying_here = false;  // asked at every call: no lazily made thread state
+
 struct ThreadState {
   PassFinder finder;
   DriftCheck* check = nullptr;
-  bool replaying = false;
   ~ThreadState();
 };
 
@@ -159,9 +163,9 @@ ThreadState& here() {
 
 class Replaying {
  public:
-  Replaying() : was_(std::exchange(here().replaying, true)), start_ns_(steady_clock().thread_cpu_ns()) {}
+  Replaying() : was_(std::exchange(replaying_here, true)), start_ns_(steady_clock().thread_cpu_ns()) {}
   ~Replaying() {
-    here().replaying = was_;
+    replaying_here = was_;
     if (here().check != nullptr && !was_) here().check->explored_ns += steady_clock().thread_cpu_ns() - start_ns_;
   }
   Replaying(const Replaying&) = delete;
@@ -400,7 +404,7 @@ bool drifts(const TierState& state, const Site& site, int candidate) noexcept {
          static_cast<at::ScalarType>(site.id.form & kDtypeBits) == at::kFloat;
 }
 
-bool drift_replaying() noexcept { return here().replaying; }
+bool drift_replaying() noexcept { return replaying_here; }
 
 void drift_used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
   if (DriftCheck* check = here().check) check->used(mark, std::move(keeps));

@@ -193,6 +193,25 @@ print(json.dumps({**report(), "seen": Seen.count - before, "error": error([mine]
     assert report["error"] < 1e-2
 
 
+def test_running_statistics_move_once(tmp_path):
+    """Batch norm in training mode writes them, without a word in its schema."""
+    report = outcome(tmp_path, """
+plugin_loader.start()
+model, x = harmless()
+norm = torch.nn.BatchNorm1d(256, momentum=0.01)          # in training mode; slow, so that one update more shows
+def program():
+    for _ in range(60): model[1:](norm(model[0](x)))
+    return [norm.running_mean.clone(), norm.running_var.clone(), norm.num_batches_tracked.float().reshape(1)]
+with torch.no_grad():
+    expected = stock(program)
+    norm.reset_running_stats()
+    mine = program()
+print(json.dumps({**report(), "error": error(mine, expected)}))
+""")
+    assert report["drift"]["checks"] >= 1
+    assert report["error"] < 1e-2
+
+
 def test_threads_that_work_at_the_same_time(tmp_path):
     report = outcome(tmp_path, """
 plugin_loader.start()
