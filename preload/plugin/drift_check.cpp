@@ -28,6 +28,8 @@ namespace {
 /// Meant for torch's own C++ tests of modes: above autograd and autocast, in no tensor's key set, off unless a thread includes it.
 constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
+constexpr std::uint64_t kMostOpsACall = 500;  ///< ops of all kinds for each call that has candidates, after which a check is given up
+
 bool fallback_registered = false;  // written once at start
 std::atomic<bool> python_ready{false};
 
@@ -120,6 +122,8 @@ class DriftCheck {
   void used(DriftMark& mark, std::shared_ptr<Weight> keeps);
   void count_replayed();
 
+  /// A program that went on to something else would be watched for ever.
+  [[nodiscard]] bool gone_astray() const { return ops_ > kMostOpsACall * (wanted_calls_ + kLeastCalls); }
   [[nodiscard]] bool complete() const { return judged_calls_ >= wanted_calls_; }
   /// Between the last call of a pass and the next one: what the program's own code makes of the results.
   [[nodiscard]] bool between_passes() const { return calls_ == judged_calls_ + pass_calls_; }
@@ -140,6 +144,7 @@ class DriftCheck {
   const std::uint64_t pass_calls_;
   const std::uint64_t wanted_calls_;
   Shadows shadows_;
+  std::uint64_t ops_ = 0;
   std::uint64_t calls_ = 0;
   std::uint64_t judged_calls_ = 0;
   double worst_ = 0;
@@ -212,6 +217,7 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
     op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kWatchKey), stack);
     return;
   }
+  ++ops_;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
   const std::size_t count = op.schema().arguments().size();
   const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
@@ -373,6 +379,8 @@ void watched_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   if (thread.check == nullptr) return;  // ended by an op inside a composite one
   if (thread.check->failed()) {
     abort_check("an operator could not be computed twice");
+  } else if (thread.check->gone_astray()) {
+    abort_check("the program went on to something else");
   } else if (thread.check->complete()) {
     finish_check();
   }
@@ -397,6 +405,12 @@ bool register_drift_fallback() {
 }
 
 void drift_python_is_ready() noexcept { python_ready.store(true, std::memory_order_relaxed); }
+
+void drift_forget_after_fork() noexcept {
+  // Not freed: its tensors may have Python objects, and the child's interpreter is not ready for their end.
+  here().check = nullptr;
+  if (fallback_registered) c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
+}
 
 bool drifts(const TierState& state, const Site& site, int candidate) noexcept {
   constexpr std::uint32_t kDtypeBits = 0xff;

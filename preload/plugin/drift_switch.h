@@ -1,4 +1,4 @@
-// Whether drift checks may run in a process with Python. Needs no torch header.
+// What the rest of the plugin says to drift checks. Needs no torch header.
 #pragma once
 
 namespace ipexrun::preload {
@@ -6,5 +6,8 @@ namespace ipexrun::preload {
 /// torch's Python operators skip the dispatch key of drift checks: the Python side says so, once. Before, no check begins where there is
 /// Python.
 void drift_python_is_ready() noexcept;
+
+/// In a forked child, by the thread that forked: the check that it may have been in the middle of goes no further.
+void drift_forget_after_fork() noexcept;
 
 }  // namespace ipexrun::preload

@@ -12,6 +12,7 @@
 
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
+#include "preload/plugin/drift_switch.h"
 #include "preload/plugin/tier_state.h"
 
 namespace ipexrun::preload {
@@ -94,6 +95,7 @@ void after_fork_in_child() {
   tier()->weights.unlock_after_fork();
   tier()->weights.become_read_only();
   tier()->selector.stop_exploring();
+  drift_forget_after_fork();
   tier()->fork_gate.open_in_child();
 }
 

@@ -212,6 +212,53 @@ print(json.dumps({**report(), "error": error(mine, expected)}))
     assert report["error"] < 1e-2
 
 
+WATCHED = """
+watched = lambda: torch._C._dispatch_tls_is_dispatch_key_included(torch._C._parse_dispatch_key("TESTING_ONLY_GenericMode"))
+plugin_loader.start()
+model, x = harmless()
+"""
+
+
+def test_a_child_forked_in_the_middle_of_a_check_is_not_watched(tmp_path):
+    report = outcome(tmp_path, WATCHED + """
+children = []
+def fork(*_):
+    if not watched() or len(children) > 2: return
+    child = os.fork()
+    if child == 0: os._exit(2 if watched() else 0)
+    children.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+model[3].register_forward_pre_hook(fork)
+with torch.no_grad():
+    expected = stock(lambda: model(x))
+    for _ in range(60): mine = model(x)
+print(json.dumps({**report(), "children": children, "error": error([mine], [expected])}))
+""")
+    assert report["drift"]["checks"] >= 1
+    assert report["children"] and not any(report["children"])
+    assert report["error"] < 1e-2
+
+
+def test_a_program_that_goes_on_to_something_else_is_not_watched_for_ever(tmp_path):
+    report = outcome(tmp_path, WATCHED + """
+class Over(Exception): pass
+def leave(*_):
+    if watched(): raise Over
+model[3].register_forward_pre_hook(leave)
+left = False
+with torch.no_grad():
+    try:
+        for _ in range(60): model(x)
+    except Over:
+        left = True
+    steps = 0
+    while watched() and steps < 200000: x + 1; steps += 1
+print(json.dumps({**report(), "left": left, "steps": steps, "watched": watched()}))
+""")
+    assert report["left"], "no check was met"
+    assert not report["watched"] and report["steps"] > 0
+    assert report["drift"]["aborted"] == 1
+
+
 def test_threads_that_work_at_the_same_time(tmp_path):
     report = outcome(tmp_path, """
 plugin_loader.start()
