@@ -61,9 +61,13 @@ enum IpexrunEventKind {
   IPEXRUN_EVENT_TOTALS = 4,  /* totals of the op tier (cumulative, latest wins) */
   IPEXRUN_EVENT_NOTE = 5,    /* one line for a person */
   IPEXRUN_EVENT_EXIT = 6,    /* orderly end of the owner */
-  IPEXRUN_EVENT_OP = 7       /* totals of one op (cumulative, latest wins); text = its name, then after one '\t' why calls never came to
+  IPEXRUN_EVENT_OP = 7,      /* totals of one op (cumulative, latest wins); text = its name, then after one '\t' why calls never came to
                                 selection: "layout=12,small=3", "" = none */
+  IPEXRUN_EVENT_DRIFT = 8    /* whole passes computed twice (cumulative, latest wins); none where nothing had to be checked; text = the
+                                largest drift of those within IPEXRUN_DRIFT_BOUND: "1.881e-02", "" = none was */
 };
+
+#define IPEXRUN_DRIFT_BOUND 2e-2 /* how far candidates may move the results of a pass: RMS of the difference / RMS of stock's */
 
 #define IPEXRUN_CALL_TRAINING 1u  /* grad mode on and the module in train() */
 #define IPEXRUN_CALL_EXPLORING 2u /* selection measured a candidate during this call: not a steady-state time */
@@ -82,7 +86,9 @@ typedef struct IpexrunEvent {
                              the choice and the reason are appended to text after two '\t'
                        OP: [0] calls [1] taken [2] never came to selection [3] ns that stock would have taken for the calls taken
                              [4] ns saved by them [5] sites
-                       TOTALS: [0] calls [1] taken [2] declined [3] saved ns [4] pack bytes [5] sites */
+                       TOTALS: [0] calls [1] taken [2] declined [3] saved ns [4] pack bytes [5] sites
+                       DRIFT: [0] checks that came to an end [1] of these beyond the bound [2] that came to none; weights, and sites of ops
+                             without weights: [3] let through [4] left in float32 [5] that wait for a check */
   char text[160];   /* NUL terminated, cut when longer */
 } IpexrunEvent;
 

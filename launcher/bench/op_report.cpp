@@ -54,9 +54,12 @@ OpReport read_one(const InstanceOutcome& instance) {
   return out;
 }
 
+/// Two digits of small shares: drift of 0.4% is not that of 0.04%.
+std::string percent_text(double value) { return value > 0 && value < 9.5 ? fmt::format("{:.2g}%", value) : fmt::format("{:.0f}%", value); }
+
 std::string cell(const char* unit, const Value& value) {
   const bool percent = std::string(unit) == "%" && !std::holds_alternative<Missing>(value);
-  return percent ? fmt::format("{:.0f}%", std::get<double>(value)) : show_value(value);
+  return percent ? percent_text(std::get<double>(value)) : show_value(value);
 }
 
 /// Columns that are empty in all rows are left out.
@@ -78,17 +81,20 @@ std::string table_of(const std::vector<T>& rows, std::size_t count, const std::v
 }
 
 template <typename T>
+Json row_json(const T& row, const std::vector<FieldOf<T>>& fields) {
+  Json out = Json::object();
+  for (const FieldOf<T>& field : fields) out[field.name] = value_json(field.get(row));
+  if constexpr (requires { row.reasons; }) {
+    out["reasons"] = Json::object();  // numbers for programs, one text for people
+    for (const auto& [word, count] : row.reasons) out["reasons"][word] = count;
+  }
+  return out;
+}
+
+template <typename T>
 Json rows_json(const std::vector<T>& rows, const std::vector<FieldOf<T>>& fields) {
   Json out = Json::array();
-  for (const T& row : rows) {
-    Json one = Json::object();
-    for (const FieldOf<T>& field : fields) one[field.name] = value_json(field.get(row));
-    if constexpr (requires { row.reasons; }) {
-      one["reasons"] = Json::object();  // numbers for programs, one text for people
-      for (const auto& [word, count] : row.reasons) one["reasons"][word] = count;
-    }
-    out.push_back(std::move(one));
-  }
+  for (const T& row : rows) out.push_back(row_json(row, fields));
   return out;
 }
 
@@ -118,6 +124,10 @@ std::string op_report_text(const std::vector<OpReport>& reports) {
     if (!report.process.empty()) out += ", " + report.process;
     out += ": " + calls_by_kind(report.facts.ops) + " taken; packs " + bytes_text(report.facts.pack_bytes) + '\n';
     out += table_of(report.facts.ops, report.facts.ops.size(), op_fields());
+    if (report.facts.drift) {
+      out += fmt::format("drift of whole passes (at most {:.0f}%)\n", 100 * IPEXRUN_DRIFT_BOUND);
+      out += table_of(std::vector{*report.facts.drift}, 1, drift_fields());
+    }
     const std::size_t sites = report.facts.sites.size();
     if (sites == 0) continue;
     out += sites > kMostSites ? fmt::format("the {} of {} sites that save most ({} FILE.json has all)\n", kMostSites, sites, kOption)
@@ -132,11 +142,13 @@ std::string op_report_json(const std::vector<OpReport>& reports) {
   out["schema"] = kSchema;
   out["op_fields"] = fields_json(op_fields());
   out["site_fields"] = fields_json(site_fields());
+  out["drift_fields"] = fields_json(drift_fields());
   out["instances"] = Json::array();
   for (const OpReport& report : reports) {
     Json one{{"instance", report.instance}, {"process", report.process}};
     one["problem"] = report.problem.empty() ? Json(nullptr) : Json(report.problem);
     one["pack_bytes"] = report.facts.pack_bytes;
+    one["drift"] = report.facts.drift ? row_json(*report.facts.drift, drift_fields()) : Json(nullptr);
     one["ops"] = rows_json(report.facts.ops, op_fields());
     one["sites"] = rows_json(report.facts.sites, site_fields());
     out["instances"].push_back(std::move(one));

@@ -1,5 +1,5 @@
-// --report: what the op tier did, per instance, op and site. Terminal and JSON are made from two tables of fields; a new field is one row
-// in op_report_fields.cpp.
+// --report: what the op tier did, per instance, op and site. Terminal and JSON are made from tables of fields; a new field is one row in
+// op_report_fields.cpp.
 #pragma once
 
 #include <string>
@@ -29,6 +29,7 @@ struct FieldOf {
 };
 const std::vector<FieldOf<OpFact>>& op_fields();
 const std::vector<FieldOf<SiteFact>>& site_fields();
+const std::vector<FieldOf<DriftFact>>& drift_fields();
 
 /// Reads the event files of `outcome`; call it before remove_run_dir() and before the next run in the same folder.
 std::vector<OpReport> read_op_reports(const RunOutcome& outcome);

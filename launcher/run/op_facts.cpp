@@ -66,6 +66,18 @@ SiteFact site_of(const IpexrunEvent& event) {
   return out;
 }
 
+DriftFact drift_of(const IpexrunEvent& event) {
+  DriftFact out;
+  out.checks = event.value[0];
+  out.failed = event.value[1];
+  out.unfinished = event.value[2];
+  out.let_through = event.value[3];
+  out.left_in_float32 = event.value[4];
+  out.waiting = event.value[5];
+  out.largest = parse_number<double>(part(event, 0));
+  return out;
+}
+
 void add_site(OpFact& op, const SiteFact& site) {
   op.op = site.op();
   op.calls += site.calls;
@@ -119,6 +131,13 @@ std::int64_t sum(const std::vector<OpFact>& ops, std::int64_t OpFact::*field) {
 
 }  // namespace
 
+std::string DriftFact::text() const {
+  if (left_in_float32 > 0)
+    return fmt::format("{} of {} weights and sites left in float32 (drift)", left_in_float32, left_in_float32 + let_through + waiting);
+  if (checks == 0 && unfinished > 0 && waiting > 0) return "no bf16: no whole pass could be checked for drift";
+  return "";
+}
+
 std::int64_t OpFacts::calls() const { return sum(ops, &OpFact::calls); }
 std::int64_t OpFacts::taken() const { return sum(ops, &OpFact::taken); }
 
@@ -131,6 +150,8 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
       ops[part(event, 0)] = op_of(event);
     } else if (event.kind == IPEXRUN_EVENT_SITE) {
       sites[part(event, 0)] = site_of(event);
+    } else if (event.kind == IPEXRUN_EVENT_DRIFT) {
+      out.drift = drift_of(event);
     } else if (event.kind == IPEXRUN_EVENT_TOTALS) {
       out.pack_bytes = event.value[4];
     }

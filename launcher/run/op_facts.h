@@ -1,7 +1,9 @@
-// What the op tier of one instance left in its event file: the events OP, SITE and TOTALS (configs/contract/event.h), latest state of each.
+// What the op tier of one instance left in its event file: the events OP, SITE, DRIFT and TOTALS (configs/contract/event.h), latest state
+// of each.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,9 +39,25 @@ struct SiteFact {
   [[nodiscard]] double saved_ns() const { return static_cast<double>(taken) * static_cast<double>(stock_ns - choice_ns); }
 };
 
+/// Whole passes that were computed twice before bf16 might answer (docs/decisions/0013-drift.md). What is counted as let through, left
+/// in float32 and waiting: weights, and sites of ops without weights.
+struct DriftFact {
+  std::int64_t checks = 0;      ///< that came to an end
+  std::int64_t failed = 0;      ///< of these: beyond IPEXRUN_DRIFT_BOUND
+  std::int64_t unfinished = 0;  ///< came to no end
+  std::int64_t let_through = 0;
+  std::int64_t left_in_float32 = 0;
+  std::int64_t waiting = 0;
+  std::optional<double> largest;  ///< drift of the checks within the bound
+
+  /// "8 of 30 weights and sites left in float32 (drift)"; "" = there is nothing that a user would have to know.
+  [[nodiscard]] std::string text() const;
+};
+
 struct OpFacts {
-  std::vector<OpFact> ops;      ///< most time saved first; from the sites where the process was ended before it wrote totals
-  std::vector<SiteFact> sites;  ///< most time saved first
+  std::vector<OpFact> ops;         ///< most time saved first; from the sites where the process was ended before it wrote totals
+  std::vector<SiteFact> sites;     ///< most time saved first
+  std::optional<DriftFact> drift;  ///< nullopt: nothing had to be checked
   std::int64_t pack_bytes = 0;
 
   [[nodiscard]] std::int64_t calls() const;

@@ -58,7 +58,8 @@ std::string field(const char (&text)[n]) {
 /// "36 of 48 linear calls on own_bf16, onednn_f32_packed, saves 41% of their time; packs 43 MB"
 std::string gain_text(const OpFacts& ops) {
   if (ops.calls() == 0) return "no op that ipexrun has kernels for was called";
-  if (ops.taken() == 0) return "stock kernels kept for all " + calls_by_kind(ops.ops, true);
+  const std::string drift = ops.drift && !ops.drift->text().empty() ? "; " + ops.drift->text() : "";
+  if (ops.taken() == 0) return "stock kernels kept for all " + calls_by_kind(ops.ops, true) + drift;
 
   double stock_ns = 0;
   double saved_ns = 0;
@@ -79,7 +80,7 @@ std::string gain_text(const OpFacts& ops) {
   if (stock_ns > 0)
     out += fmt::format(", {} {:.0f}% of their time", saved_ns >= 0 ? "saves" : "costs", 100 * std::abs(saved_ns) / stock_ns);
   if (ops.pack_bytes > 0) out += "; packs " + bytes_text(ops.pack_bytes);
-  return out;
+  return out + drift;
 }
 
 std::string place_text(const IpexrunEventHeader& header, const InstancePlan* plan) {

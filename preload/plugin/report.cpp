@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdio>
 #include <ctime>
@@ -94,6 +95,46 @@ void write_op_events(const TotalsOfOps& ops) {
   }
 }
 
+static_assert(kMaxDrift == IPEXRUN_DRIFT_BOUND);
+
+/// The ledger knows the drift of its last check only. Between the ends of two checks there are calls: looking at each call misses none.
+struct DriftSeen {
+  std::atomic<std::uint32_t> epoch{1};
+  std::atomic<double> kept{-1};  ///< largest within the bound; -1 = none was
+};
+DriftSeen drift_seen;
+
+/// Whether a check ended since the last look.
+bool look_at_drift(const DriftLedger& ledger) noexcept {
+  const std::uint32_t epoch = ledger.epoch();
+  if (drift_seen.epoch.load(std::memory_order_relaxed) == epoch) [[likely]]
+    return false;
+  if (drift_seen.epoch.exchange(epoch, std::memory_order_relaxed) == epoch) return false;
+  const DriftCounts counts = ledger.counts();
+  if (counts.checks == 0 || !(counts.last <= kMaxDrift)) return true;
+  double kept = drift_seen.kept.load(std::memory_order_relaxed);
+  while (kept < counts.last && !drift_seen.kept.compare_exchange_weak(kept, counts.last, std::memory_order_relaxed)) {
+  }
+  return true;
+}
+
+/// "1.881e-02"; "" = no check was good.
+std::string kept_drift() {
+  const double kept = drift_seen.kept.load(std::memory_order_relaxed);
+  if (kept < 0) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3e", kept);
+  return text;
+}
+
+void write_drift_event(const DriftCounts& drift) {
+  if (drift.checks + drift.aborted + drift.waiting == 0) return;
+  IpexrunEvent event = event_of(IPEXRUN_EVENT_DRIFT);
+  const std::array<std::uint64_t, 6> values = {drift.checks, drift.failed, drift.aborted, drift.fine, drift.too_far, drift.waiting};
+  std::copy(values.begin(), values.end(), event.value);
+  events().write(event, kept_drift());
+}
+
 /// A forced candidate answers without a decision of its site: reports name what really ran.
 bool ran_forced(const Site& site) {
   return tier() != nullptr && tier()->forced.load(std::memory_order_relaxed) != kStock && site.choice.load() == kStock &&
@@ -103,11 +144,13 @@ bool ran_forced(const Site& site) {
 int shown_choice(const Site& site) { return ran_forced(site) ? tier()->forced.load(std::memory_order_relaxed) : site.choice.load(); }
 
 std::string drift_json(const DriftCounts& drift) {
+  const std::string kept = kept_drift();
   char text[256];
   std::snprintf(text, sizeof text,
                 ", \"drift\": {\"checks\": %lu, \"failed\": %lu, \"aborted\": %lu, \"waiting\": %lu, \"fine\": %lu, \"too_far\": %lu, "
-                "\"last\": %.3e}",
-                drift.checks, drift.failed, drift.aborted, drift.waiting, drift.fine, drift.too_far, std::min(drift.last, 1e99));
+                "\"last\": %.3e, \"kept\": %s}",
+                drift.checks, drift.failed, drift.aborted, drift.waiting, drift.fine, drift.too_far, std::min(drift.last, 1e99),
+                kept.empty() ? "null" : kept.c_str());
   return text;
 }
 
@@ -147,7 +190,10 @@ void write_totals(TierState& state, bool with_ops) noexcept {
     event.value[4] = static_cast<std::int64_t>(state.weights.pack_bytes());
     event.value[5] = state.sites.size();
     events().write(event, "");
-    if (with_ops) write_op_events(ops);
+    if (with_ops) {
+      write_op_events(ops);
+      write_drift_event(state.drift.counts());
+    }
   } catch (const std::exception&) {
     // No memory for lines of text: the next totals say it.
   }
@@ -155,7 +201,7 @@ void write_totals(TierState& state, bool with_ops) noexcept {
 
 void count_call(TierState& state) noexcept {
   const std::uint64_t number = state.calls.fetch_add(1, std::memory_order_relaxed) + 1;
-  const bool early = std::has_single_bit(number);
+  const bool early = look_at_drift(state.drift) || std::has_single_bit(number);
   if (!early && number % kTotalsEvery != 0) return;
   // An event for each op is written less often: the ring also holds the program's timed module calls.
   write_totals(state, early || number % kSitesEvery == 0);
@@ -166,6 +212,7 @@ void write_exit_events() noexcept {
   TierState* state = tier();
   if (state == nullptr || !events().active()) return;
   state->sites.for_each([](Site& site) { write_site_event(site); });
+  look_at_drift(state->drift);
   write_totals(*state, true);
   events().write(event_of(IPEXRUN_EVENT_EXIT), "");
 }
@@ -173,6 +220,7 @@ void write_exit_events() noexcept {
 std::string tier_report_json() {
   const TierState* state = tier();
   if (state == nullptr) return "{}";
+  look_at_drift(state->drift);
   const auto number = [](auto value) { return std::to_string(value); };
   const TotalsOfOps ops = totals_of_ops(*state);
   const Totals totals = totals_of(ops);

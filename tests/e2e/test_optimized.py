@@ -90,6 +90,32 @@ def test_the_report_counts_what_the_program_called(more, tmp_path):
     assert any(site["site"].startswith("addmm|") and site["choice"] == PACKED_F32 for site in instance["sites"])
 
 
+SIX_LAYERS = """
+import torch
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(6)]).eval()
+with torch.no_grad():
+    for _ in range(40): model(torch.ones(64, 256))
+"""
+
+
+@pytest.mark.skipif("avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text(), reason="no bf16 products on this CPU")
+def test_the_report_shows_how_far_bf16_moved_the_results(tmp_path):
+    def instance(*options, **env):
+        file = tmp_path / "report.json"
+        done = run(IPEXRUN, *options, "--report-output", file, sys.executable, "-c", SIX_LAYERS, **env)
+        return done.stderr, json.loads(file.read_text())["instances"][0]
+
+    _, first = instance("--dtype", "float32", IPEXRUN_FORCE=PACKED_F32)
+    assert first["drift"] is None, "nothing is rounded"
+    pins = [{"site": site["site"], "choice": "onednn_bf16_packed"} for site in first["sites"]]
+    (tmp_path / "config").write_text(json.dumps({"decisions": pins}))
+    text, pinned = instance("--config", tmp_path / "config")
+    drift = pinned["drift"]
+    assert drift == drift | {"failed": 0, "unfinished": 0, "let_through": 6, "left_in_float32": 0, "waiting": 0}
+    assert drift["checks"] >= 1 and 0 < drift["largest_drift"] < 2
+    assert "drift of whole passes (at most 2%)" in text
+
+
 def test_a_report_that_cannot_be_written_stops_the_run_before_it_starts(tmp_path):
     argv = [IPEXRUN, "--report-output", str(tmp_path / "no" / "r.json"), "echo", "ran"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=110, stdin=subprocess.DEVNULL)

@@ -68,6 +68,7 @@ def test_a_model_in_which_rounding_grows_keeps_the_rule(tmp_path):
     assert report["drift"]["failed"] > 0
     assert report["drift"]["too_far"] > 0
     assert report["drift"]["fine"] > 0, "its last layers may be rounded"
+    assert 0 < report["drift"]["kept"] <= 2e-2
     assert report["errors"][-1] > 0
 
 
@@ -80,6 +81,7 @@ def test_a_harmless_model_is_let_through_whole(tmp_path):
     report = outcome(tmp_path, CALLS.replace("MODEL", "harmless()"))
     assert report["drift"] == report["drift"] | {"failed": 0, "too_far": 0, "fine": 6, "waiting": 0, "aborted": 0}
     assert report["drift"]["checks"] >= 1
+    assert report["drift"]["kept"] >= report["drift"]["last"] > 0
     assert report["taken"] > 100
     assert report["errors"][-1] < 1e-2
 

@@ -79,6 +79,24 @@ TEST_F(OpReportTest, JsonHasEveryFieldOfTheTables) {
   for (const auto& field : report["site_fields"]) EXPECT_TRUE(one["sites"][0].contains(field["name"])) << field;
 }
 
+TEST_F(OpReportTest, DriftIsShownWhereItWasChecked) {
+  fill();
+  EXPECT_TRUE(json()["instances"][0]["drift"].is_null());
+  file_.add(IPEXRUN_EVENT_DRIFT, "", {1, 1, 0, 0, 0, 30});
+  EXPECT_THAT(text(), HasSubstr("drift of whole passes (at most 2%)\n"
+                                "  checks  failed  unfinished  let_through  left_in_float32  waiting\n"
+                                "       1       1           0            0                0       30\n"
+                                "sites\n"));
+  file_.add(IPEXRUN_EVENT_DRIFT, "1.881e-02", {6, 4, 1, 22, 8, 0});
+  EXPECT_THAT(text(), HasSubstr("  checks  failed  unfinished  largest_drift  let_through  left_in_float32  waiting\n"
+                                "       6       4           1           1.9%           22                8        0\n"));
+  const auto report = json();
+  const auto& drift = report["instances"][0]["drift"];
+  for (const auto& field : report["drift_fields"]) EXPECT_TRUE(drift.contains(field["name"])) << field;
+  EXPECT_DOUBLE_EQ(drift["largest_drift"], 1.881);
+  EXPECT_EQ(drift["left_in_float32"], 8);
+}
+
 TEST_F(OpReportTest, TheTerminalShowsSomeSitesAndTheFileAll) {
   for (int i = 0; i < 14; ++i) file_.add(IPEXRUN_EVENT_SITE, "mm|" + std::to_string(i) + "\town_bf16\tfaster", {2, 1, 0, 1000 + i, 500, 6});
   EXPECT_THAT(text(), HasSubstr("the 10 of 14 sites that save most (--report-output FILE.json has all)\n"));

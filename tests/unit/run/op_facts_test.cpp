@@ -67,6 +67,31 @@ TEST(OpFacts, TextThatWasCutOffIsLeftOut) {
   EXPECT_EQ(facts.sites[0].choice, "");
 }
 
+TEST(OpFacts, TheLatestStateOfDriftCounts) {
+  EXPECT_FALSE(op_facts_of({event(IPEXRUN_EVENT_TOTALS, "", {60, 3, 57, 18, 1000, 2})}).drift) << "nothing had to be checked";
+  const OpFacts facts =
+      op_facts_of({event(IPEXRUN_EVENT_DRIFT, "", {1, 1, 0, 0, 0, 30}), event(IPEXRUN_EVENT_DRIFT, "1.881e-02", {6, 4, 1, 22, 8, 2})});
+  ASSERT_TRUE(facts.drift);
+  EXPECT_EQ(facts.drift->checks, 6);
+  EXPECT_EQ(facts.drift->failed, 4);
+  EXPECT_EQ(facts.drift->unfinished, 1);
+  EXPECT_EQ(facts.drift->let_through, 22);
+  EXPECT_EQ(facts.drift->left_in_float32, 8);
+  EXPECT_EQ(facts.drift->waiting, 2);
+  EXPECT_EQ(facts.drift->largest, 0.01881);
+  EXPECT_EQ(facts.drift->text(), "8 of 32 weights and sites left in float32 (drift)");
+}
+
+TEST(OpFacts, DriftSaysInOneLineOnlyWhatKeepsStock) {
+  const auto text = [](std::initializer_list<std::int64_t> values) {
+    return op_facts_of({event(IPEXRUN_EVENT_DRIFT, "", values)}).drift->text();
+  };
+  EXPECT_EQ(text({2, 0, 0, 30, 0, 0}), "");
+  EXPECT_EQ(text({0, 0, 0, 0, 0, 30}), "");  // the program was over before
+  EXPECT_EQ(text({0, 0, 3, 0, 0, 30}), "no bf16: no whole pass could be checked for drift");
+  EXPECT_FALSE(op_facts_of({event(IPEXRUN_EVENT_DRIFT, "", {1, 1, 0, 0, 0, 1})}).drift->largest) << "no check was good";
+}
+
 TEST(OpFacts, OverloadsAreCountedWithTheirOp) {
   EXPECT_EQ(calls_by_kind({op("addmm", 30, 20), op("addmm_", 2, 1), op("bmm.out", 8, 4), op("convolution2d", 53, 53)}),
             "53 of 53 convolutions, 25 of 40 linear calls");

@@ -72,6 +72,16 @@ TEST_F(SummaryTest, SaysWhenStockWasKept) {
   EXPECT_THAT(text(), HasSubstr("stock kernels kept for all 40 linear calls"));
 }
 
+TEST_F(SummaryTest, SaysWhatDriftLeavesInFloat32) {
+  file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
+  file_.add(IPEXRUN_EVENT_OP, "addmm\t", {40, 0, 0, 0, 0, 1});
+  file_.add(IPEXRUN_EVENT_DRIFT, "", {0, 0, 3, 0, 0, 6});
+  EXPECT_THAT(text(), HasSubstr("stock kernels kept for all 40 linear calls; no bf16: no whole pass could be checked for drift\n"));
+  file_.add(IPEXRUN_EVENT_OP, "addmm\t", {80, 30, 0, 3000, 1500, 1});
+  file_.add(IPEXRUN_EVENT_DRIFT, "1.2e-02", {4, 3, 3, 5, 1, 0});
+  EXPECT_THAT(text(), HasSubstr("30 of 80 linear calls replaced; 1 of 6 weights and sites left in float32 (drift)\n"));
+}
+
 TEST_F(SummaryTest, SaysWhenNothingWasThereToTake) {
   file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
   EXPECT_THAT(text(), HasSubstr("no op that ipexrun has kernels for was called"));
