@@ -37,10 +37,10 @@ Site* site_of(TierState& state, const OpCall& call) noexcept {
 /// What the choice of a decided site gives; stock elsewhere, and where the choice is not ready.
 Outputs replay(TierState& state, const OpCall& call, Site& site, c10::function_ref<Outputs()> stock,
                c10::function_ref<Outputs()> stock_aside) {
-  drift_count_replayed();
   const bool decided = site.state.load(std::memory_order_acquire) == SiteState::kDecided;
   const int choice = decided ? site.choice.load(std::memory_order_relaxed) : kStock;
   OpTrial trial(state, call, site, false, stock, stock_aside);
+  drift_count_replayed([&] { return trial.pass_mark(); });
   if (choice != kStock && trial.prepare(choice) == Readiness::kReady && trial.run(choice)) {
     trial.note_replayed(choice);
     trial.take(choice);
@@ -82,10 +82,7 @@ bool apart(const at::Tensor& a, const at::Tensor& b) { return at::get_overlap_st
 Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside) {
   if (!drift_replaying()) count_call(state);
   Site* site = site_of(state, call);
-  if (site == nullptr || site->candidates.empty()) {
-    if (drift_replaying()) drift_count_replayed();
-    return stock();
-  }
+  if (site == nullptr || site->candidates.empty()) return stock();  // drift_watch() does not see it, so a check does not count it
   if (drift_replaying()) return replay(state, call, *site, stock, stock_aside);
   const int forced = state.forced.load(std::memory_order_relaxed);
   if (forced != kStock) {

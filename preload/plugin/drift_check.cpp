@@ -120,7 +120,7 @@ class DriftCheck {
   void op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
   void adopt(const Outputs& result, const Outputs& replayed);
   void used(DriftMark& mark, std::shared_ptr<Weight> keeps);
-  void count_replayed();
+  void count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move);
 
   /// A program that went on to something else would be watched for ever.
   [[nodiscard]] bool gone_astray() const { return ops_ > kMostOpsACall * (wanted_calls_ + kLeastCalls); }
@@ -128,6 +128,8 @@ class DriftCheck {
   /// Between the last call of a pass and the next one: what the program's own code makes of the results.
   [[nodiscard]] bool between_passes() const { return calls_ == judged_calls_ + pass_calls_; }
   void judge();
+  /// Where the program's own pass begins, if this check began elsewhere; else 0.
+  [[nodiscard]] std::uint64_t better_begin() const { return moved_ ? own_begin_ : 0; }
   [[nodiscard]] bool failed() const { return failed_; }
   void finish();
 
@@ -142,13 +144,18 @@ class DriftCheck {
 
   TierState& state_;
   const std::uint64_t pass_calls_;
-  const std::uint64_t wanted_calls_;
+  std::uint64_t wanted_calls_;
   Shadows shadows_;
   std::uint64_t ops_ = 0;
   std::uint64_t calls_ = 0;
   std::uint64_t judged_calls_ = 0;
   double worst_ = 0;
   bool failed_ = false;
+  bool operands_have_shadows_ = false;  ///< of the op that runs now
+  bool had_shadows_ = false;            ///< those of the call before
+  bool lengthened_ = false;
+  bool moved_ = false;
+  std::uint64_t own_begin_ = 0;  ///< mark of the last call on memory that no candidate had a part in, after one on such memory
   std::vector<DriftUse> uses_;
   std::unordered_set<const DriftMark*> known_uses_;
 };
@@ -232,6 +239,7 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
       }
     });
   }
+  operands_have_shadows_ = shadowed;
   const bool again = !failed_ && !odd && !others_watch() && (shadowed || is_ours(op)) &&
                      op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments);
   if (again) {
@@ -334,8 +342,21 @@ bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const 
   return after > kMaxDrift && after > kMostGrowth * before;
 }
 
-void DriftCheck::count_replayed() {
-  if (between_passes()) judge();
+/// What a pass begins with was computed in the pass before: the check began in the middle of the program's own pass, or the program goes on
+/// from state. In the first case it is to begin where the program does (`may_move`: this was not tried), in the second what was rounded
+/// has to come through one pass more.
+void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move) {
+  if (between_passes()) {
+    judge();
+    if (judged_calls_ >= wanted_calls_ && operands_have_shadows_ && !lengthened_) {
+      moved_ = may_move && own_begin_ != 0;
+      lengthened_ = true;
+      wanted_calls_ += pass_calls_;
+    }
+  } else if (had_shadows_ && !operands_have_shadows_) {
+    own_begin_ = mark();
+  }
+  had_shadows_ = operands_have_shadows_;
   ++calls_;
 }
 
@@ -381,6 +402,11 @@ void watched_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     abort_check("an operator could not be computed twice");
   } else if (thread.check->gone_astray()) {
     abort_check("the program went on to something else");
+  } else if (const std::uint64_t begin = thread.check->better_begin(); begin != 0) {
+    thread.finder.prefer(begin);
+    tier()->selector.charge(thread.check->explored_ns);
+    stop_watching();
+    tier()->drift.postpone();
   } else if (thread.check->complete()) {
     finish_check();
   }
@@ -424,8 +450,9 @@ void drift_used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
   if (DriftCheck* check = here().check) check->used(mark, std::move(keeps));
 }
 
-void drift_count_replayed() noexcept {
-  if (DriftCheck* check = here().check) check->count_replayed();
+void drift_count_replayed(c10::function_ref<std::uint64_t()> mark) {
+  ThreadState& thread = here();
+  if (thread.check != nullptr) thread.check->count_replayed(mark, !thread.finder.prefers());
 }
 
 void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Outputs& result, c10::function_ref<Outputs()> replay) {
@@ -436,6 +463,7 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
       finish_check();
     } else {
       abort_check("the program reset its dispatch keys in the middle of a pass");
+      if (mark != 0) thread.finder.prefer(mark);  // a block of the program's began here
     }
   }
   const std::uint64_t pass_calls = thread.finder.call(mark, state.drift.epoch());

@@ -22,8 +22,8 @@ bool drifts(const TierState& state, const Site& site, int candidate) noexcept;
 bool drift_replaying() noexcept;
 /// A candidate that drifts was used while replaying.
 void drift_used(DriftMark& mark, std::shared_ptr<Weight> keeps);
-/// One call of an op that has candidates was replayed.
-void drift_count_replayed() noexcept;
+/// One call of an op that has candidates is replayed; `mark` as below.
+void drift_count_replayed(c10::function_ref<std::uint64_t()> mark);
 
 /// After a call in the user's own run, while passes are looked for. `mark`: PassFinder's, not 0 for functional calls only. `result` is what
 /// the user gets, `replay` computes what the choice would have given; without it (in-place and out= calls) no check begins here.

@@ -92,9 +92,9 @@ Readiness OpTrial::after_drift(int candidate) {
     }
     return Readiness::kNotNow;
   }
-  if (verdict == DriftVerdict::kHeld) return Readiness::kNotNow;
-  if (drift_replaying()) return Readiness::kReady;
+  if (drift_replaying()) return state_.drift.may_be_tried(verdict) ? Readiness::kReady : Readiness::kNotNow;
   if (verdict == DriftVerdict::kFine) return Readiness::kReady;
+  if (verdict == DriftVerdict::kHeld) return Readiness::kNotNow;
   state_.drift.wait(mark);
   return Readiness::kNotNow;
 }

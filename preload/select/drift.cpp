@@ -12,10 +12,14 @@ constexpr std::uint64_t kManyWaiting = 8;  ///< as many, and a quarter of those 
 
 std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch) noexcept {
   ++calls_;
-  if (epoch != epoch_ || calls_ - start_ > kLongestPass) first_ = 0;
+  if (calls_ - start_ > kLongestPass) {
+    first_ = preferred_ = 0;
+    start_ = calls_;
+  }
+  if (epoch != epoch_) first_ = 0;
   epoch_ = epoch;
   if (mark == 0) return 0;
-  if (first_ == 0 || mark < first_) {
+  if (preferred_ != 0 ? mark == preferred_ && first_ != preferred_ : first_ == 0 || mark < first_) {
     first_ = mark;
     start_ = calls_;
     return 0;
@@ -57,11 +61,15 @@ void DriftLedger::search(bool good) {
   const std::size_t step = std::max<std::size_t>(searched_.size() / kSearchParts, 1);
   if (high_ - low_ <= step) {
     for (std::size_t i = 0; i < high_; ++i) settle(*searched_[i].mark, DriftVerdict::kTooFar);
+    for (std::size_t i = high_; i < searched_.size(); ++i) {  // a good pass made no use of it
+      if (searched_[i].mark->verdict.load(std::memory_order_relaxed) == DriftVerdict::kTried)
+        settle(*searched_[i].mark, DriftVerdict::kUnknown);
+    }
     searched_.clear();
     return;
   }
   held_ = (low_ + high_) / 2;
-  for (std::size_t i = 0; i < high_; ++i) settle(*searched_[i].mark, i < held_ ? DriftVerdict::kHeld : DriftVerdict::kUnknown);
+  for (std::size_t i = 0; i < high_; ++i) settle(*searched_[i].mark, i < held_ ? DriftVerdict::kHeld : DriftVerdict::kTried);
 }
 
 void DriftLedger::finish(const std::vector<DriftUse>& uses, double drift, std::uint64_t calls) {
@@ -79,23 +87,32 @@ void DriftLedger::finish(const std::vector<DriftUse>& uses, double drift, std::u
     for (const DriftUse& use : uses) settle(*use.mark, DriftVerdict::kFine);
   }
   if (!searched_.empty()) search(good);
+  searching_.store(!searched_.empty(), std::memory_order_relaxed);
   checks_.fetch_add(1, std::memory_order_relaxed);
   if (!good) failed_.fetch_add(1, std::memory_order_relaxed);
   last_.store(drift, std::memory_order_relaxed);
   again_.store(!searched_.empty() || (!good && !uses.empty()), std::memory_order_relaxed);
   aborts_in_a_row_.store(0, std::memory_order_relaxed);
-  // Uses that this pass did not make count themselves again.
-  epoch_.fetch_add(1, std::memory_order_relaxed);
-  waiting_.store(0, std::memory_order_relaxed);
-  waiting_before_.store(0, std::memory_order_relaxed);
+  count_anew();
   watch_from_.store(again_.load(std::memory_order_relaxed) ? 0 : std::max(calls, kLongestPass) * kRecheckFactor, std::memory_order_relaxed);
   release();
 }
 
-void DriftLedger::abort() noexcept {
+/// Uses that a check did not make count themselves again.
+void DriftLedger::count_anew() noexcept {
   epoch_.fetch_add(1, std::memory_order_relaxed);
   waiting_.store(0, std::memory_order_relaxed);
   waiting_before_.store(0, std::memory_order_relaxed);
+}
+
+void DriftLedger::postpone() noexcept {
+  count_anew();
+  again_.store(true, std::memory_order_relaxed);
+  release();
+}
+
+void DriftLedger::abort() noexcept {
+  count_anew();
   aborted_.fetch_add(1, std::memory_order_relaxed);
   if (aborts_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kMaxAborts) watch_from_.store(kNever, std::memory_order_relaxed);
   release();

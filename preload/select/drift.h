@@ -24,8 +24,8 @@ inline constexpr int kMaxAborts = 3;                    ///< checks that came to
 
 inline constexpr std::size_t kSearchParts = 8;  ///< the search for how many first uses to leave ends at an eighth of them
 
-/// kHeld: left out of the next checks, to see whether the others pass.
-enum class DriftVerdict : int { kUnknown, kFine, kTooFar, kHeld };
+/// kHeld: left out of the next checks, to see whether the others pass: kTried.
+enum class DriftVerdict : int { kUnknown, kFine, kTooFar, kHeld, kTried };
 
 /// Kept with each weight, and with each site of an op without weights. Any thread.
 struct DriftMark {
@@ -47,10 +47,16 @@ class PassFinder {
   /// right before this call, 0 if none did. With another `epoch` than before everything starts anew: calls in between were not shown.
   std::uint64_t call(std::uint64_t mark, std::uint32_t epoch) noexcept;
 
+  /// Passes begin at this mark, whatever its number: a layer that was first met late (its first inputs were too small, say) may well be
+  /// the first one. Until a pass with it comes to no end.
+  void prefer(std::uint64_t mark) noexcept { preferred_ = mark; }
+  [[nodiscard]] bool prefers() const noexcept { return preferred_ != 0; }
+
  private:
   std::uint32_t epoch_ = 0;
   std::uint64_t calls_ = 0;
   std::uint64_t first_ = 0;
+  std::uint64_t preferred_ = 0;
   std::uint64_t start_ = 0;
 };
 
@@ -79,16 +85,25 @@ class DriftLedger {
   /// At the end of a pass: whether the next one is to be checked. True claims the check for the caller, who ends it by finish() or abort().
   bool begin() noexcept;
 
+  /// Whether a use of this verdict may run within a check. While a search runs, uses that are new wait for its end: they would blur it.
+  [[nodiscard]] bool may_be_tried(DriftVerdict verdict) const noexcept {
+    if (verdict == DriftVerdict::kUnknown) return !searching_.load(std::memory_order_relaxed);
+    return verdict == DriftVerdict::kFine || verdict == DriftVerdict::kTried;
+  }
+
   /// `uses`: those that the pass made, in order, each once. `drift`: of its worst result; not finite if NaN or infinities moved. Good: all
   /// of them may run from now on. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
   /// is searched without which a pass is good, by halving, a check each; these stay with stock. May throw std::bad_alloc.
   void finish(const std::vector<DriftUse>& uses, double drift, std::uint64_t calls);
   void abort() noexcept;
+  /// The check began at the wrong place: another one at the next pass.
+  void postpone() noexcept;
 
   [[nodiscard]] DriftCounts counts() const noexcept;
 
  private:
   void release() noexcept;
+  void count_anew() noexcept;
   void search(bool good);
   void settle(DriftMark& mark, DriftVerdict verdict) noexcept;
 
@@ -97,6 +112,7 @@ class DriftLedger {
   std::atomic<std::uint64_t> waiting_{0};
   std::atomic<std::uint64_t> waiting_before_{0};  ///< at the end of the pass before
   std::atomic<bool> claimed_{false};
+  std::atomic<bool> searching_{false};
   std::atomic<bool> again_{false};  ///< the last check failed: what is left of its uses is checked at once
   std::atomic<std::uint64_t> checks_{0};
   std::atomic<std::uint64_t> failed_{0};

@@ -93,6 +93,33 @@ def test_until_the_check_the_user_gets_stock_to_the_last_bit(tmp_path):
     assert report["errors"][first - 1] == 0
 
 
+LATE = """
+plugin_loader.start()
+model, x = chaotic()
+with torch.no_grad():
+    for _ in range(3): model[20:](x)                     # the last layers are met first, and numbered so
+    expected, errors = stock(lambda: model(x)), []
+    for _ in range(60):
+        errors.append(error(model(x), expected))
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+def test_a_first_layer_that_was_met_last_counts(tmp_path):
+    report = outcome(tmp_path, LATE)
+    assert max(report["errors"]) < 3e-2, "a pass that begins in the middle of the model is checked until what it began with came through"
+    assert report["drift"]["fine"] > 0
+    assert report["errors"][-1] > 0
+
+
+def test_a_first_layer_that_was_met_last_begins_the_blocks_of_a_program(tmp_path):
+    # The end of a block takes back what the check told torch: in the middle of a pass the check is given up, and begins anew where blocks do.
+    report = outcome(tmp_path, LATE.replace("errors.append(error(model(x), expected))", "with torch.inference_mode(): errors.append(error(model(x), expected))"))
+    assert max(report["errors"]) < 3e-2
+    assert report["drift"]["fine"] > 0
+    assert report["errors"][-1] > 0
+
+
 SURROUNDINGS = """
 plugin_loader.start()
 model, x = harmless()

@@ -44,6 +44,21 @@ TEST(PassFinder, AWeightThatNeverComesBackIsForgotten) {
   EXPECT_EQ(lengths(finder, {8, 9, 8}), (std::vector<std::uint64_t>{0, 0, 2}));
 }
 
+TEST(PassFinder, APreferredMarkBeginsPassesWhateverItsNumberAndEpoch) {
+  PassFinder finder;
+  lengths(finder, {1, 2, 7, 8, 1});
+  finder.prefer(7);
+  EXPECT_EQ(lengths(finder, {2, 7, 8, 1, 2, 7}), (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 4}));
+  EXPECT_EQ(lengths(finder, {1, 7, 1, 7}, 2), (std::vector<std::uint64_t>{0, 0, 0, 2}));
+}
+
+TEST(PassFinder, APreferredMarkThatNeverComesBackIsForgotten) {
+  PassFinder finder;
+  finder.prefer(7);
+  for (std::uint64_t i = 0; i <= kLongestPass + 1; ++i) finder.call(0, 1);
+  EXPECT_EQ(lengths(finder, {8, 9, 8}), (std::vector<std::uint64_t>{0, 0, 2}));
+}
+
 class Ledger : public testing::Test {
  protected:
   /// Counts the first `count` marks as waiting and lets a pass without news go by.
@@ -57,7 +72,7 @@ class Ledger : public testing::Test {
   std::vector<DriftUse> uses(std::size_t count) {
     std::vector<DriftUse> made;
     for (std::size_t i = 0; i < count; ++i) {
-      if (verdict(i) == DriftVerdict::kUnknown || verdict(i) == DriftVerdict::kFine) made.push_back({&marks[i], nullptr});
+      if (ledger.may_be_tried(verdict(i))) made.push_back({&marks[i], nullptr});
     }
     return made;
   }
@@ -120,8 +135,26 @@ TEST_F(Ledger, TooFarHoldsTheFirstHalfAndChecksTheRestAtOnce) {
   settle(6);
   ledger.finish(uses(6), 0.5, 100);
   EXPECT_EQ(verdict(2), DriftVerdict::kHeld);
-  EXPECT_EQ(verdict(3), DriftVerdict::kUnknown);
+  EXPECT_EQ(verdict(3), DriftVerdict::kTried);
   EXPECT_TRUE(ledger.watching(0));
+  EXPECT_TRUE(ledger.begin());
+}
+
+TEST_F(Ledger, WhatIsNewWaitsForTheEndOfASearch) {
+  settle(6);
+  ledger.finish(uses(6), 0.5, 100);
+  EXPECT_FALSE(ledger.may_be_tried(verdict(9))) << "it would blur which of the six it was";
+  ASSERT_TRUE(ledger.begin());
+  check_until_settled(6, 2);
+  EXPECT_TRUE(ledger.may_be_tried(verdict(9)));
+}
+
+TEST_F(Ledger, ACheckThatBeganAtTheWrongPlaceIsBegunAgainAtOnce) {
+  settle(8);
+  ledger.postpone();
+  EXPECT_EQ(ledger.counts().aborted, 0u);
+  EXPECT_TRUE(ledger.watching(0));
+  ledger.wait(marks[0]);
   EXPECT_TRUE(ledger.begin());
 }
 
@@ -147,7 +180,7 @@ TEST_F(Ledger, WhatPassedBeforeIsKept) {
   ledger.finish(uses(8), 0.5, 100);
   EXPECT_EQ(verdict(0), DriftVerdict::kFine);
   EXPECT_EQ(verdict(5), DriftVerdict::kHeld);
-  EXPECT_EQ(verdict(6), DriftVerdict::kUnknown);
+  EXPECT_EQ(verdict(6), DriftVerdict::kTried);
 }
 
 TEST_F(Ledger, InputsThatChangedForTheWorseTakeBackWhatPassedBefore) {
