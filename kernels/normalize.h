@@ -1,7 +1,8 @@
 // normalize: softmax, layer norm and rms norm over the last dimension of a dense [rows, columns] matrix, group norm of images, and the
 // scaling of channels that a batch norm with known moments is; fp32 or bf16 on both sides.
 //
-// Methods, in simd/normalize.cpp, all sums in fp32 over vectors, whatever the type: softmax subtracts the largest element, takes 2^f
+// Methods, in simd/normalize.cpp, all sums in fp32 over vectors, whatever the type (those of norms in blocks of thousands, which are added
+// in double, so that their number costs no digits): softmax subtracts the largest element, takes 2^f
 // as activation.h does and multiplies by one reciprocal; layer norm takes the mean, then the mean square of what differs from it (two
 // passes over a row that is in L1), so that a large mean costs no digits. The truth is ref/normalize.cpp, in doubles.
 // e^x below the smallest normal fp32 is 0. NaN, and in a softmax +inf or nothing but -inf, make a whole row NaN, as in stock.
@@ -54,7 +55,7 @@ bool layer_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa);
 bool rms_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa);
 
 /// Of images [N, channels, pixels], with groups of neighbouring channels: `rows` are the groups of all images, `columns` the elements of
-/// one. Weight and bias are [channels]. Sums of thousands of elements are added in double, so that their number costs no digits.
+/// one. Weight and bias are [channels].
 struct GroupNormArgs : NormArgs {
   std::int64_t groups = 1;  ///< of an image
   std::int64_t pixels = 1;

@@ -15,6 +15,9 @@ namespace {
 /// Below this many elements read a call is shorter than waking a second worker.
 constexpr std::int64_t kSerialElements = 1 << 14;
 
+/// A stride or window about as wide as an image wants many times the image, of each worker.
+constexpr std::size_t kMostScratchBytes = std::size_t{64} << 20;
+
 using Run = void (*)(const PoolArgs& args, const PoolPlan& plan, std::int64_t row_begin, std::int64_t row_end, void* scratch);
 
 struct Job {
@@ -76,6 +79,7 @@ PoolPlan plan_of_adaptive(const PoolArgs& args) {
 bool share(const PoolArgs& args, const PoolPlan& plan, Run run, const Parallel& parallel) {
   const std::int64_t rows = args.planes * args.out_height;
   if (rows <= 0 || args.out_width <= 0) return true;
+  if (plan.bytes > kMostScratchBytes) return false;
   Job job{&args, run, plan, 1};
   if (parallel.run != nullptr && args.planes * args.height * args.width > kSerialElements)
     job.parts = std::min<std::int64_t>(rows, parallel.threads);

@@ -5,7 +5,7 @@
 // largest, the last NaN wins, and a sum has stock's bits (fp32, divided, rounded to bf16 once). The adaptive mean adds down the
 // columns first, in fp32. The truth is ref/pool.cpp.
 // Thread rule: may be called concurrently. Any alignment of whole elements will do. Each call may take scratch (thread-local, bounded
-// by scratch.h); when there is none it returns false and the result is undefined.
+// by scratch.h); when there is none, or more than 64 MiB are wanted, it returns false and the result is undefined.
 #pragma once
 
 #include <cstdint>

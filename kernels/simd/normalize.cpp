@@ -205,19 +205,31 @@ void put(void* data, DType dtype, std::int64_t index, float value) {
   }
 }
 
+/// Sum of all elements of a row, in double beyond a block.
+template <typename Row, typename Fold>
+double long_fold(const typename Row::Element* row, std::int64_t n, float fill, const Fold& of) {
+  constexpr std::int64_t kBlock = 4096;
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; i += kBlock) {
+    const std::int64_t count = n - i < kBlock ? n - i : kBlock;
+    sum += static_cast<double>(Floats::sum(fold<Row>(row + i, count, 0.0f, fill, of)));
+  }
+  return sum;
+}
+
 template <typename Row, bool Centered>
 void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
   using Element = typename Row::Element;
   const std::int64_t n = args.columns;
-  const auto count = static_cast<float>(n);
+  const auto count = static_cast<double>(n);
   const std::int64_t padded = (n + kNormalizePadding - 1) / kNormalizePadding * kNormalizePadding;
   const float* weight = parameters<Row>(args.weight, args.parameter_dtype, n, 1.0f, scratch);
   const float* bias = parameters<Row>(args.bias, args.parameter_dtype, n, 0.0f, scratch + padded);
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const Element* from = static_cast<const Element*>(args.from) + row * n;
     Element* to = static_cast<Element*>(args.to) + row * n;
-    const float mean = Centered ? Floats::sum(fold<Row>(from, n, 0.0f, 0.0f, Sum{})) / count : 0.0f;
-    const float square = Floats::sum(fold<Row>(from, n, 0.0f, mean, SquareDifference{Floats::all(mean)})) / count;
+    const float mean = Centered ? static_cast<float>(long_fold<Row>(from, n, 0.0f, Sum{}) / count) : 0.0f;
+    const auto square = static_cast<float>(long_fold<Row>(from, n, mean, SquareDifference{Floats::all(mean)}) / count);
     const float rstd = 1.0f / Floats::root(square + static_cast<float>(args.eps));
     const auto result = [&](typename Row::Step step, const auto& w, const auto& b) __attribute__((always_inline)) {
 #pragma GCC unroll 2
@@ -247,18 +259,6 @@ void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_en
     if (Centered) put(args.mean, args.stats_dtype, row, mean);
     put(args.rstd, args.stats_dtype, row, rstd);
   }
-}
-
-/// Sum of all elements of a row, in double beyond a block.
-template <typename Row, typename Fold>
-double long_fold(const typename Row::Element* row, std::int64_t n, float fill, const Fold& of) {
-  constexpr std::int64_t kBlock = 4096;
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; i += kBlock) {
-    const std::int64_t count = n - i < kBlock ? n - i : kBlock;
-    sum += static_cast<double>(Floats::sum(fold<Row>(row + i, count, 0.0f, fill, of)));
-  }
-  return sum;
 }
 
 /// (x - middle) * scale + shift of n elements.

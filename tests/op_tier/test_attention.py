@@ -278,3 +278,11 @@ def test_the_default_scale(own_f32):
     q, k, v = operands(16, 16, 32)
     assert torch.equal(attention(q, k, v), attention(q, k, v, scale=1 / math.sqrt(32)))
     assert relative(attention(q, k, v, scale=0.0), v.mean(2, keepdim=True).expand_as(v)) <= 2e-6
+
+
+def test_a_scale_of_zero_is_stocks(own_f32, stock):
+    q, k, v = torch.randn(1, 2, 7, 64), torch.randn(1, 2, 8, 64), torch.randn(1, 2, 8, 64)
+    F.scaled_dot_product_attention(q, k, v)
+    q[0, 0, 3, 5] = float("nan")
+    attend = F.scaled_dot_product_attention
+    assert torch.equal(attend(q, k, v, scale=0.0), stock(attend, q, k, v, scale=0.0))

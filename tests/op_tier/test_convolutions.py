@@ -144,3 +144,19 @@ def test_one_weight_in_convolutions_of_several_kinds(hook, stock):
             expected, before = stock(call), report(hook)["taken"]
             assert relative(call(), expected) <= bound("onednn_f32_packed")
             assert report(hook)["taken"] == before + 1
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_windows_that_meet_padding_alone(dims, candidate, stock):
+    x, w, b = torch.randn(1, 17, *[5] * (dims - 1), 1), torch.randn(1, 17, *[3] * (dims - 1), 1), torch.randn(1)
+    padding = [0] * (dims - 1) + [1]
+    arguments = [1] * (dims - 1) + [2], padding, [1] * dims, False, [0] * dims, 1
+    for _ in range(20):  # oneDNN's packed convolution reads beyond its memory, and not at each call
+        assert torch.equal(torch.convolution(x, w, b, *arguments), stock(torch.convolution, x, w, b, *arguments))
+
+
+def test_one_channel_of_a_sequence_in_any_strides(candidate, stock):
+    w, b = torch.randn(5, 1, 2), torch.randn(5)
+    x = torch.randn(2, 1, 7)
+    for view in (x, x.as_strided(x.shape, (7, 1, 1)), x):
+        same_face(torch.conv1d(view, w, b), stock(torch.conv1d, view, w, b))

@@ -296,3 +296,10 @@ def test_norms_of_channels_are_really_taken(hook, own_f32):
         norm(x)
         torch.nn.BatchNorm2d(8).train()(x)
         assert taken(hook, op) == before + 1
+
+
+def test_a_window_as_wide_as_a_large_image_takes_no_memory(own_f32, hook, stock):
+    x = torch.randn(1, 1, 1024, 1024)
+    before = taken(hook, "avg_pool2d")
+    assert torch.equal(F.avg_pool2d(x, 1024), stock(F.avg_pool2d, x, 1024))
+    assert taken(hook, "avg_pool2d") == before

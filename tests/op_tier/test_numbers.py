@@ -298,3 +298,14 @@ def test_a_trace_holds_stocks_ops_and_no_packs(candidate, stock):
         graph, expected = torch.jit.trace(net, x), stock(torch.jit.trace, net, x)
         assert {node.kind() for node in graph.inlined_graph.nodes()} == {node.kind() for node in expected.inlined_graph.nodes()}
         assert relative(torch.jit.freeze(graph)(x), stock(net, x)) <= bound(candidate)
+
+
+def test_what_is_added_to_a_bf16_product_meets_it_before_rounding(candidate, stock):
+    w = torch.randn(256, 64).bfloat16()
+    torch.addmm(torch.randn(64, 64).bfloat16(), torch.randn(64, 256).bfloat16(), w, alpha=-1)  # passes the check of the kind of call
+    for _ in range(3):
+        x = torch.randn(64, 256).bfloat16()
+        added = (x.double() @ w.double() + 0.3 * torch.randn(64, 64).double()).bfloat16()
+        truth = added.double() - x.double() @ w.double()
+        result = torch.addmm(added, x, w, alpha=-1)
+        assert relative(result, truth) <= 2 * relative(stock(torch.addmm, added, x, w, alpha=-1), truth) + 8e-3

@@ -67,7 +67,7 @@ std::tuple<at::Tensor, at::Tensor> scaled_dot_product_attention(const at::Tensor
         if (!describe_operand(call, query) || !describe_operand(call, key) || !describe_operand(call, value)) return false;
         if (!describe_sizes(call) || !describe_mask(call, attn_mask)) return false;
         call->scale = static_cast<float>(scale.has_value() ? *scale : 1.0 / std::sqrt(static_cast<double>(query.size(3))));
-        return true;
+        return call->is(Declined::kForm, call->scale != 0);  // 0 times an infinity or NaN is not NaN in stock
       },
       [&]() -> Outputs {
         auto [result, logsumexp] =

@@ -30,8 +30,9 @@ bool read(Spatial* to, c10::SymIntArrayRef from, std::int64_t dims) {
 bool positive(const Spatial& sizes) { return sizes[0] > 0 && sizes[1] > 0 && sizes[2] > 0; }
 bool not_negative(const Spatial& sizes) { return sizes[0] >= 0 && sizes[1] >= 0 && sizes[2] >= 0; }
 
+/// With one spatial dimension stock asks the tensor that has a second one in front of it.
 bool asks_for_channels_last(const at::Tensor& tensor) {
-  const at::MemoryFormat format = tensor.suggest_memory_format();
+  const at::MemoryFormat format = (tensor.dim() == 3 ? tensor.unsqueeze(2) : tensor).suggest_memory_format();
   return format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d;
 }
 
@@ -60,7 +61,7 @@ bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Ten
     if (bias->dim() != 1 || bias->scalar_type() != call->dtype || !plain(*bias)) return false;
     call->bias = &*bias;
   }
-  call->channels_last = dim > 3 && (asks_for_channels_last(x) || asks_for_channels_last(w));
+  call->channels_last = asks_for_channels_last(x) || asks_for_channels_last(w);
   return true;
 }
 
@@ -74,6 +75,17 @@ bool sizes_fit(const ConvolutionCall& call) {
     if (call.output_padding[dim] >= std::max(call.stride[dim], call.dilation[dim])) return false;
   }
   return positive(call.out);
+}
+
+/// Whether each window meets the image. Where those of a whole row meet padding alone, oneDNN's packed convolution reads unmapped memory.
+bool meets_image(const ConvolutionCall& call) {
+  if (call.transposed) return true;
+  for (std::size_t dim = 0; dim < 3; ++dim) {
+    const std::int64_t gap = call.kernel[dim] > 1 ? call.dilation[dim] : 1;  // an image smaller than this may lie between two elements
+    if (call.padding[dim] > call.dilation[dim] * (call.kernel[dim] - 1)) return false;
+    if (call.padding[dim] > 0 && gap > call.in[dim]) return false;
+  }
+  return true;
 }
 
 bool worthwhile(const ConvolutionCall& call) {
@@ -103,7 +115,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                if (!positive(call->stride) || !positive(call->dilation)) return false;
                if (!not_negative(call->padding) || !not_negative(call->output_padding)) return false;
                describe_sizes(call);
-               return sizes_fit(*call) && call->is(Declined::kSmall, worthwhile(*call));
+               return sizes_fit(*call) && call->is(Declined::kForm, meets_image(*call)) && call->is(Declined::kSmall, worthwhile(*call));
              },
              [&]() -> Outputs {
                return at::compositeexplicitautograd::convolution_symint(input, weight, bias, stride, padding, dilation, transposed,

@@ -99,7 +99,8 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   if (bf16_allowed && kernels::packed_b_bytes(k, n) > 0 && kernels::linear_bf16_supported(kernel_args(*this), options.isa)) {
     fitting.push_back(kOwnBf16);
   }
-  if (bf16_allowed && onednn) fitting.push_back(kOnednnBf16Packed);
+  // oneDNN's product is rounded before something is added to it, where stock rounds a bf16 sum once.
+  if (bf16_allowed && onednn && !(half_inputs && scaled())) fitting.push_back(kOnednnBf16Packed);
   // Asked for bfloat16, fp32 products are no answer unless the user forces them.
   if (onednn && !half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
   return fitting;
@@ -126,8 +127,9 @@ std::shared_ptr<const TensorPack> LinearCall::pack(int /*i*/, int candidate) con
 }
 
 at::Tensor LinearCall::run_own(const TensorPack& pack, IsaSet isa) const {
-  at::Tensor c = at::cpu::empty({m, n}, x->options());
+  at::Tensor c = at::cpu::empty({m, n}, scaled() ? x->options().dtype(at::kFloat) : x->options());
   kernels::LinearArgs args = kernel_args(*this);
+  args.c_dtype = kernel_dtype(c);
   args.packed_b = pack.packed().const_data_ptr();
   if (bias != nullptr) args.bias = bias->const_data_ptr();
   args.c = c.mutable_data_ptr();
@@ -154,7 +156,7 @@ Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   if (folded()) product = product.view({x->size(0), x->size(1), n});
   if (alpha != 1) at::cpu::mul_(product, c10::scalar_to_tensor(alpha));
   if (addend != nullptr) at::cpu::add_(product, *addend, beta);
-  return product;
+  return product.scalar_type() == dtype ? product : product.to(dtype);
 }
 
 void LinearCall::deliver(Outputs* results) const {

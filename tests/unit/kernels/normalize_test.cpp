@@ -160,6 +160,31 @@ TEST_P(NormalizeOnIsa, ALargeMeanCostsNoDigits) {
   }
 }
 
+TEST_P(NormalizeOnIsa, AMillionColumnsCostNoDigits) {
+  const std::int64_t n = 1 << 20;
+  std::vector<float> from(n);
+  std::vector<float> to(n);
+  std::normal_distribution<float> normal(1, 1);
+  double sum = 0;
+  for (float& x : from) sum += static_cast<double>(x = normal(random_));
+  const double mean = sum / static_cast<double>(n);
+  double square = 0;
+  for (const float x : from) square += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
+  const double rstd = 1 / std::sqrt(square / static_cast<double>(n));
+  NormArgs args;
+  args.from = from.data();
+  args.to = to.data();
+  args.rows = 1;
+  args.columns = n;
+  ASSERT_TRUE(layer_norm(args, {}, GetParam()));
+  double off = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const double apart = static_cast<double>(to[i]) - (static_cast<double>(from[i]) - mean) * rstd;
+    off += apart * apart;
+  }
+  EXPECT_LE(std::sqrt(off / static_cast<double>(n)), 2e-7);
+}
+
 TEST_P(NormalizeOnIsa, NothingIsFine) {
   EXPECT_TRUE(softmax({nullptr, nullptr, DType::kF32, 0, 5}, {}, GetParam()));
   EXPECT_TRUE(softmax({nullptr, nullptr, DType::kBf16, 5, 0}, {}, GetParam()));
