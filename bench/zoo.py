@@ -165,8 +165,9 @@ def verdict(record):
     if "failure" in record:
         return f"failed: {record['failure']}"
     if record["equal"]:
-        apart = record.get("as_bf16_of_stock")
-        return f"equal; bf16 forced is as far off as stock's autocast ({', '.join(apart)})" if apart else "equal"
+        notes = [(record.get("as_nudged_stock"), "as far off as stock with weights changed by rounding"),
+                 (record.get("as_bf16_of_stock"), "bf16 forced is as far off as stock's autocast")]
+        return "; ".join(["equal"] + [f"{text} ({', '.join(modes)})" for modes, text in notes if modes])
     mode, wrong = next(iter(record["wrong"].items()))
     path, problem = next(iter(wrong.items()))
     return f"{'UNEQUAL' if record.get('beyond_bf16') else 'unequal, as bf16 of stock'}: {mode}: {path}: {problem}"

@@ -25,6 +25,7 @@ UNUSABLE_TRUTH = 1e-2  # an fp64 copy this far from stock computed something els
 VANISHING = 1e-4  # gradients below this share of the largest one are rounding noise around zero: counted in the whole only
 PROFILES = 5
 FORCED_CALLS = 3  # a weight is packed at its second use
+NUDGES = 8  # copies of a model whose weights differ from it by rounding
 SETTLED_CALLS = 3  # in a row, in which nothing was measured and nothing waits for a check of a whole pass
 
 
@@ -114,6 +115,7 @@ class Comparison:
         silence_dropout(self.model)
         calibrate(self.model, self.inputs)
         self.batch = next(iter(self.inputs.values())).shape[0]
+        self.spread = None  # of inference; made when something misses the rule
         self.record = {"kind": self.family.kind, "parameters": sum(p.numel() for p in self.model.parameters()), "wrong": {}, "error": {}}
 
     # ---- one call ------------------------------------------------------------------------------------------------------------------
@@ -143,6 +145,8 @@ class Comparison:
     def judge_inference(self, mode, result, stock, truth, noise, slack=2):
         """What selection answered is held to the rule; of a bf16 candidate forced into every layer, what rounding adds up to is recorded apart."""
         wrong, error = self.compare(result, stock, truth, noise, slack)
+        if wrong:
+            wrong = self.beyond_nudges(mode, wrong, result, stock, truth, noise, slack, self.nudged_inference)
         if any(name in re.findall(r"\w+", mode) and inside == "bf16" for name, inside in self.forced):
             wrong = self.beyond_bf16(mode, wrong, result, truth or stock, self.stock_bf16)
         for path in wrong:
@@ -192,9 +196,37 @@ class Comparison:
         nudged = run_nudged()
         return None, {path: worst_row(nudged[path], stock[path]) for path in floats}
 
-    def nudged_copy(self):
+    def beyond_nudges(self, mode, wrong, result, stock, truth, noise, slack, nudged):
+        """What is still wrong when stock's own error is the worst of several draws of rounding: a value that sits on the edge of a ReLU, or a tie
+        of a maximum, falls to either side by the last bit of anything before it, and stock's one result shows one side only."""
+        spread = nudged()
+        known = {path: max(spread.get(path, 0.0), (noise or {}).get(path, 0.0)) for path in stock}
+        left, _ = self.compare(result, stock, truth, known, slack)
+        for path in wrong.keys() - left.keys():
+            self.record.setdefault("as_nudged_stock", {}).setdefault(mode, {})[path] = [worst_row(result[path], (truth or stock)[path]), spread[path]]
+        return {path: wrong[path] for path in wrong if path in left}
+
+    def spread_of(self, run, stock, truth):
+        """{path: worst error of stock with weights that differ by rounding}."""
+        draws = [run(self.nudged_copy(self.seed + 1 + i)) for i in range(NUDGES)]
+        return {path: max(self.worst_sample(draw[path], (truth or stock)[path]) for draw in draws)
+                for path in stock if stock[path].is_floating_point()}
+
+    def worst_sample(self, values, truth):
+        return float(zoo_rule.errors(zoo_rule.rows(values, self.batch), zoo_rule.rows(truth, self.batch)).max())
+
+    def nudged_inference(self):
+        if self.spread is None:
+            def run(model):
+                with torch.no_grad():
+                    return self.call(model.eval())
+
+            self.spread = self.spread_of(run, self.stock, self.truth)
+        return self.spread
+
+    def nudged_copy(self, seed=None):
         model = copy.deepcopy(self.model)
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(self.seed if seed is None else seed)
         with torch.no_grad():
             for p in model.parameters():
                 p.mul_(1 + 2.0**-24 * torch.randn(p.shape, generator=generator))
@@ -283,6 +315,7 @@ class Comparison:
         truth, noise = self.find_truth(stock, stepped, lambda: stepped(self.nudged_copy(), self.inputs))
         self.record["training_truth"] = "fp64" if truth is not None else "stock"
         self.record["training"] = {}
+        spread = {}
         yardstick = self.bf16_of_stock(lambda: stepped(copy.deepcopy(base), self.inputs), stock, truth)
         for name, inside in [("", "f32"), *self.forced]:
             mode = f"training {name or 'selected'}"
@@ -293,7 +326,11 @@ class Comparison:
             self.record["training"][name or "selected"] = self.ops_since(before)
             # A forced candidate is nothing that selection would take in a step. Errors of whole gradients, its and stock's, are one draw of
             # rounding each: their ratio exceeds 2 now and then without any defect.
-            wrong, error = self.compare(result, stock, truth, noise, 4 if name else 2)
+            slack = 4 if name else 2
+            wrong, error = self.compare(result, stock, truth, noise, slack)
+            if wrong:
+                spread = spread or self.spread_of(lambda model: stepped(model, self.inputs), stock, truth)
+                wrong = self.beyond_nudges(mode, wrong, result, stock, truth, noise, slack, lambda: spread)
             if inside == "bf16":
                 wrong = self.beyond_bf16(mode, wrong, result, truth or stock, yardstick)
             if wrong:
