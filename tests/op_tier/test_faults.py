@@ -3,30 +3,21 @@ proofs that it can fail. No time is judged."""
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from bench_drivers import BUILD, needs_launcher, run_driver  # first: it lets bench/ be imported
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
-
-import faults  # noqa: E402
-import soak  # noqa: E402
+import faults
+import faults_run
+import soak
 
 SEED = int(os.environ.get("FAULTS_SEED", "0"))
-BUILD = os.environ["IPEXRUN_BUILD_DIR"]
-pytestmark = pytest.mark.skipif(not (Path(BUILD) / "bin" / "ipexrun").exists(), reason="this build has no launcher")
-
-
-def run_faults(*arguments):
-    return subprocess.run([sys.executable, str(BENCH / "faults.py"), "--build", BUILD, *arguments], capture_output=True, text=True, timeout=800)
+pytestmark = needs_launcher
 
 
 def test_a_minute_of_faults(tmp_path):
     output = tmp_path / "faults.jsonl"
-    result = run_faults("--minutes", "1", "--seed", str(SEED), "--jobs", "2", "--output", str(output))
+    result = run_driver("faults", "--minutes", "1", "--seed", str(SEED), "--jobs", "2", "--output", str(output))
     assert result.returncode == 0, result.stdout + result.stderr
     records = [json.loads(line) for line in output.read_text().splitlines()]
     assert records and [record for record in records if "skipped" not in record], result.stdout
@@ -44,7 +35,7 @@ def test_each_fault_comes_once_a_turn_and_a_seed_gives_the_same_ones():
 @pytest.fixture
 def victim(tmp_path, monkeypatch):
     """victim(text): problems of a run whose program is `text`; 0 is the right exit code."""
-    monkeypatch.setattr(faults, "HERE", str(tmp_path))
+    monkeypatch.setattr(faults_run, "HERE", str(tmp_path))
     options = faults.parse(["--build", BUILD, "--limit", "60"])
 
     def run(text, limit=60.0, codes=(0,)):
@@ -53,9 +44,9 @@ def victim(tmp_path, monkeypatch):
         folder = tmp_path / "folder"
         folder.mkdir(exist_ok=True)
         if not (folder / "run").exists():
-            bench = faults.Bench(options, 0, str(folder))
+            bench = faults_run.Bench(options, 0, str(folder))
             run.bench = bench
-        return faults.Run(run.bench).problems(list(codes))
+        return faults_run.Run(run.bench).problems(list(codes))
 
     return run
 
@@ -75,7 +66,7 @@ def test_what_is_recorded_is_not_run_again_and_still_counts(tmp_path):
     output = tmp_path / "faults.jsonl"
     record = {"fault": "sys exit", "number": 0, "seed": 3, "faults": 1, "build": soak.build_of(BUILD), "problems": ["exit code 9 instead of 8"], "seconds": 1.0}
     output.write_text(json.dumps(record) + "\n" + '{"fault": "te')
-    result = run_faults("--faults", "sys exit", "--count", "1", "--seed", "3", "--output", str(output))
+    result = run_driver("faults", "--faults", "sys exit", "--count", "1", "--seed", "3", "--output", str(output))
     assert result.returncode == 1
     assert "exit code 9 instead of 8" in result.stdout and "1 faults struck, 1 failed, 0 skipped" in result.stdout
     assert len(output.read_text().splitlines()) == 2

@@ -4,32 +4,22 @@ and proofs that its rules and its driver can fail. No time is judged; memory is,
 import json
 import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from bench_drivers import BUILD, needs_launcher, run_driver  # first: it lets bench/ be imported
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
-
-import soak  # noqa: E402
-import soak_slope  # noqa: E402
-from soak_check import Checker  # noqa: E402
+import soak
+import soak_slope
+from soak_check import Checker
 
 SEED = int(os.environ.get("SOAK_SEED", "0"))
-BUILD = os.environ["IPEXRUN_BUILD_DIR"]
-pytestmark = pytest.mark.skipif(not (Path(BUILD) / "bin" / "ipexrun").exists(), reason="this build has no launcher")
-
-
-def run_soak(*arguments):
-    return subprocess.run([sys.executable, str(BENCH / "soak.py"), "--build", BUILD, *arguments], capture_output=True, text=True, timeout=800)
+pytestmark = needs_launcher
 
 
 def test_a_minute_without_a_wrong_result(tmp_path):
     output = tmp_path / "soak.jsonl"
-    result = run_soak("--minutes", "1", "--seed", str(SEED), "--output", str(output))
+    result = run_driver("soak", "--minutes", "1", "--seed", str(SEED), "--output", str(output))
     assert result.returncode == 0, result.stdout + result.stderr
     records = [json.loads(line) for line in output.read_text().splitlines()]
     (end,) = [record for record in records if record["kind"] == "end"]
@@ -119,7 +109,7 @@ def recorded(tmp_path):
         end = records(key, "end", minutes=20.0, active=True, rounds={"models": 3}, counts={"models": [9, 0, 0, 1e-3]}, changes_seen=2, ops=[])
         lines = [json.dumps(one) for one in [*records(key, **series), *end, *(key | one for one in more)]]
         output.write_text("\n".join(lines) + '\n{"half a li')
-        return run_soak("--minutes", "20", "--output", str(output))
+        return run_driver("soak", "--minutes", "20", "--output", str(output))
 
     return run
 

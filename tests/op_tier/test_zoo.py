@@ -4,32 +4,22 @@ that its rule and its driver can fail. No time is judged."""
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 import types
-from pathlib import Path
 
 import pytest
 import torch
+from bench_drivers import BUILD, run_driver  # first: it lets bench/ be imported
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
-
-import zoo  # noqa: E402
-import zoo_rule  # noqa: E402
+import zoo
+import zoo_rule
 
 SEED = int(os.environ.get("ZOO_SEED", "0"))
-
-
-def run_zoo(*arguments):
-    return subprocess.run([sys.executable, str(BENCH / "zoo.py"), "--build", os.environ["IPEXRUN_BUILD_DIR"], *arguments],
-                          capture_output=True, text=True, timeout=560)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
 def test_a_sample_of_families_is_equal(tmp_path):
     output = tmp_path / "zoo.jsonl"
-    result = run_zoo("--minutes", "1", "--seed", str(SEED), "--size", "small", "--threads", "1", "--output", str(output))
+    result = run_driver("zoo", "--minutes", "1", "--seed", str(SEED), "--size", "small", "--threads", "1", "--output", str(output), timeout=560)
     records = [json.loads(line) for line in output.read_text().splitlines()]
     # A deep network in which bf16 rounding adds up to more than the rule allows is known (docs/zoo.md); anything else is new.
     assert result.returncode in (0, 1) and result.stdout, result.stderr
@@ -71,7 +61,7 @@ def test_rounding_of_bf16_is_told_from_a_defect():
 
 
 def options(tmp_path, **more):
-    return types.SimpleNamespace(**{"build": os.environ["IPEXRUN_BUILD_DIR"], "seed": 0, "size": "small", "limit": 100.0, "threads": 1,
+    return types.SimpleNamespace(**{"build": BUILD, "seed": 0, "size": "small", "limit": 100.0, "threads": 1,
                                     "build_name": "test"} | more)
 
 
@@ -93,10 +83,10 @@ def test_a_crash_and_a_hang_are_records(tmp_path, monkeypatch):
 def test_what_is_recorded_is_not_run_again_and_still_counts(tmp_path):
     """A family of this build that was unequal stays so; the half line of a killed run is no obstacle."""
     output = tmp_path / "zoo.jsonl"
-    record = {"family": "bert", "dtype": "auto", "seed": 5, "size": "small", "build": zoo.build_of(os.environ["IPEXRUN_BUILD_DIR"]),
+    record = {"family": "bert", "dtype": "auto", "seed": 5, "size": "small", "build": zoo.build_of(BUILD),
               "equal": False, "failure": "exit code 9"}
     output.write_text(json.dumps(record) + "\n" + '{"family": "ro')
-    result = run_zoo("--families", "bert", "--dtypes", "auto", "--seed", "5", "--size", "small", "--output", str(output))
+    result = run_driver("zoo", "--families", "bert", "--dtypes", "auto", "--seed", "5", "--size", "small", "--output", str(output), timeout=560)
     assert result.returncode == 1
     assert "failed: exit code 9" in result.stdout and "0 of 1 families equal" in result.stdout
     assert len(output.read_text().splitlines()) == 2

@@ -1,0 +1,20 @@
+"""What the samples of bench/'s drivers share. Importing it lets bench/ be imported."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
+
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+needs_launcher = pytest.mark.skipif(not (Path(BUILD) / "bin" / "ipexrun").exists(), reason="this build has no launcher")
+
+
+def run_driver(name, *arguments, timeout=800):
+    """bench/NAME.py as a person runs it, on this build."""
+    command = [sys.executable, str(BENCH / f"{name}.py"), "--build", BUILD, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
