@@ -109,6 +109,15 @@ def opinfo_results(op, dtype, stock):
                 yield mine, theirs
 
 
+def refused_as_by_stock(call, stock, *kinds):
+    """The same exception, which is a RuntimeError or one of `kinds`, with the same words."""
+    with pytest.raises((RuntimeError, *kinds)) as theirs:
+        stock(call)
+    with pytest.raises(type(theirs.value)) as mine:
+        call()
+    assert str(mine.value) == str(theirs.value)
+
+
 def report(hook):
     """tier_report_json() of this process."""
     import json
