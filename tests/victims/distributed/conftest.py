@@ -25,6 +25,14 @@ with open(os.path.join(os.environ["OUT"], "rank-" + str(facts["RANK"]) + "-" + s
 sys.exit(7 if facts["RANK"] == os.environ.get("FAIL", "") else 0)
 """
 
+# Rank 1 goes while the others wait for it.
+ONE_FAILS = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 1: os._exit(3)
+dist.all_reduce(torch.ones(1))
+"""
+
 
 def cpus_here():
     return len(os.sched_getaffinity(0))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE_S, TOP, environment, needs_two_cpus
+from conftest import ONE_FAILS, PATIENCE_S, TOP, environment, needs_two_cpus
 
 torch = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -87,12 +87,7 @@ def test_training_across_two_hosts(ipexrun, hosts, tmp_path, names):
 
 def test_a_failure_on_one_host_ends_the_other(ipexrun, hosts, tmp_path):
     program = tmp_path / "fails.py"
-    program.write_text(
-        "import os, sys, torch, torch.distributed as dist\n"
-        "dist.init_process_group('gloo')\n"
-        "if dist.get_rank() == 1: os._exit(3)\n"
-        "dist.all_reduce(torch.ones(1))\n"
-    )
+    program.write_text(ONE_FAILS)
     where = ["--rdzv-endpoint", "10.213.7.1:29413"]
     done = finish(start_on(hosts, lambda i: [ipexrun, "--nnodes", 2, "--nproc-per-node", 1, *where, "--local-addr", f"10.213.7.{i + 1}", program],
                            environment(GLOO_SOCKET_IFNAME="wire")))

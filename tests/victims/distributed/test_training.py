@@ -5,7 +5,7 @@ import re
 import sys
 
 import pytest
-from conftest import TOP, environment, needs_two_cpus, run
+from conftest import ONE_FAILS, TOP, environment, needs_two_cpus, run
 
 torch = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -62,12 +62,7 @@ def test_an_unedited_script_under_mpirun_itself(ipexrun, tmp_path, plain_losses,
 
 def test_a_rank_that_fails_in_training_ends_all(ipexrun, tmp_path):
     program = tmp_path / "fails.py"
-    program.write_text(
-        "import os, sys, torch, torch.distributed as dist\n"
-        "dist.init_process_group('gloo')\n"
-        "if dist.get_rank() == 1: os._exit(3)\n"
-        "dist.all_reduce(torch.ones(1))\n"
-    )
+    program.write_text(ONE_FAILS)
     done = run([ipexrun, "--nproc-per-node", 2, program], environment())
     assert done.returncode == 3, done.shown
     assert "rank 1 exited with code 3" in done.stderr, done.shown

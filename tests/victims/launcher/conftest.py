@@ -70,18 +70,26 @@ def start(witness):
         process.wait()
 
 
+def children_of(parent):
+    """{process: its state, a letter}"""
+    out = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                state, its_parent = pathlib.Path("/proc", entry, "stat").read_text().rpartition(") ")[2].split()[:2]
+            except OSError:
+                continue
+            if int(its_parent) == parent:
+                out[int(entry)] = state
+    return out
+
+
 def inner_launcher(launcher):
     """The process below the one that the shell knows."""
     if not os.path.exists("/proc/self/task"):
         pytest.skip("needs /proc")
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = pathlib.Path("/proc", entry, "stat").read_text().rpartition(") ")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == launcher.pid:
-                return int(entry)
+    for child in children_of(launcher.pid):
+        return child
     pytest.fail("the launcher has no inner process")
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import inner_launcher
+from conftest import children_of, inner_launcher
 
 FAMILY = pathlib.Path(__file__).with_name("family.py")
 ALL = [b"worker", b"worker", b"orphan", b"shell", b"headless", b"daemon", b"main"]
@@ -124,16 +124,7 @@ def test_orphans_that_end_while_the_program_runs_are_reaped(run_plan, witness, s
 
 
 def zombies_of(parent):
-    out = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = pathlib.Path("/proc", entry, "stat").read_text().rpartition(") ")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == parent and fields[0] == "Z":
-                out.append(int(entry))
-    return out
+    return [child for child, state in children_of(parent).items() if state == "Z"]
 
 
 def test_many_rounds_leave_no_orphan_and_no_zombie_and_lose_no_exit_code(run_plan, witness, start, sh, python):
