@@ -15,7 +15,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/dispatch.h"
-#include "tests/unit/kernels/support.h"
+#include "tests/unit/kernels/buffer.h"
 
 namespace ipexrun::kernels::test {
 namespace {
@@ -25,36 +25,6 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
-
-/// Elements in memory that ends at an unreadable page.
-class Elements {
- public:
-  Elements() = default;
-  Elements(DType dtype, std::int64_t count) : dtype_(dtype), count_(count), memory_(static_cast<std::size_t>(count * bytes_of(dtype))) {}
-
-  [[nodiscard]] char* data() const { return memory_.data(); }
-  [[nodiscard]] std::int64_t count() const { return count_; }
-  [[nodiscard]] std::string bytes() const { return {memory_.data(), memory_.bytes()}; }
-  void set(std::int64_t i, float value) {
-    const std::uint16_t half = bf16_from_f32(value);
-    dtype_ == DType::kF32 ? std::memcpy(data() + i * 4, &value, 4) : std::memcpy(data() + i * 2, &half, 2);
-  }
-  [[nodiscard]] double get(std::int64_t i) const {
-    float value = 0;
-    std::uint16_t half = 0;
-    dtype_ == DType::kF32 ? std::memcpy(&value, data() + i * 4, 4) : std::memcpy(&half, data() + i * 2, 2);
-    return static_cast<double>(dtype_ == DType::kF32 ? value : bf16_to_f32(half));
-  }
-  [[nodiscard]] bool untouched(std::int64_t i) const {
-    const char* at = data() + i * bytes_of(dtype_);
-    return std::all_of(at, at + bytes_of(dtype_), [](char byte) { return byte == 0x7f; });
-  }
-
- private:
-  DType dtype_ = DType::kF32;
-  std::int64_t count_ = 0;
-  Guarded memory_;
-};
 
 enum class Mask { kNone, kWhole, kRowOfKeys, kColumn, kHalfPrecision };
 
@@ -98,12 +68,12 @@ class Problem {
     args_.v = operand(&v_, shape.kv_heads, shape.keys, random);
     if (shape.mask != Mask::kNone) make_mask(random);
     const std::int64_t row = shape.heads * shape.depth + shape.gap;
-    out_ = Elements(dtype, shape.batch * shape.rows * row - shape.gap);
+    out_ = Buffer(dtype, shape.batch * shape.rows * row - shape.gap);
     args_.out = out_.data();
     args_.out_batch_stride = shape.rows * row;
     args_.out_head_stride = shape.depth;
     args_.out_row_stride = row;
-    lse_ = Elements(DType::kF32, shape.batch * shape.rows * shape.heads);
+    lse_ = Buffer(DType::kF32, shape.batch * shape.rows * shape.heads);
     args_.logsumexp = reinterpret_cast<float*>(lse_.data());
     args_.lse_batch_stride = shape.rows * shape.heads;
     args_.lse_head_stride = 1;
@@ -111,11 +81,11 @@ class Problem {
   }
 
   AttentionArgs& args() { return args_; }
-  Elements& q() { return q_; }
-  Elements& k() { return k_; }
-  Elements& v() { return v_; }
-  Elements& mask() { return mask_; }
-  [[nodiscard]] const Elements& out() const { return out_; }
+  Buffer& q() { return q_; }
+  Buffer& k() { return k_; }
+  Buffer& v() { return v_; }
+  Buffer& mask() { return mask_; }
+  [[nodiscard]] const Buffer& out() const { return out_; }
   [[nodiscard]] double out(std::int64_t row, std::int64_t i) const { return out_.get(row * args_.out_row_stride + i); }
   [[nodiscard]] double lse(std::int64_t row) const { return lse_.get(row * args_.lse_row_stride); }
   [[nodiscard]] std::string results() const { return out_.bytes() + lse_.bytes(); }
@@ -138,9 +108,9 @@ class Problem {
   }
 
  private:
-  Heads operand(Elements* to, std::int64_t heads, std::int64_t rows, std::mt19937& random) const {
+  Heads operand(Buffer* to, std::int64_t heads, std::int64_t rows, std::mt19937& random) const {
     std::normal_distribution<float> normal;
-    *to = Elements(args_.dtype, shape_.batch * heads * rows * shape_.depth);
+    *to = Buffer(args_.dtype, shape_.batch * heads * rows * shape_.depth);
     for (std::int64_t i = 0; i < to->count(); ++i) to->set(i, normal(random));
     const std::int64_t all = heads * rows * shape_.depth;
     if (shape_.heads_inside) return {to->data(), all, shape_.depth, heads * shape_.depth};
@@ -162,8 +132,8 @@ class Problem {
       mask.head_stride = shape_.rows;
     }
     mask.dtype = shape_.mask == Mask::kHalfPrecision ? DType::kBf16 : DType::kF32;
-    mask_ = Elements(mask.dtype, (shape_.batch - 1) * mask.batch_stride + (shape_.heads - 1) * mask.head_stride +
-                                     (shape_.rows - 1) * mask.row_stride + (shape_.keys - 1) * mask.key_stride + 1);
+    mask_ = Buffer(mask.dtype, (shape_.batch - 1) * mask.batch_stride + (shape_.heads - 1) * mask.head_stride +
+                                   (shape_.rows - 1) * mask.row_stride + (shape_.keys - 1) * mask.key_stride + 1);
     mask.data = mask_.data();
     std::uniform_int_distribution<int> kind(0, 9);
     std::normal_distribution<float> normal;
@@ -243,7 +213,7 @@ class Problem {
 
   Shape shape_;
   AttentionArgs args_;
-  Elements q_, k_, v_, mask_, out_, lse_;
+  Buffer q_, k_, v_, mask_, out_, lse_;
 };
 
 class AttentionOnIsa : public testing::TestWithParam<IsaSet> {

@@ -11,16 +11,22 @@
 
 namespace ipexrun::kernels::test {
 
-/// A guarded buffer of elements with some in front of it, for alignment; nothing when it has none.
+/// A guarded buffer of elements with `offset` more in front of it, for alignment.
 class Buffer {
  public:
+  Buffer() = default;
   Buffer(DType dtype, std::int64_t count, std::int64_t offset = 0)
       : dtype_(dtype), count_(count), offset_(offset), memory_(static_cast<std::size_t>((offset + count) * bytes_of(dtype))) {}
 
   [[nodiscard]] char* data() const { return memory_.data() + offset_ * bytes_of(dtype_); }
+  [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] std::string bytes() const { return {memory_.data(), memory_.bytes()}; }
   [[nodiscard]] bool front_is_clean() const {
     return std::all_of(memory_.data(), data(), [](char byte) { return byte == 0x7f; });
+  }
+  [[nodiscard]] bool untouched(std::int64_t i) const {
+    const char* at = data() + i * bytes_of(dtype_);
+    return std::all_of(at, at + bytes_of(dtype_), [](char byte) { return byte == 0x7f; });
   }
   void set(std::int64_t i, float value) {
     const std::uint16_t half = bf16_from_f32(value);
@@ -38,9 +44,9 @@ class Buffer {
   }
 
  private:
-  DType dtype_;
-  std::int64_t count_;
-  std::int64_t offset_;
+  DType dtype_ = DType::kF32;
+  std::int64_t count_ = 0;
+  std::int64_t offset_ = 0;
   Guarded memory_;
 };
 
