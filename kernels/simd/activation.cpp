@@ -3,13 +3,12 @@
 // The polynomials, here and in exp2.h, come from tools/fit_activation.py.
 #include "kernels/simd/activation.h"
 
-#if defined(IPEXRUN_KERNEL_ISA_AVX512)
-#include "kernels/simd/floats_avx512.h"
-#include "kernels/simd/phi_pieces.h"
-#else
-#include "kernels/simd/floats_avx2.h"
-#endif
+#include "kernels/simd/floats.h"
+//
 #include "kernels/simd/exp2.h"
+#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+#include "kernels/simd/phi_pieces.h"
+#endif
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {

@@ -4,13 +4,10 @@
 // then those at odd places). Four sums run side by side, so that an addition need not wait for the one before it.
 #include "kernels/simd/normalize.h"
 
-#if defined(IPEXRUN_KERNEL_ISA_AVX512)
-#include "kernels/simd/floats_avx512.h"
-#else
-#include "kernels/simd/floats_avx2.h"
-#endif
 #include "kernels/bf16.h"
 #include "kernels/dispatch.h"
+#include "kernels/simd/floats.h"
+//
 #include "kernels/simd/exp2.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {

@@ -4,13 +4,9 @@
 // outputs have at the same place is then neighbours too. Rows are laid out once and kept while a window may still reach them.
 #include "kernels/simd/pool.h"
 
-#if defined(IPEXRUN_KERNEL_ISA_AVX512)
-#include "kernels/simd/floats_avx512.h"
-#else
-#include "kernels/simd/floats_avx2.h"
-#endif
-#include "kernels/bf16.h"
 #include "kernels/dispatch.h"
+#include "kernels/simd/element.h"
+#include "kernels/simd/floats.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
@@ -18,11 +14,6 @@ namespace {
 using Vector = Floats::Vector;
 constexpr int kLanes = Lanes::kCount;
 constexpr std::int64_t kNoRow = -1;
-
-[[gnu::always_inline]] inline float as_f32(float value) { return value; }
-[[gnu::always_inline]] inline float as_f32(std::uint16_t value) { return bf16_to_f32(value); }
-[[gnu::always_inline]] inline void put(float* to, float value) { *to = value; }
-[[gnu::always_inline]] inline void put(std::uint16_t* to, float value) { *to = bf16_from_f32(value); }
 
 std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }

@@ -4,13 +4,9 @@
 // else by gathering.
 #include "kernels/simd/resize.h"
 
-#if defined(IPEXRUN_KERNEL_ISA_AVX512)
-#include "kernels/simd/floats_avx512.h"
-#else
-#include "kernels/simd/floats_avx2.h"
-#endif
-#include "kernels/bf16.h"
 #include "kernels/dispatch.h"
+#include "kernels/simd/element.h"
+#include "kernels/simd/floats.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
@@ -18,10 +14,6 @@ namespace {
 using Vector = Floats::Vector;
 constexpr int kLanes = Lanes::kCount;
 
-[[gnu::always_inline]] inline float as_f32(float value) { return value; }
-[[gnu::always_inline]] inline float as_f32(std::uint16_t value) { return bf16_to_f32(value); }
-[[gnu::always_inline]] inline void put(float* to, float value) { *to = value; }
-[[gnu::always_inline]] inline void put(std::uint16_t* to, float value) { *to = bf16_from_f32(value); }
 [[gnu::always_inline]] inline Vector load(const float* from) { return Floats::of_bits(Lanes::load(from)); }
 [[gnu::always_inline]] inline void store(float* to, Vector value) { Lanes::store(to, Floats::bits_of(value)); }
 

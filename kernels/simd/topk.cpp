@@ -2,12 +2,8 @@
 // elements hardly one passes the bar, so a vector is a load, its keys and a comparison.
 #include "kernels/simd/topk.h"
 
-#if defined(IPEXRUN_KERNEL_ISA_AVX512)
-#include "kernels/simd/floats_avx512.h"
-#else
-#include "kernels/simd/floats_avx2.h"
-#endif
 #include "kernels/dispatch.h"
+#include "kernels/simd/floats.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 
