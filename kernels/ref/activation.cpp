@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/bf16.h"
+#include "kernels/ref/element.h"
 
 namespace ipexrun::kernels::ref {
 namespace {
@@ -29,15 +29,7 @@ double activation_of(Activation kind, double x) {
 }
 
 void activation(const ActivationArgs& args) {
-  for (std::int64_t i = 0; i < args.n; ++i) {
-    if (args.dtype == DType::kF32) {
-      static_cast<float*>(args.to)[i] =
-          static_cast<float>(activation_of(args.kind, static_cast<double>(static_cast<const float*>(args.from)[i])));
-    } else {
-      const float x = bf16_to_f32(static_cast<const std::uint16_t*>(args.from)[i]);
-      static_cast<std::uint16_t*>(args.to)[i] = bf16_from_f32(static_cast<float>(activation_of(args.kind, static_cast<double>(x))));
-    }
-  }
+  for (std::int64_t i = 0; i < args.n; ++i) put(args.to, args.dtype, i, activation_of(args.kind, get(args.from, args.dtype, i)));
 }
 
 }  // namespace ipexrun::kernels::ref

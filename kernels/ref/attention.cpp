@@ -5,18 +5,12 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/bf16.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
+#include "kernels/ref/element.h"
 
 namespace ipexrun::kernels::ref {
 namespace {
-
-double get(const void* data, DType dtype, std::int64_t index) {
-  const float value =
-      dtype == DType::kF32 ? static_cast<const float*>(data)[index] : bf16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
-  return static_cast<double>(value);
-}
 
 /// One row of one head.
 struct Row {
@@ -44,12 +38,7 @@ struct Row {
 void put(const Row& row, std::int64_t i, double value) {
   const AttentionArgs& args = row.args;
   const std::int64_t place = row.batch * args.out_batch_stride + row.head * args.out_head_stride + row.row * args.out_row_stride + i;
-  const auto rounded = static_cast<float>(value);
-  if (args.dtype == DType::kF32) {
-    static_cast<float*>(args.out)[place] = rounded;
-  } else {
-    static_cast<std::uint16_t*>(args.out)[place] = bf16_from_f32(rounded);
-  }
+  ref::put(args.out, args.dtype, place, value);
 }
 
 void attend(const Row& row, double* weights) {

@@ -1,18 +1,13 @@
 // The truth: the operands rounded to bf16, every product and sum in double, one rounding to fp32 and, for a bf16 C, one more.
 // Any machine runs it, and the tests hold all other variants against it.
 #include "kernels/ref/linear.h"
+
 #include "kernels/bf16.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
+#include "kernels/ref/element.h"
 
 namespace ipexrun::kernels::ref {
-namespace {
-
-float element(const void* data, DType dtype, std::int64_t index) {
-  return dtype == DType::kF32 ? static_cast<const float*>(data)[index] : bf16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
-}
-
-}  // namespace
 
 std::size_t linear_scratch_bytes(const LinearArgs&, const LinearBlock&) { return 0; }
 
@@ -23,18 +18,13 @@ void linear(const LinearArgs& args, const LinearBlock& block, void*) {
   for (std::int64_t m = block.row_begin; m < block.row_end; ++m) {
     for (std::int64_t n = block.panel_begin * kPanelColumns; n < column_end; ++n) {
       const std::uint16_t* panel = packed + n / kPanelColumns * steps_of(args.k) * kStepElements;
-      double sum = args.bias != nullptr ? static_cast<double>(element(args.bias, args.bias_dtype, n)) : 0.0;
+      double sum = args.bias != nullptr ? get(args.bias, args.bias_dtype, n) : 0.0;
       for (std::int64_t k = 0; k < args.k; ++k) {
-        const float a = bf16_to_f32(bf16_from_f32(element(args.a, args.a_dtype, m * args.lda + k)));
+        const float a = bf16_to_f32(bf16_from_f32(static_cast<float>(get(args.a, args.a_dtype, m * args.lda + k))));
         const float b = bf16_to_f32(panel[packed_offset(k, n % kPanelColumns)]);
         sum += static_cast<double>(a) * static_cast<double>(b);
       }
-      const auto rounded = static_cast<float>(sum);
-      if (args.c_dtype == DType::kF32) {
-        static_cast<float*>(args.c)[m * args.ldc + n] = rounded;
-      } else {
-        static_cast<std::uint16_t*>(args.c)[m * args.ldc + n] = bf16_from_f32(rounded);
-      }
+      put(args.c, args.c_dtype, m * args.ldc + n, sum);
     }
   }
 }

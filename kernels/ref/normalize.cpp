@@ -4,24 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/bf16.h"
+#include "kernels/ref/element.h"
 
 namespace ipexrun::kernels::ref {
 namespace {
-
-double get(const void* data, DType dtype, std::int64_t index) {
-  const float value =
-      dtype == DType::kF32 ? static_cast<const float*>(data)[index] : bf16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
-  return static_cast<double>(value);
-}
-
-void put(void* data, DType dtype, std::int64_t index, double value) {
-  if (dtype == DType::kF32) {
-    static_cast<float*>(data)[index] = static_cast<float>(value);
-  } else {
-    static_cast<std::uint16_t*>(data)[index] = bf16_from_f32(static_cast<float>(value));
-  }
-}
 
 /// `parameter` says which weight and bias element i of a row has.
 template <typename Parameter>

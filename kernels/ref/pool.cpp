@@ -5,24 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/bf16.h"
+#include "kernels/ref/element.h"
 
 namespace ipexrun::kernels::ref {
 namespace {
-
-double get(const PoolArgs& args, std::int64_t index) {
-  const float value = args.dtype == DType::kF32 ? static_cast<const float*>(args.from)[index]
-                                                : bf16_to_f32(static_cast<const std::uint16_t*>(args.from)[index]);
-  return static_cast<double>(value);
-}
-
-void put(const PoolArgs& args, std::int64_t index, double value) {
-  if (args.dtype == DType::kF32) {
-    static_cast<float*>(args.to)[index] = static_cast<float>(value);
-  } else {
-    static_cast<std::uint16_t*>(args.to)[index] = bf16_from_f32(static_cast<float>(value));
-  }
-}
 
 /// The elements of a window along one dimension: begin, begin + dilation, ... below end. `counted`: padding included.
 struct Range {
@@ -50,7 +36,8 @@ void for_each(const PoolArgs& args, std::int64_t row_begin, std::int64_t row_end
 double sum_of(const PoolArgs& args, std::int64_t plane, const Range& rows, const Range& columns) {
   double sum = 0;
   for (std::int64_t y = rows.begin; y < rows.end; ++y) {
-    for (std::int64_t x = columns.begin; x < columns.end; ++x) sum += get(args, (plane * args.height + y) * args.width + x);
+    for (std::int64_t x = columns.begin; x < columns.end; ++x)
+      sum += get(args.from, args.dtype, (plane * args.height + y) * args.width + x);
   }
   return sum;
 }
@@ -65,13 +52,13 @@ void max_pool(const PoolArgs& args, const PoolPlan&, std::int64_t row_begin, std
     std::int64_t at = rows.begin * args.width + columns.begin;
     for (std::int64_t y = rows.begin; y < rows.end; y += args.down.dilation) {
       for (std::int64_t x = columns.begin; x < columns.end; x += args.across.dilation) {
-        const double value = get(args, (plane * args.height + y) * args.width + x);
+        const double value = get(args.from, args.dtype, (plane * args.height + y) * args.width + x);
         if (!(value > largest) && !std::isnan(value)) continue;
         largest = value;
         at = y * args.width + x;
       }
     }
-    put(args, to, largest);
+    put(args.to, args.dtype, to, largest);
     args.indices[to] = at;
   });
 }
@@ -83,7 +70,7 @@ void average_pool(const PoolArgs& args, const PoolPlan&, std::int64_t row_begin,
     std::int64_t count = args.count_padding ? rows.counted * columns.counted : (rows.end - rows.begin) * (columns.end - columns.begin);
     if (args.divisor != 0) count = args.divisor;
     const bool empty = rows.begin >= rows.end || columns.begin >= columns.end;
-    put(args, to, empty ? 0 : sum_of(args, plane, rows, columns) / static_cast<double>(count));
+    put(args.to, args.dtype, to, empty ? 0 : sum_of(args, plane, rows, columns) / static_cast<double>(count));
   });
 }
 
@@ -95,7 +82,7 @@ void adaptive_pool(const PoolArgs& args, const PoolPlan&, std::int64_t row_begin
     const Range rows = range(row, args.height, args.out_height);
     const Range columns = range(column, args.width, args.out_width);
     const auto count = static_cast<double>((rows.end - rows.begin) * (columns.end - columns.begin));
-    put(args, to, sum_of(args, plane, rows, columns) / count);
+    put(args.to, args.dtype, to, sum_of(args, plane, rows, columns) / count);
   });
 }
 

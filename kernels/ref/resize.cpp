@@ -1,17 +1,13 @@
 // The truth of resize: one output after the other, in doubles.
 #include "kernels/ref/resize.h"
 
-#include "kernels/bf16.h"
+#include "kernels/ref/element.h"
 
 namespace ipexrun::kernels::ref {
 
 void resize(const ResizeArgs& args, std::int64_t row_begin, std::int64_t row_end, void*) {
   const ResizeAxis& down = args.down;
   const ResizeAxis& across = args.across;
-  const auto get = [&](std::int64_t index) {
-    return static_cast<double>(args.dtype == DType::kF32 ? static_cast<const float*>(args.from)[index]
-                                                         : bf16_to_f32(static_cast<const std::uint16_t*>(args.from)[index]));
-  };
   const auto weight = [](const ResizeAxis& axis, std::int64_t at) {
     return axis.weights != nullptr ? static_cast<double>(axis.weights[at]) : 1.0;
   };
@@ -24,16 +20,11 @@ void resize(const ResizeArgs& args, std::int64_t row_begin, std::int64_t row_end
         double along = 0;
         for (int h = 0; h < across.taps; ++h) {
           const std::int64_t at = first + down.places[v * down.pitch + y] * across.size + across.places[h * across.pitch + x];
-          along += weight(across, h * across.pitch + x) * get(at);
+          along += weight(across, h * across.pitch + x) * get(args.from, args.dtype, at);
         }
         sum += weight(down, v * down.pitch + y) * along;
       }
-      const std::int64_t to = row * across.outputs + x;
-      if (args.dtype == DType::kF32) {
-        static_cast<float*>(args.to)[to] = static_cast<float>(sum);
-      } else {
-        static_cast<std::uint16_t*>(args.to)[to] = bf16_from_f32(static_cast<float>(sum));
-      }
+      put(args.to, args.dtype, row * across.outputs + x, sum);
     }
   }
 }
