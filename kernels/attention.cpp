@@ -1,12 +1,10 @@
 // Cuts a call into units, shares them among the workers and gives each its scratch. Compiled for the base instruction set.
 #include "kernels/attention.h"
 
-#include <atomic>
-
 #include "kernels/choose.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
-#include "kernels/scratch.h"
+#include "kernels/share.h"
 
 namespace ipexrun::kernels {
 namespace {
@@ -56,12 +54,11 @@ struct Job {
   std::int64_t units;
   std::int64_t parts;
   std::size_t scratch_bytes;
-  std::atomic<bool> failed{false};
 };
 
 /// Where the part begins, so that all walk about as many keys. Whole heads cost the same; only one of them is looked through.
-std::int64_t begin_of(const Job& job, std::int64_t part) {
-  if (job.few || !job.args->causal) return job.units * part / job.parts;
+std::int64_t first_unit(const Job& job, std::int64_t part) {
+  if (job.few || !job.args->causal) return begin_of(job.units, part, job.parts);
   std::int64_t keys_of_head = 0;
   for (std::int64_t block = 0; block < job.plan.blocks; ++block) keys_of_head += keys_of(*job.args, job.plan, block);
   const std::int64_t heads = job.units / job.plan.blocks;
@@ -75,21 +72,14 @@ std::int64_t begin_of(const Job& job, std::int64_t part) {
   return head * job.plan.blocks + block;
 }
 
-void task(void* arg, int part) {
-  auto* job = static_cast<Job*>(arg);
-  auto* scratch = static_cast<float*>(thread_scratch(job->scratch_bytes));
-  if (scratch == nullptr) {
-    job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
-    return;
-  }
-  const std::int64_t begin = begin_of(*job, part);
-  const std::int64_t end = begin_of(*job, part + 1);
-  if (job->few) {
-    job->variant->run_few(*job->args, begin, end, scratch);
+void run_part(const Job& job, std::int64_t part, float* scratch) {
+  const std::int64_t begin = first_unit(job, part);
+  const std::int64_t end = first_unit(job, part + 1);
+  if (job.few) {
+    job.variant->run_few(*job.args, begin, end, scratch);
   } else {
-    job->variant->blocks(*job->args, job->plan, begin, end, scratch);
+    job.variant->blocks(*job.args, job.plan, begin, end, scratch);
   }
-  release_large_scratch();
 }
 
 }  // namespace
@@ -109,9 +99,11 @@ bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa) 
   }
   const double products =
       static_cast<double>(heads) * static_cast<double>(args.rows) * static_cast<double>(args.keys) * static_cast<double>(args.depth);
-  if (parallel.run != nullptr && products > kSerialProducts) job.parts = least(job.units, parallel.threads);
-  parallel(static_cast<int>(job.parts), task, &job);
-  return !job.failed.load(std::memory_order_relaxed);
+  job.parts = parts_of(job.units, products > kSerialProducts, parallel);
+  return share(job.parts, job.scratch_bytes, parallel, [&](std::int64_t part, void* scratch) {
+    run_part(job, part, static_cast<float*>(scratch));
+    return true;
+  });
 }
 
 bool attention_supported(DType dtype, IsaSet isa) { return choose(attention_variants(dtype), isa).needs != 0; }

@@ -2,25 +2,17 @@
 #include "kernels/topk.h"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 
 #include "kernels/choose.h"
 #include "kernels/dispatch.h"
-#include "kernels/scratch.h"
+#include "kernels/share.h"
 
 namespace ipexrun::kernels {
 namespace {
 
 /// Below this many elements a call is shorter than waking a second worker.
 constexpr std::int64_t kSerialElements = 1 << 15;
-
-struct Job {
-  const TopkArgs* args;
-  const TopkVariant* variant;
-  std::int64_t parts;
-  std::atomic<bool> failed{false};
-};
 
 /// Room for so many: what passes the bar is sorted each time the room is full.
 std::int64_t room(const TopkArgs& args) { return std::min(4 * args.k + 256, args.columns) + kTopkSlack; }
@@ -52,26 +44,20 @@ bool row_done(const TopkArgs& args, const TopkVariant& variant, std::int64_t row
   return true;
 }
 
-void task(void* arg, int part) {
-  auto* job = static_cast<Job*>(arg);
-  const TopkArgs& args = *job->args;
-  auto* kept = static_cast<std::int64_t*>(thread_scratch(static_cast<std::size_t>(room(args)) * sizeof(std::int64_t)));
-  bool good = kept != nullptr;
-  const std::int64_t end = args.rows * (part + 1) / job->parts;
-  for (std::int64_t row = args.rows * part / job->parts; good && row < end; ++row) good = row_done(args, *job->variant, row, kept);
-  if (!good) job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
-  release_large_scratch();
-}
-
 }  // namespace
 
 bool topk(const TopkArgs& args, const Parallel& parallel, IsaSet isa) {
   if (args.rows <= 0 || args.k <= 0) return true;
-  Job job{&args, &choose(topk_variants(), isa), 1};
-  if (parallel.run != nullptr && args.columns > kSerialElements / args.rows)
-    job.parts = std::min<std::int64_t>(args.rows, parallel.threads);
-  parallel(static_cast<int>(job.parts), task, &job);
-  return !job.failed.load(std::memory_order_relaxed);
+  const TopkVariant& variant = choose(topk_variants(), isa);
+  const std::int64_t parts = parts_of(args.rows, args.columns > kSerialElements / args.rows, parallel);
+  const std::size_t scratch_bytes = static_cast<std::size_t>(room(args)) * sizeof(std::int64_t);
+  return share(parts, scratch_bytes, parallel, [&](std::int64_t part, void* scratch) {
+    auto* kept = static_cast<std::int64_t*>(scratch);
+    const std::int64_t end = begin_of(args.rows, part + 1, parts);
+    std::int64_t row = begin_of(args.rows, part, parts);
+    while (row < end && row_done(args, variant, row, kept)) ++row;
+    return row == end;
+  });
 }
 
 bool topk_supported(IsaSet isa) { return choose(topk_variants(), isa).needs != 0; }
