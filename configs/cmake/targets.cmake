@@ -25,9 +25,10 @@ function(ipexrun_unit_test name)
   set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 300)
 endfunction()
 
-# ipexrun_pytest(<name> FILE [LABELS ...] [ENVIRONMENT ...]): a pytest file under ctest, run by the Python that has torch.
+# ipexrun_pytest(<name> FILE [BESIDE] [LABELS ...] [ENVIRONMENT ...]): a pytest file under ctest, run by the Python that has torch.
+# BESIDE: other tests may run at the same time; one that plans for, pins to or waits for this machine has it for itself.
 function(ipexrun_pytest name)
-  cmake_parse_arguments(arg "" "FILE;TIMEOUT" "LABELS;ENVIRONMENT;LAUNCHER" ${ARGN})
+  cmake_parse_arguments(arg "BESIDE" "FILE;TIMEOUT" "LABELS;ENVIRONMENT;LAUNCHER" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 600)
   endif()
@@ -35,4 +36,7 @@ function(ipexrun_pytest name)
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 5
     ENVIRONMENT "IPEXRUN_BUILD_DIR=${PROJECT_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
+  if(NOT arg_BESIDE)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  endif()
 endfunction()
