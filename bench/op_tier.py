@@ -6,6 +6,7 @@ with its quartiles. Absolute times are of this machine at this moment; only the 
 """
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -26,6 +27,20 @@ ATTENTIONS = [  # batch, heads, rows, keys, depth, causal: BERT, ViT, a prompt, 
     (1, 12, 128, 128, 64, False), (8, 12, 128, 128, 64, False), (4, 12, 197, 197, 64, False), (1, 12, 512, 512, 64, True), (1, 32, 1, 512, 128, False),
 ]
 SMOKE_ATTENTIONS = [(1, 2, 16, 16, 32, False)]
+
+
+@functools.cache
+def some_bags(rows, count, each):
+    import torch
+
+    return torch.randint(rows, (count * each,)), torch.arange(0, count * each, each)
+
+
+def bags(F, table, count, each, **keywords):
+    indices, offsets = some_bags(len(table), count, each)
+    return F.embedding_bag(indices, table, offsets, **keywords)
+
+
 CALLS = {  # functions of one tensor, with its shape: each is also measured with channels last where that is said
     "max_pool2d 3 by 3, stride 2": (lambda F, x: F.max_pool2d(x, 3, 2, 1), [(1, 64, 112, 112), (8, 64, 112, 112)], False),
     "max_pool2d 2 by 2": (lambda F, x: F.max_pool2d(x, 2, 2), [(8, 256, 28, 28)], False),
@@ -42,6 +57,13 @@ CALLS = {  # functions of one tensor, with its shape: each is also measured with
     "topk 50": (lambda F, x: x.topk(50), [(1, 32000), (1, 128256)], False),
     "topk 300": (lambda F, x: x.topk(300), [(8, 8400), (1, 672000)], False),
     "topk 5": (lambda F, x: x.topk(5), [(64, 1000)], False),
+    "embedding_bag sum, 1 bag of 20": (lambda F, x: bags(F, x, 1, 20, mode="sum"), [(1000, 64)], False),
+    "embedding_bag sum, 128 bags of 1": (lambda F, x: bags(F, x, 128, 1, mode="sum"), [(1000, 64)], False),
+    "embedding_bag sum, 64 bags of 20": (lambda F, x: bags(F, x, 64, 20, mode="sum"), [(30000, 768)], False),
+    "embedding_bag sum, 128 bags of 20, padding": (lambda F, x: bags(F, x, 128, 20, mode="sum", padding_idx=0), [(100000, 64)], False),
+    "embedding_bag mean, 128 bags of 20": (lambda F, x: bags(F, x, 128, 20, mode="mean"), [(100000, 64)], False),
+    "embedding_bag mean, 512 bags of 50": (lambda F, x: bags(F, x, 512, 50, mode="mean"), [(100000, 128)], False),
+    "embedding_bag max, 128 bags of 20": (lambda F, x: bags(F, x, 128, 20, mode="max"), [(100000, 64)], False),
     "adaptive_avg_pool2d to 7": (lambda F, x: F.adaptive_avg_pool2d(x, 7), [(8, 512, 14, 14)], False),
     "adaptive_avg_pool2d to 6": (lambda F, x: F.adaptive_avg_pool2d(x, 6), [(1, 512, 32, 32)], False),
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
 #include "kernels/pool_plan.h"
@@ -192,5 +193,19 @@ struct TopkVariants {
 };
 
 TopkVariants topk_variants();
+
+struct EmbeddingVariant {
+  const char* name;
+  IsaSet needs;
+  /// Bags [bag_begin, bag_end) on this thread. Reads no row before its index is known to be in range; false where one is not, or an offset.
+  bool (*bags)(const EmbeddingBagArgs& args, std::int64_t bag_begin, std::int64_t bag_end);
+};
+
+struct EmbeddingVariants {
+  const EmbeddingVariant* first;
+  std::size_t count;
+};
+
+EmbeddingVariants embedding_variants();
 
 }  // namespace ipexrun::kernels

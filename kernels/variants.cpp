@@ -2,6 +2,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/ref/activation.h"
 #include "kernels/ref/attention.h"
+#include "kernels/ref/embedding.h"
 #include "kernels/ref/linear.h"
 #include "kernels/ref/normalize.h"
 #include "kernels/ref/pool.h"
@@ -12,6 +13,7 @@
 #ifdef IPEXRUN_KERNELS_SIMD
 #include "kernels/simd/activation.h"
 #include "kernels/simd/attention.h"
+#include "kernels/simd/embedding.h"
 #include "kernels/simd/linear.h"
 #include "kernels/simd/normalize.h"
 #include "kernels/simd/pool.h"
@@ -123,6 +125,16 @@ constexpr TopkVariant kTopk[] = {
     {"ref", 0, ref::topk_collect},
 };
 
+constexpr EmbeddingVariant kEmbedding[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::embedding_bags},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::embedding_bags},
+#endif
+    {"ref", 0, ref::embedding_bags},
+};
+
 }  // namespace
 
 LinearVariants linear_variants() { return {kLinear, sizeof(kLinear) / sizeof(kLinear[0])}; }
@@ -130,6 +142,7 @@ ActivationVariants activation_variants() { return {kActivation, sizeof(kActivati
 NormalizeVariants normalize_variants() { return {kNormalize, sizeof(kNormalize) / sizeof(kNormalize[0])}; }
 PoolVariants pool_variants() { return {kPool, sizeof(kPool) / sizeof(kPool[0])}; }
 TopkVariants topk_variants() { return {kTopk, sizeof(kTopk) / sizeof(kTopk[0])}; }
+EmbeddingVariants embedding_variants() { return {kEmbedding, sizeof(kEmbedding) / sizeof(kEmbedding[0])}; }
 ResizeVariants resize_variants() { return {kResize, sizeof(kResize) / sizeof(kResize[0])}; }
 ReorderVariants reorder_variants() { return {kReorder, sizeof(kReorder) / sizeof(kReorder[0])}; }
 

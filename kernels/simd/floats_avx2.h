@@ -79,6 +79,8 @@ struct Floats {
   [[gnu::always_inline]] static Mask above_or_nan(Vector value, Vector most) {
     return _mm256_or_ps(_mm256_cmp_ps(value, most, _CMP_GT_OQ), _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
   }
+  [[gnu::always_inline]] static Mask above(Vector value, Vector most) { return _mm256_cmp_ps(value, most, _CMP_GT_OQ); }
+  [[gnu::always_inline]] static Mask nan(Vector value) { return _mm256_cmp_ps(value, value, _CMP_UNORD_Q); }
   [[gnu::always_inline]] static Vector pick(Mask mask, Vector yes, Vector no) { return _mm256_blendv_ps(no, yes, mask); }
 
   [[gnu::always_inline]] static float sum(Vector value) {

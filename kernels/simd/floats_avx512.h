@@ -73,6 +73,8 @@ struct Floats {
   [[gnu::always_inline]] static Mask above_or_nan(Vector value, Vector most) {
     return static_cast<Mask>(_mm512_cmp_ps_mask(value, most, _CMP_GT_OQ) | _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q));
   }
+  [[gnu::always_inline]] static Mask above(Vector value, Vector most) { return _mm512_cmp_ps_mask(value, most, _CMP_GT_OQ); }
+  [[gnu::always_inline]] static Mask nan(Vector value) { return _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q); }
   [[gnu::always_inline]] static Vector pick(Mask mask, Vector yes, Vector no) { return _mm512_mask_blend_ps(mask, no, yes); }
   [[gnu::always_inline]] static float sum(Vector value) { return _mm512_reduce_add_ps(value); }
   [[gnu::always_inline]] static float largest(Vector value) { return _mm512_reduce_max_ps(value); }

@@ -21,19 +21,24 @@ struct Halves {
     return load(halves);
   }
   /// Rounded to the nearest bf16, any NaN included.
-  [[gnu::always_inline]] static void store(std::uint16_t* to, __m256i bits) {
+  [[gnu::always_inline]] static void store(std::uint16_t* to, __m256i bits) { store_upper(to, Lanes::rounded(bits)); }
+  /// The upper halves as they are.
+  [[gnu::always_inline]] static void store_upper(std::uint16_t* to, __m256i bits) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), narrowed(bits));
   }
   [[gnu::always_inline]] static void store_part(std::uint16_t* to, __m256i bits, std::int64_t n) {
+    store_upper_part(to, Lanes::rounded(bits), n);
+  }
+  [[gnu::always_inline]] static void store_upper_part(std::uint16_t* to, __m256i bits, std::int64_t n) {
     std::uint16_t halves[8];
-    store(halves, bits);
+    store_upper(halves, bits);
     __builtin_memcpy(to, halves, static_cast<std::size_t>(n) * 2);
   }
 
  private:
   [[gnu::always_inline]] static __m256i widened(__m128i halves) { return _mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16); }
   [[gnu::always_inline]] static __m128i narrowed(__m256i bits) {
-    const __m256i upper = _mm256_srli_epi32(Lanes::rounded(bits), 16);
+    const __m256i upper = _mm256_srli_epi32(bits, 16);
     return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
   }
 };

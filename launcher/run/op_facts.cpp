@@ -92,7 +92,7 @@ struct Kind {
   std::string_view op;
   std::string_view many;
 };
-constexpr std::array<Kind, 22> kKinds{{{"addmm", "linear calls"},
+constexpr std::array<Kind, 24> kKinds{{{"addmm", "linear calls"},
                                        {"mm", "linear calls"},
                                        {"bmm", "linear calls"},
                                        {"baddbmm", "linear calls"},
@@ -113,6 +113,8 @@ constexpr std::array<Kind, 22> kKinds{{{"addmm", "linear calls"},
                                        {"native_batch_norm", "softmaxes and norms"},
                                        {"native_group_norm", "softmaxes and norms"},
                                        {"topk", "selections"},
+                                       {"_embedding_bag_forward_only", "embedding bags"},
+                                       {"_embedding_bag", "embedding bags"},
                                        {"mkldnn_rnn_layer", "LSTM layers"}}};
 
 std::string kind_of(const std::string& op) {

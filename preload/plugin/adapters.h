@@ -64,5 +64,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tenso
                                                                  const std::optional<at::Tensor>& running_var, bool training,
                                                                  double momentum, double eps);
 std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, c10::SymInt k, std::int64_t dim, bool largest, bool sorted);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag_forward_only(const at::Tensor& weight, const at::Tensor& indices,
+                                                                                      const at::Tensor& offsets, bool scale_grad_by_freq,
+                                                                                      std::int64_t mode, bool sparse,
+                                                                                      const std::optional<at::Tensor>& per_sample_weights,
+                                                                                      bool include_last_offset, std::int64_t padding_idx);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(const at::Tensor& weight, const at::Tensor& indices,
+                                                                         const at::Tensor& offsets, bool scale_grad_by_freq,
+                                                                         std::int64_t mode, bool sparse,
+                                                                         const std::optional<at::Tensor>& per_sample_weights,
+                                                                         bool include_last_offset, std::int64_t padding_idx);
 
 }  // namespace ipexrun::preload::adapters
