@@ -2,12 +2,11 @@
 #include "kernels/pool.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "kernels/choose.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
-#include "kernels/scratch.h"
+#include "kernels/share.h"
 
 namespace ipexrun::kernels {
 namespace {
@@ -19,26 +18,6 @@ constexpr std::int64_t kSerialElements = 1 << 14;
 constexpr std::size_t kMostScratchBytes = std::size_t{64} << 20;
 
 using Run = void (*)(const PoolArgs& args, const PoolPlan& plan, std::int64_t row_begin, std::int64_t row_end, void* scratch);
-
-struct Job {
-  const PoolArgs* args;
-  Run run;
-  PoolPlan plan;
-  std::int64_t parts;
-  std::atomic<bool> failed{false};
-};
-
-void task(void* arg, int part) {
-  auto* job = static_cast<Job*>(arg);
-  void* scratch = thread_scratch(job->plan.bytes);
-  if (scratch == nullptr) {
-    job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
-    return;
-  }
-  const std::int64_t rows = job->args->planes * job->args->out_height;
-  job->run(*job->args, job->plan, rows * part / job->parts, rows * (part + 1) / job->parts, scratch);
-  release_large_scratch();
-}
 
 std::int64_t padded(std::int64_t count) { return ceil_div(count, kPoolPadding) * kPoolPadding; }
 
@@ -76,29 +55,29 @@ PoolPlan plan_of_adaptive(const PoolArgs& args) {
   return plan;
 }
 
-bool share(const PoolArgs& args, const PoolPlan& plan, Run run, const Parallel& parallel) {
+bool share_rows(const PoolArgs& args, const PoolPlan& plan, Run run, const Parallel& parallel) {
   const std::int64_t rows = args.planes * args.out_height;
   if (rows <= 0 || args.out_width <= 0) return true;
   if (plan.bytes > kMostScratchBytes) return false;
-  Job job{&args, run, plan, 1};
-  if (parallel.run != nullptr && args.planes * args.height * args.width > kSerialElements)
-    job.parts = std::min<std::int64_t>(rows, parallel.threads);
-  parallel(static_cast<int>(job.parts), task, &job);
-  return !job.failed.load(std::memory_order_relaxed);
+  const std::int64_t parts = parts_of(rows, args.planes * args.height * args.width > kSerialElements, parallel);
+  return share(parts, plan.bytes, parallel, [&](std::int64_t part, void* scratch) {
+    run(args, plan, begin_of(rows, part, parts), begin_of(rows, part + 1, parts), scratch);
+    return true;
+  });
 }
 
 }  // namespace
 
 bool max_pool(const PoolArgs& args, const Parallel& parallel, IsaSet isa) {
-  return share(args, plan_of_windows(args), choose(pool_variants(), isa).max, parallel);
+  return share_rows(args, plan_of_windows(args), choose(pool_variants(), isa).max, parallel);
 }
 
 bool average_pool(const PoolArgs& args, const Parallel& parallel, IsaSet isa) {
-  return share(args, plan_of_windows(args), choose(pool_variants(), isa).average, parallel);
+  return share_rows(args, plan_of_windows(args), choose(pool_variants(), isa).average, parallel);
 }
 
 bool adaptive_average_pool(const PoolArgs& args, const Parallel& parallel, IsaSet isa) {
-  return share(args, plan_of_adaptive(args), choose(pool_variants(), isa).adaptive, parallel);
+  return share_rows(args, plan_of_adaptive(args), choose(pool_variants(), isa).adaptive, parallel);
 }
 
 bool pool_supported(IsaSet isa) { return choose(pool_variants(), isa).needs != 0; }
