@@ -8,8 +8,8 @@
 namespace ipexrun::kernels {
 
 /// The first variant of `table` that `isa` allows; the last one, the reference, needs nothing.
-template <typename Variants>
-const auto& choose(const Variants& table, IsaSet isa) {
+template <typename Table>
+const auto& choose(const Table& table, IsaSet isa) {
   std::size_t i = 0;
   while (i + 1 < table.count && !isa_has(isa, table.first[i].needs)) ++i;
   return table.first[i];

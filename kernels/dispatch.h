@@ -19,6 +19,13 @@
 
 namespace ipexrun::kernels {
 
+/// A table, best first; the reference, which needs nothing, is last.
+template <typename Variant>
+struct Variants {
+  const Variant* first;
+  std::size_t count;
+};
+
 /// The part of C that one worker computes: rows [row_begin, row_end) and panels of 32 columns [panel_begin, panel_end).
 struct LinearBlock {
   std::int64_t row_begin;
@@ -38,12 +45,7 @@ struct LinearVariant {
   void (*run)(const LinearArgs& args, const LinearBlock& block, void* scratch);
 };
 
-struct LinearVariants {
-  const LinearVariant* first;
-  std::size_t count;
-};
-
-/// Best first; the reference, which needs nothing, is last.
+using LinearVariants = Variants<LinearVariant>;
 LinearVariants linear_variants();
 
 /// A matrix to be transposed: element (r, c) from `from[r * from_stride + c]` to `to[c * to_stride + r]`, strides in elements.
@@ -64,11 +66,7 @@ struct ReorderVariant {
   void (*run)(const TransposeBlock& block);
 };
 
-struct ReorderVariants {
-  const ReorderVariant* first;
-  std::size_t count;
-};
-
+using ReorderVariants = Variants<ReorderVariant>;
 ReorderVariants reorder_variants();
 
 struct ActivationVariant {
@@ -80,11 +78,7 @@ struct ActivationVariant {
   void (*run)(const ActivationArgs& args);
 };
 
-struct ActivationVariants {
-  const ActivationVariant* first;
-  std::size_t count;
-};
-
+using ActivationVariants = Variants<ActivationVariant>;
 ActivationVariants activation_variants();
 
 /// Rows of scratch are this many floats long, or a multiple.
@@ -103,11 +97,7 @@ struct NormalizeVariant {
   void (*scale_channels)(const ChannelScaleArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
 };
 
-struct NormalizeVariants {
-  const NormalizeVariant* first;
-  std::size_t count;
-};
-
+using NormalizeVariants = Variants<NormalizeVariant>;
 NormalizeVariants normalize_variants();
 
 /// How a call of attention is cut: units of `row_block` rows of a head, `blocks` of them a head, and within a unit blocks of keys.
@@ -137,12 +127,9 @@ struct AttentionVariant {
   void (*run_few)(const AttentionArgs& args, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
 };
 
-struct AttentionVariants {
-  const AttentionVariant* first;
-  std::size_t count;
-};
+using AttentionVariants = Variants<AttentionVariant>;
 
-/// Best first; the reference, which needs nothing, is last and has only `run_few`.
+/// The reference has only `run_few`.
 AttentionVariants attention_variants(DType dtype);
 
 struct PoolVariant {
@@ -154,11 +141,7 @@ struct PoolVariant {
   void (*adaptive)(const PoolArgs& args, const PoolPlan& plan, std::int64_t row_begin, std::int64_t row_end, void* scratch);
 };
 
-struct PoolVariants {
-  const PoolVariant* first;
-  std::size_t count;
-};
-
+using PoolVariants = Variants<PoolVariant>;
 PoolVariants pool_variants();
 
 struct ResizeVariant {
@@ -168,11 +151,7 @@ struct ResizeVariant {
   void (*run)(const ResizeArgs& args, std::int64_t row_begin, std::int64_t row_end, void* scratch);
 };
 
-struct ResizeVariants {
-  const ResizeVariant* first;
-  std::size_t count;
-};
-
+using ResizeVariants = Variants<ResizeVariant>;
 ResizeVariants resize_variants();
 
 /// A scan may write so many entries more than its limit.
@@ -187,11 +166,7 @@ struct TopkVariant {
                           std::int64_t limit, std::int64_t* count);
 };
 
-struct TopkVariants {
-  const TopkVariant* first;
-  std::size_t count;
-};
-
+using TopkVariants = Variants<TopkVariant>;
 TopkVariants topk_variants();
 
 struct EmbeddingVariant {
@@ -201,11 +176,7 @@ struct EmbeddingVariant {
   bool (*bags)(const EmbeddingBagArgs& args, std::int64_t bag_begin, std::int64_t bag_end);
 };
 
-struct EmbeddingVariants {
-  const EmbeddingVariant* first;
-  std::size_t count;
-};
-
+using EmbeddingVariants = Variants<EmbeddingVariant>;
 EmbeddingVariants embedding_variants();
 
 }  // namespace ipexrun::kernels

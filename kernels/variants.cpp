@@ -135,20 +135,25 @@ constexpr EmbeddingVariant kEmbedding[] = {
     {"ref", 0, ref::embedding_bags},
 };
 
+template <typename Variant, std::size_t N>
+constexpr Variants<Variant> table_of(const Variant (&variants)[N]) {
+  return {variants, N};
+}
+
 }  // namespace
 
-LinearVariants linear_variants() { return {kLinear, sizeof(kLinear) / sizeof(kLinear[0])}; }
-ActivationVariants activation_variants() { return {kActivation, sizeof(kActivation) / sizeof(kActivation[0])}; }
-NormalizeVariants normalize_variants() { return {kNormalize, sizeof(kNormalize) / sizeof(kNormalize[0])}; }
-PoolVariants pool_variants() { return {kPool, sizeof(kPool) / sizeof(kPool[0])}; }
-TopkVariants topk_variants() { return {kTopk, sizeof(kTopk) / sizeof(kTopk[0])}; }
-EmbeddingVariants embedding_variants() { return {kEmbedding, sizeof(kEmbedding) / sizeof(kEmbedding[0])}; }
-ResizeVariants resize_variants() { return {kResize, sizeof(kResize) / sizeof(kResize[0])}; }
-ReorderVariants reorder_variants() { return {kReorder, sizeof(kReorder) / sizeof(kReorder[0])}; }
+LinearVariants linear_variants() { return table_of(kLinear); }
+ActivationVariants activation_variants() { return table_of(kActivation); }
+NormalizeVariants normalize_variants() { return table_of(kNormalize); }
+PoolVariants pool_variants() { return table_of(kPool); }
+TopkVariants topk_variants() { return table_of(kTopk); }
+EmbeddingVariants embedding_variants() { return table_of(kEmbedding); }
+ResizeVariants resize_variants() { return table_of(kResize); }
+ReorderVariants reorder_variants() { return table_of(kReorder); }
 
 AttentionVariants attention_variants(DType dtype) {
   const std::size_t first = dtype == DType::kF32 ? kBf16Only : 0;
-  return {kAttention + first, sizeof(kAttention) / sizeof(kAttention[0]) - first};
+  return {kAttention + first, table_of(kAttention).count - first};
 }
 
 }  // namespace ipexrun::kernels

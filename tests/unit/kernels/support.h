@@ -37,8 +37,8 @@ class Guarded {
 Parallel thread_parallel(int threads);
 
 /// What the variants of a table need, without those that cannot run here, lowest (nothing: the reference) first.
-template <typename Variants>
-std::vector<IsaSet> levels_of(const Variants& table) {
+template <typename Table>
+std::vector<IsaSet> levels_of(const Table& table) {
   std::vector<IsaSet> levels;
   for (std::size_t i = table.count; i > 0; --i) {
     if (isa_has(isa_of_process(), table.first[i - 1].needs)) levels.push_back(table.first[i - 1].needs);
