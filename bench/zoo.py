@@ -158,17 +158,18 @@ def say(text, last=False):
 
 def further_off(record):
     """Unequal in more than what bf16 is: crashed, hung, or further off than twice stock under bf16 autocast."""
-    return not record["equal"] and ("failure" in record or record.get("beyond_bf16", False))
+    return bool(not record["equal"] or record.get("forced_unequal")) and ("failure" in record or record.get("beyond_bf16", False))
 
 
 def verdict(record):
     if "failure" in record:
         return f"failed: {record['failure']}"
     if record["equal"]:
-        notes = [(record.get("as_nudged_stock"), "as far off as stock with weights changed by rounding"),
+        notes = [(record.get("forced_unequal"), "UNEQUAL where a candidate was forced"),
+                 (record.get("as_nudged_stock"), "as far off as stock with weights changed by rounding"),
                  (record.get("as_bf16_of_stock"), "bf16 forced is as far off as stock's autocast")]
         return "; ".join(["equal"] + [f"{text} ({', '.join(modes)})" for modes, text in notes if modes])
-    mode, wrong = next(iter(record["wrong"].items()))
+    mode, wrong = next((mode, wrong) for mode, wrong in record["wrong"].items() if mode not in record.get("forced_unequal", []))
     path, problem = next(iter(wrong.items()))
     return f"{'UNEQUAL' if record.get('beyond_bf16') else 'unequal, as bf16 of stock'}: {mode}: {path}: {problem}"
 
@@ -184,8 +185,9 @@ def table(records, out=sys.stdout):
         print(f"{one['family']:30} {one.get('kind', ''):16} {one['dtype']:8} {' '.join(shown)}  {verdict(one)}", file=out)
     for dtype in sorted({r["dtype"] for r in records}):
         here = [r for r in records if r["dtype"] == dtype]
-        line = f"{dtype}: {sum(r['equal'] for r in here)} of {len(here)} families equal"
-        rounded = sum(1 for r in here if not r["equal"] and not further_off(r))
+        line = f"{dtype}: {sum(r['equal'] for r in here)} of {len(here)} families equal as selection chose"
+        line += f", {sum(r['equal'] and not r.get('forced_unequal') for r in here)} with each candidate forced as well"
+        rounded = sum(not r["equal"] and not further_off(r) for r in here)
         line += f", {rounded} more no further off than twice stock's own bf16" if rounded else ""
         ups = sorted(r["speed"]["speed_up"] for r in here if "speed" in r)
         if ups:
@@ -249,7 +251,7 @@ def main():
     table(list(done.values()))
     if left:
         print(f"{len(left)} of {len(todo)} were not started within {options.minutes:g} minutes; the same command goes on with them")
-    return 1 if any(not record["equal"] for record in done.values()) else 0
+    return 1 if any(not record["equal"] or record.get("forced_unequal") for record in done.values()) else 0
 
 
 if __name__ == "__main__":

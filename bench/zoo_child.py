@@ -446,7 +446,10 @@ class Comparison:
         if self.request["speed_seconds"] > 0:
             self.speed()
             self.coverage()
-        self.record["equal"] = not self.record["wrong"]
+        # What selection answers is what users get. Forced into every layer a candidate shows more, and is counted apart.
+        names = {name for name, _ in self.forced}
+        self.record["forced_unequal"] = [mode for mode in self.record["wrong"] if names & set(re.findall(r"\w+", mode))]
+        self.record["equal"] = set(self.record["wrong"]) == set(self.record["forced_unequal"])
         return self.record
 
 
