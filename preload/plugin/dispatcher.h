@@ -1,6 +1,9 @@
 // Shared by the files that register kernels.
 #pragma once
 
+namespace c10 {
+class OperatorHandle;
+}
 namespace torch {
 class Library;
 }
@@ -9,6 +12,9 @@ namespace ipexrun::preload {
 
 /// Whether stock's generated kernel, and nobody else's, stands at the CPU key of aten::name.overload.
 bool has_stock_kernel(const char* name, const char* overload);
+
+/// Whether every kernel that a call on CPU tensors may meet is torch's own or ours: others may be the user's code. Some 20 us.
+bool only_stock_answers(const c10::OperatorHandle& op);
 
 /// Our registrations at the CPU key of aten.
 torch::Library& cpu_library();

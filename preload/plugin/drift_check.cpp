@@ -13,11 +13,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "configs/base/log.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/dispatcher.h"
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/shadows.h"
 #include "preload/plugin/tier.h"
@@ -136,6 +138,7 @@ class DriftCheck {
   std::int64_t explored_ns = 0;
 
  private:
+  bool may_run_twice(const c10::OperatorHandle& op);
   void run_alone(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
   void run_twice(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
   void take_over(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments, const c10::IValue* results,
@@ -156,6 +159,7 @@ class DriftCheck {
   bool lengthened_ = false;
   bool moved_ = false;
   std::uint64_t own_begin_ = 0;  ///< mark of the last call on memory that no candidate had a part in, after one on such memory
+  std::unordered_map<c10::OperatorName, bool> stock_alone_;  ///< no kernel of the user's own
   std::vector<DriftUse> uses_;
   std::unordered_set<const DriftMark*> known_uses_;
 };
@@ -241,12 +245,18 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   }
   operands_have_shadows_ = shadowed;
   const bool again = !failed_ && !odd && !others_watch() && (shadowed || is_ours(op)) &&
-                     op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments);
+                     op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments) && may_run_twice(op);
   if (again) {
     run_twice(op, stack, arguments);
   } else {
     run_alone(op, stack, arguments);
   }
+}
+
+bool DriftCheck::may_run_twice(const c10::OperatorHandle& op) {
+  const auto [known, unknown] = stock_alone_.try_emplace(op.operator_name(), false);
+  if (unknown) known->second = only_stock_answers(op);
+  return known->second;
 }
 
 void DriftCheck::run_alone(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments) {

@@ -3,6 +3,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/dispatcher.h"
 #include "preload/plugin/op_call.h"
@@ -55,6 +59,27 @@ bool stock_is_composite(const char* name, const char* overload) {
 bool has_stock_kernel(const char* name, const char* overload) {
   const Kernels found = kernels_of(name, overload);
   return found.at_cpu == 1 && found.cpu_is_stock;
+}
+
+bool only_stock_answers(const c10::OperatorHandle& op) {
+  constexpr std::string_view kAsked[] = {"CPU:",
+                                         "CompositeExplicitAutograd[alias]:",
+                                         "CompositeExplicitAutogradNonFunctional[alias]:",
+                                         "AutogradCPU:",
+                                         "CompositeImplicitAutograd[alias]:",
+                                         "Autograd[alias]:",
+                                         "AutocastCPU:",
+                                         "ADInplaceOrView:"};
+  const std::string state = op.dumpState();
+  for (std::size_t begin = 0; begin < state.size();) {
+    const std::size_t end = std::min(state.find('\n', begin), state.size());
+    const std::string_view line(state.data() + begin, end - begin);
+    const bool asked = std::any_of(std::begin(kAsked), std::end(kAsked), [&](std::string_view key) { return line.starts_with(key); });
+    const auto from = [&](std::string_view file) { return line.find(file) != std::string_view::npos; };
+    if (asked && !from("/aten/src/ATen/") && !from("/torch/csrc/") && !from("registered at ipexrun:")) return false;
+    begin = end + 1;
+  }
+  return true;
 }
 
 torch::Library& cpu_library() {

@@ -28,19 +28,42 @@ void Race::add(std::int64_t rival_ns, std::int64_t challenger_ns) {
   ratios_.push_back(challenger_.back() / rival_.back());
 }
 
+/// The slowest pair of one order is quicker for the challenger than the quickest of the other, by more than noise.
+bool Race::order_matters() const {
+  if (pairs() < kOrderPairs) return false;
+  double least[2] = {ratios_[0], ratios_[1]};
+  double most[2] = {ratios_[0], ratios_[1]};
+  for (std::size_t i = 0; i < ratios_.size(); ++i) {
+    least[i % 2] = std::min(least[i % 2], ratios_[i]);
+    most[i % 2] = std::max(most[i % 2], ratios_[i]);
+  }
+  return most[0] * kOrderRatio < least[1] || most[1] * kOrderRatio < least[0];
+}
+
+std::vector<double> Race::blocks() const {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i + 1 < ratios_.size(); i += 2) {
+    ratios.push_back((challenger_[i] + challenger_[i + 1]) / (rival_[i] + rival_[i + 1]));
+  }
+  return ratios;
+}
+
 RaceResult Race::result() const {
-  const int n = pairs();
-  const auto slower = std::count_if(ratios_.begin(), ratios_.end(), [](double r) { return r >= 1; });
+  const std::vector<double> ratios = order_matters() ? blocks() : ratios_;
+  const int n = static_cast<int>(ratios.size());
   if (n >= kHopelessPairs && n < kMinPairs) {
-    const double least = *std::min_element(ratios_.begin(), ratios_.end());
+    const double least = *std::min_element(ratios.begin(), ratios.end());
     if (least > kHopelessRatio) return RaceResult::kLost;
     // Noise would have to be a factor of 1.5 in the same direction three times running to be mistaken for this.
-    if (n == kClearPairs && *std::max_element(ratios_.begin(), ratios_.end()) <= kClearRatio) return RaceResult::kWon;
+    if (n == kClearPairs && *std::max_element(ratios.begin(), ratios.end()) <= kClearRatio) return RaceResult::kWon;
   }
-  if (n < kMinPairs) return RaceResult::kUndecided;
-  const double middle = ratio();
-  if (middle <= kWinRatio && slower <= allowed_losses(n)) return RaceResult::kWon;
-  return middle > 1 || n >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
+  if (n >= kMinPairs) {
+    const double middle = median(ratios);
+    const auto slower = std::count_if(ratios.begin(), ratios.end(), [](double r) { return r >= 1; });
+    if (middle <= kWinRatio && slower <= allowed_losses(n)) return RaceResult::kWon;
+    if (middle > 1) return RaceResult::kLost;
+  }
+  return pairs() >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
 }
 
 bool Race::disturbed() const {

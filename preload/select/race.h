@@ -15,6 +15,9 @@ inline constexpr int kClearPairs = 3;
 inline constexpr double kHopelessRatio = 1.3;  ///< slower than this in each of the first kHopelessPairs pairs: dropped at once
 inline constexpr int kHopelessPairs = 3;
 
+inline constexpr double kOrderRatio = 1.2;  ///< pairs of one order and of the other lie this far apart: the order matters
+inline constexpr int kOrderPairs = 4;       ///< not asked before
+
 enum class RaceResult { kUndecided, kWon, kLost };
 
 inline constexpr double kDisturbedRatio = 2.0;  ///< the rival itself took this many times longer in one pair than in another
@@ -22,19 +25,24 @@ inline constexpr double kDisturbedRatio = 2.0;  ///< the rival itself took this 
 /// The middle of the values (mean of the two middle ones); 0 when empty.
 double median(std::vector<double> values);
 
-/// Ratios challenger / rival, one a pair. Not thread-safe.
+/// Ratios challenger / rival, one a pair, of pairs that alternate in order: the rival first, the challenger first, and so on. Where a result
+/// is large, who comes second writes to memory that the kernel has to find first, and loses for that; then each two neighbours are taken
+/// together, and both have paid once. Not thread-safe.
 class Race {
  public:
   void add(std::int64_t rival_ns, std::int64_t challenger_ns);
   [[nodiscard]] RaceResult result() const;
   [[nodiscard]] int pairs() const { return static_cast<int>(ratios_.size()); }
-  [[nodiscard]] double ratio() const { return median(ratios_); }
+  [[nodiscard]] double ratio() const { return median(order_matters() ? blocks() : ratios_); }
   /// The rival's own times are so far apart that something else ran on the machine: the race says little.
   [[nodiscard]] bool disturbed() const;
   [[nodiscard]] std::int64_t rival_ns() const;
   [[nodiscard]] std::int64_t challenger_ns() const;
 
  private:
+  [[nodiscard]] bool order_matters() const;
+  [[nodiscard]] std::vector<double> blocks() const;
+
   std::vector<double> ratios_;
   std::vector<double> rival_;
   std::vector<double> challenger_;

@@ -93,6 +93,29 @@ def test_until_the_check_the_user_gets_stock_to_the_last_bit(tmp_path):
     assert report["errors"][first - 1] == 0
 
 
+OWN_KERNEL = """
+plugin_loader.start()
+counts = [0]
+def softplus(x, beta=1, threshold=20):
+    counts[0] += 1
+    return torch.log1p(torch.exp(x))
+library = torch.library.Library("aten", "IMPL")
+library.impl("softplus", softplus, "CPU")
+model, x = harmless()
+calls = 0
+with torch.no_grad():
+    for _ in range(40):
+        torch.nn.functional.softplus(model[:3](x)); model[3:](x); calls += 1
+print(json.dumps({**report(), "counts": counts[0], "calls": calls}))
+"""
+
+
+def test_a_kernel_of_the_users_own_runs_once_a_call(tmp_path):
+    report = outcome(tmp_path, OWN_KERNEL)
+    assert report["drift"]["checks"] >= 1
+    assert report["counts"] == report["calls"]
+
+
 LATE = """
 plugin_loader.start()
 model, x = chaotic()

@@ -112,11 +112,24 @@ def test_other_layouts_are_right(hook, stock):
     assert taken(hook) == before + 1
 
 
+def ended(call):
+    """What a call returns or says. Stock refuses some empty and falling offsets with two threads and takes them with one."""
+    try:
+        return call()
+    except RuntimeError as problem:
+        return str(problem)
+
+
 def test_nothing_to_add_up_is_as_in_stock(stock):
     w, none = torch.randn(40, 64), torch.empty(0, dtype=torch.int64)
     for given in ((w, none, none), (w, none, torch.zeros(5, dtype=torch.int64)), (w[:, :0], torch.zeros(50, dtype=torch.int64), torch.arange(50))):
         for mode in range(3):
-            both(lambda given=given, mode=mode: torch._embedding_bag_forward_only(*given, False, mode), stock)
+            call = lambda given=given, mode=mode: torch._embedding_bag_forward_only(*given, False, mode)  # noqa: E731
+            mine, theirs = ended(call), ended(lambda call=call: stock(call))
+            if isinstance(theirs, str):
+                assert mine == theirs
+            else:
+                same(mine, theirs)
 
 
 def raises_as_stock(call, stock):
@@ -142,8 +155,12 @@ def test_what_stock_refuses(mode, stock):
     both(lambda: torch._embedding_bag_forward_only(w, indices, torch.tensor([0, 30, 390]), False, mode, False, None, True), stock)
     for falling in (torch.tensor([0, 300, 100]), torch.tensor([0, 390, 380, 5])):  # where stock leaves some memory as it was
         call = lambda falling=falling: torch._embedding_bag_forward_only(w, indices, falling, False, mode)  # noqa: E731
-        for mine, theirs in zip(call(), stock(call), strict=True):
-            same_face(mine, theirs)
+        mine, theirs = ended(call), ended(lambda call=call: stock(call))
+        if isinstance(theirs, str):
+            assert mine == theirs
+        else:
+            for one, other in zip(mine, theirs, strict=True):
+                same_face(one, other)
     raises_as_stock(lambda: F.embedding_bag(indices, w.long(), offsets), stock)
     raises_as_stock(lambda: torch._embedding_bag_forward_only(w, indices, offsets, False, 1, False, torch.randn(400)), stock)
 

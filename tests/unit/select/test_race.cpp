@@ -48,6 +48,19 @@ TEST(Race, one_outlier_does_not_save_or_sink_anybody) {
   EXPECT_EQ(race.result(), RaceResult::kWon);
 }
 
+/// Who comes second finds its memory taken and waits for 6000 more.
+RaceResult race_of_large_results(int stock, int challenger) {
+  Race race;
+  for (int i = 0; race.result() == RaceResult::kUndecided; ++i) race.add(stock + (i % 2) * 6000, challenger + (1 - i % 2) * 6000);
+  return race.result();
+}
+
+TEST(Race, who_comes_second_may_lose_for_that_alone) {
+  EXPECT_EQ(race_of_large_results(8000, 2000), RaceResult::kWon);
+  EXPECT_EQ(race_of_large_results(2000, 8000), RaceResult::kLost);
+  EXPECT_EQ(race_of_large_results(5000, 5000), RaceResult::kLost);
+}
+
 TEST(Race, three_percent_is_not_enough) {
   Race race;
   for (int i = 0; i < kMaxPairs; ++i) race.add(1000, 970);
