@@ -19,6 +19,7 @@
 
 #include "configs/base/log.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/boxed_arguments.h"
 #include "preload/plugin/dispatcher.h"
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/shadows.h"
@@ -60,50 +61,6 @@ bool is_ours(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   const std::string plain = name.name.substr(name.name.find("::") + 2);
   return our_ops().count(name.overload_name.empty() ? plain : plain + '.' + name.overload_name) > 0;
-}
-
-/// Calls visit(tensor) for each defined tensor of an argument, in lists as well.
-template <typename Visit>
-void for_each_tensor(const c10::IValue& value, Visit visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      if (tensor.defined()) visit(tensor);
-    }
-  } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) for_each_tensor(element, visit);
-  }
-}
-
-/// The argument with each tensor replaced by what `replace` gives.
-template <typename Replace>
-c10::IValue with_tensors(const c10::IValue& value, Replace replace) {
-  if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(replace(value.toTensor())) : value;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(tensor.defined() ? replace(tensor) : tensor);
-    return list;
-  }
-  if (value.isList()) {
-    c10::List<c10::IValue> list = value.toList().copy();
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const c10::IValue element = list.get(i);
-      if (element.isTensor() && element.toTensor().defined()) list.set(i, replace(element.toTensor()));
-    }
-    return list;
-  }
-  return value;
-}
-
-/// native_batch_norm and batch_norm_update_stats write their running statistics, and their schemas do not say so.
-bool writes(const c10::Argument& argument) {
-  return (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) || argument.name().starts_with("running_");
-}
-
-bool is_drawn_at_random(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
-  if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
-  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) { return value.isGenerator(); });
 }
 
 /// What nobody uses, without what could be freed. --pack-memory bounds what stays; shadows live for one pass.
@@ -154,11 +111,12 @@ class DriftCheck {
   std::uint64_t judged_calls_ = 0;
   double worst_ = 0;
   bool failed_ = false;
-  bool operands_have_shadows_ = false;  ///< of the op that runs now
-  bool had_shadows_ = false;            ///< those of the call before
+  bool operands_rounded_ = false;  ///< of the op that runs now
+  bool rounding_ = false;          ///< it computes from such operands, or rounds itself
+  bool was_rounded_ = false;       ///< a call with such operands came since own_begin_ was set
   bool lengthened_ = false;
   bool moved_ = false;
-  std::uint64_t own_begin_ = 0;  ///< mark of the last call on memory that no candidate had a part in, after one on such memory
+  std::uint64_t own_begin_ = 0;  ///< mark of the last weight used on memory that was not rounded, after calls on such that was
   std::unordered_map<c10::OperatorName, bool> stock_alone_;  ///< no kernel of the user's own
   std::vector<DriftUse> uses_;
   std::unordered_set<const DriftMark*> known_uses_;
@@ -211,12 +169,14 @@ ThreadState::~ThreadState() {
 }
 
 void DriftCheck::used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
+  rounding_ = true;
   if (!known_uses_.insert(&mark).second) return;
   uses_.push_back({&mark, std::move(keeps)});
 }
 
 void DriftCheck::adopt(const Outputs& result, const Outputs& replayed) {
   shadows_.adopt(result.first, replayed.first, false);
+  if (rounding_) shadows_.note_rounded(result.first);
   for (std::size_t i = 0; i < result.more.size() && i < replayed.more.size(); ++i) {
     if (result.more[i].defined() && replayed.more[i].defined()) shadows_.adopt(result.more[i], replayed.more[i], true);
   }
@@ -234,16 +194,18 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
   bool shadowed = false;
   bool odd = false;
+  operands_rounded_ = false;
   for (const c10::IValue& argument : arguments) {
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
       if (!plain(tensor)) {
         odd = true;
       } else if (shadows_.of(tensor).defined()) {
         shadowed = true;
+        operands_rounded_ = operands_rounded_ || shadows_.rounded(tensor);
       }
     });
   }
-  operands_have_shadows_ = shadowed;
+  rounding_ = operands_rounded_;
   const bool again = !failed_ && !odd && !others_watch() && (shadowed || is_ours(op)) &&
                      op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments) && may_run_twice(op);
   if (again) {
@@ -302,7 +264,9 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
                            const torch::jit::Stack& replayed) {
   std::unordered_set<const c10::StorageImpl*> made;
   const auto note = [&](const at::Tensor& tensor) {
-    if (shadows_.of(tensor).defined()) made.insert(tensor.storage().unsafeGetStorageImpl());
+    if (!shadows_.of(tensor).defined()) return;
+    if (rounding_) shadows_.note_rounded(tensor);
+    made.insert(tensor.storage().unsafeGetStorageImpl());
   };
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!writes(schema.arguments()[i])) continue;
@@ -358,15 +322,18 @@ bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const 
 void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move) {
   if (between_passes()) {
     judge();
-    if (judged_calls_ >= wanted_calls_ && operands_have_shadows_ && !lengthened_) {
+    if (judged_calls_ >= wanted_calls_ && operands_rounded_ && !lengthened_) {
       moved_ = may_move && own_begin_ != 0;
       lengthened_ = true;
       wanted_calls_ += pass_calls_;
     }
-  } else if (had_shadows_ && !operands_have_shadows_) {
-    own_begin_ = mark();
+  } else if (was_rounded_ && !operands_rounded_) {
+    if (const std::uint64_t here = mark(); here != 0 && here < kAfterWeights) {
+      own_begin_ = here;
+      was_rounded_ = false;
+    }
   }
-  had_shadows_ = operands_have_shadows_;
+  was_rounded_ = was_rounded_ || operands_rounded_;
   ++calls_;
 }
 

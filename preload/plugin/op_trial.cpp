@@ -106,8 +106,7 @@ void OpTrial::note_replayed(int candidate) {
 
 std::uint64_t OpTrial::pass_mark() noexcept {
   if (call_.delivers()) return 0;
-  constexpr std::uint64_t kAfterWeights = std::uint64_t{1} << 40;  // ops without weights begin a pass only where there are no others
-  if (weight_count_ == 0) return kAfterWeights + site_.number;
+  if (weight_count_ == 0) return kAfterWeights + site_.number;  // begins a pass only where there are no others
   if (const std::uint64_t id = weight(); id != kUnknownWeight) return id;
   return state_.weights.id_of(uses_[0].key);  // not seen often enough, but the first layer all the same
 }

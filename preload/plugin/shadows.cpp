@@ -15,7 +15,7 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::uint64_t kSweepEvery = 256;
+constexpr std::uint64_t kSweepEvery = 8;  // what the user let go is let go soon: the next shadow takes its warm memory
 
 std::uint64_t bytes_seen(const at::Tensor& tensor) { return sampled_hash(tensor.storage().data(), tensor.storage().nbytes()); }
 
@@ -99,6 +99,7 @@ Shadows::Shadow& Shadows::insert(const at::Tensor& tensor, c10::Storage storage)
                Shadow{c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl()),
                       std::move(storage),
                       bytes_seen(tensor),
+                      false,
                       view_of(tensor),
                       {}})
       .first->second;
@@ -142,6 +143,16 @@ void Shadows::rewritten(const at::Tensor& tensor) {
 
 void Shadows::forget(const at::Tensor& tensor) {
   if (tensor.has_storage()) erase(tensor.storage().unsafeGetStorageImpl());
+}
+
+void Shadows::note_rounded(const at::Tensor& tensor) {
+  const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
+  if (found != shadows_.end()) found->second.rounded = true;
+}
+
+bool Shadows::rounded(const at::Tensor& tensor) const {
+  const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
+  return found != shadows_.end() && found->second.rounded;
 }
 
 void Shadows::consumed(const at::Tensor& tensor) {

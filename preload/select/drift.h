@@ -22,6 +22,8 @@ inline constexpr std::uint64_t kLeastCalls = 16;        ///< of one check: short
 inline constexpr std::uint64_t kRecheckFactor = 4;      ///< the next check after a good one, in calls of the process
 inline constexpr int kMaxAborts = 3;                    ///< checks that came to no end, after which no more are begun
 
+inline constexpr std::uint64_t kAfterWeights = std::uint64_t{1} << 40;  ///< marks from here on are of ops without weights
+
 inline constexpr std::size_t kSearchParts = 8;  ///< the search for how many first uses to leave ends at an eighth of them
 
 /// kHeld: left out of the next checks, to see whether the others pass: kTried.

@@ -63,7 +63,7 @@ RaceResult Race::result() const {
     if (middle <= kWinRatio && slower <= allowed_losses(n)) return RaceResult::kWon;
     if (middle > 1) return RaceResult::kLost;
   }
-  return pairs() >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
+  return pairs() >= kMaxPairs || misses_ >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
 }
 
 bool Race::disturbed() const {

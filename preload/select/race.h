@@ -25,12 +25,14 @@ inline constexpr double kDisturbedRatio = 2.0;  ///< the rival itself took this 
 /// The middle of the values (mean of the two middle ones); 0 when empty.
 double median(std::vector<double> values);
 
-/// Ratios challenger / rival, one a pair, of pairs that alternate in order: the rival first, the challenger first, and so on. Where a result
-/// is large, who comes second writes to memory that the kernel has to find first, and loses for that; then each two neighbours are taken
-/// together, and both have paid once. Not thread-safe.
+/// Ratios challenger / rival, one a pair, of pairs that alternate in order: the rival first, the challenger first, and so on. Where a
+/// result is large, who comes second writes to memory that the kernel has to find first, and loses for that; then each two neighbours are
+/// taken together, and both have paid once. Not thread-safe.
 class Race {
  public:
   void add(std::int64_t rival_ns, std::int64_t challenger_ns);
+  /// The rival could not run: no pair. As many such calls as a race may have pairs end it as lost.
+  void miss() { ++misses_; }
   [[nodiscard]] RaceResult result() const;
   [[nodiscard]] int pairs() const { return static_cast<int>(ratios_.size()); }
   [[nodiscard]] double ratio() const { return median(order_matters() ? blocks() : ratios_); }
@@ -43,6 +45,7 @@ class Race {
   [[nodiscard]] bool order_matters() const;
   [[nodiscard]] std::vector<double> blocks() const;
 
+  int misses_ = 0;
   std::vector<double> ratios_;
   std::vector<double> rival_;
   std::vector<double> challenger_;

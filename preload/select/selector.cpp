@@ -218,7 +218,11 @@ void Selector::run_pair(Site& site, Trial& trial, int challenger, bool unverifie
     finish_race(site, RaceResult::kLost);
     return;
   }
-  if (rival_ns < 0) return;  // the best one so far is not ready for this weight: no pair
+  if (rival_ns < 0) {  // the best one so far is not ready for this weight
+    site.race.miss();
+    if (site.race.result() != RaceResult::kUndecided) finish_race(site, RaceResult::kLost);
+    return;
+  }
   // A candidate's first run builds its primitives and touches a fresh pack: it says nothing about the next ones.
   if (site.warm) site.race.add(rival_ns + (rival == kStock ? 0 : lookup_ns), challenger_ns + lookup_ns);
   site.warm = true;

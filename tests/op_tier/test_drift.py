@@ -93,6 +93,31 @@ def test_until_the_check_the_user_gets_stock_to_the_last_bit(tmp_path):
     assert report["errors"][first - 1] == 0
 
 
+ATTENTION = """
+plugin_loader.start()
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out = torch.nn.LayerNorm(256), torch.nn.Linear(256, 768), torch.nn.Linear(256, 256)
+    def forward(self, x):
+        q, k, v = (t.view(2, -1, 4, 64).transpose(1, 2) for t in self.qkv(self.norm(x)).split(256, -1))
+        return x + self.out(torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape))
+model, x = torch.nn.Sequential(*[Layer() for _ in range(6)]).eval(), torch.randn(2, 32, 256)
+with torch.no_grad():
+    expected, errors = stock(lambda: model(x)), []
+    for _ in range(40):
+        errors.append(error(model(x), expected))
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+def test_what_is_rounded_comes_through_attention(tmp_path):
+    # torch tags attention as random, because it can drop out; a check that left it out would see the last layer's rounding only.
+    report = outcome(tmp_path, ATTENTION)
+    assert report["drift"]["fine"] == 12 and report["drift"]["aborted"] == 0
+    assert report["drift"]["last"] == pytest.approx(report["errors"][-1], rel=0.3)
+
+
 OWN_KERNEL = """
 plugin_loader.start()
 counts = [0]

@@ -163,6 +163,15 @@ TEST_F(SelectorTest, what_a_choice_saved_pays_for_exploring_the_next_site) {
   EXPECT_GT(selector.explored_ns(), without_savings);
 }
 
+TEST_F(SelectorTest, a_rival_that_can_run_no_more_does_not_keep_a_race_open) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 300 : 200; };
+  while (site.best == kStock) calls(1);
+  trial.works = [](int c) { return c != 1; };  // its pack found no room any more
+  calls(60);
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+  EXPECT_EQ(site.choice.load(), 1) << "what could not be compared does not replace what won";
+}
+
 TEST_F(SelectorTest, a_needless_candidate_is_not_raced_after_a_clear_win) {
   site.needless_after_clear_win = 1u << 2;
   trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 300 : 100; };
