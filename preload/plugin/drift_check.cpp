@@ -70,9 +70,11 @@ std::uint64_t free_memory_bytes() {
 
 class DriftCheck {
  public:
-  DriftCheck(TierState& state, std::uint64_t pass_calls)
+  /// `tail`: calls of ops without weights at the end of a pass, those before the first weight of the next one included.
+  DriftCheck(TierState& state, std::uint64_t pass_calls, std::uint64_t tail)
       : state_(state),
         pass_calls_(pass_calls),
+        tail_(tail),
         wanted_calls_(pass_calls * std::max<std::uint64_t>((kLeastCalls + pass_calls - 1) / pass_calls, 1)),
         shadows_(std::max(state.options.weights.hard_bytes, free_memory_bytes() / 4)) {}
 
@@ -86,6 +88,8 @@ class DriftCheck {
   [[nodiscard]] bool complete() const { return judged_calls_ >= wanted_calls_; }
   /// Between the last call of a pass and the next one: what the program's own code makes of the results.
   [[nodiscard]] bool between_passes() const { return calls_ == judged_calls_ + pass_calls_; }
+  /// All weights of the pass were used.
+  [[nodiscard]] bool near_the_end() const { return calls_ + tail_ >= judged_calls_ + pass_calls_; }
   void judge();
   /// Where the program's own pass begins, if this check began elsewhere; else 0.
   [[nodiscard]] std::uint64_t better_begin() const { return moved_ ? own_begin_ : 0; }
@@ -104,6 +108,7 @@ class DriftCheck {
 
   TierState& state_;
   const std::uint64_t pass_calls_;
+  const std::uint64_t tail_;
   std::uint64_t wanted_calls_;
   Shadows shadows_;
   std::uint64_t ops_ = 0;
@@ -126,6 +131,7 @@ constinit thread_local bool replaying_here = false;  // asked at every call: no 
 
 struct ThreadState {
   PassFinder finder;
+  std::uint64_t since_weight = 0;  ///< calls
   DriftCheck* check = nullptr;
   ~ThreadState();
 };
@@ -263,9 +269,11 @@ void DriftCheck::run_twice(const c10::OperatorHandle& op, torch::jit::Stack* sta
 void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments, const c10::IValue* results,
                            const torch::jit::Stack& replayed) {
   std::unordered_set<const c10::StorageImpl*> made;
+  bool numbers_only = true;
   const auto note = [&](const at::Tensor& tensor) {
     if (!shadows_.of(tensor).defined()) return;
     if (rounding_) shadows_.note_rounded(tensor);
+    numbers_only = numbers_only && tensor.dim() == 0;
     made.insert(tensor.storage().unsafeGetStorageImpl());
   };
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -288,8 +296,8 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
       note(tensor);
     });
   }
-  if (made.empty()) return;
-  if (between_passes() && only_measures(arguments, results, replayed.size())) {
+  if (made.empty() || numbers_only) return;  // a loss, say: what it was computed from is still a result
+  if (near_the_end() && only_measures(arguments, results, replayed.size())) {
     for (std::size_t i = 0; i < replayed.size(); ++i)
       for_each_tensor(results[i], [&](const at::Tensor& tensor) { shadows_.forget(tensor); });
     return;
@@ -444,11 +452,13 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
     }
   }
   const std::uint64_t pass_calls = thread.finder.call(mark, state.drift.epoch());
+  const bool has_weight = mark != 0 && mark < kAfterWeights;
+  const std::uint64_t tail = has_weight ? std::exchange(thread.since_weight, 0) : ++thread.since_weight;
   if (pass_calls == 0 || !plain_surroundings()) return;
   if (!pinned && !state.selector.can_afford(0)) return;
   if (!state.drift.begin()) return;
   try {
-    thread.check = new DriftCheck(state, pass_calls);
+    thread.check = new DriftCheck(state, pass_calls, has_weight ? tail : 0);
     {
       const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
       const Replaying on_shadows;
