@@ -325,15 +325,16 @@ bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const 
 }
 
 /// What a pass begins with was computed in the pass before: the check began in the middle of the program's own pass, or the program goes on
-/// from state. In the first case it is to begin where the program does (`may_move`: this was not tried), in the second what was rounded
-/// has to come through one pass more.
+/// from state. In the first case it is to begin where the program does (`may_move`: this was not tried), as where the pass is too far off
+/// and may hold the program's measuring of the one before. In the second, and after such a move, what was rounded has to come through one
+/// pass more.
 void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move) {
   if (between_passes()) {
     judge();
-    if (judged_calls_ >= wanted_calls_ && operands_rounded_ && !lengthened_) {
-      moved_ = may_move && own_begin_ != 0;
-      lengthened_ = true;
-      wanted_calls_ += pass_calls_;
+    if (judged_calls_ >= wanted_calls_ && !lengthened_) {
+      moved_ = may_move && own_begin_ != 0 && (operands_rounded_ || worst_ > kMaxDrift);
+      lengthened_ = moved_ || operands_rounded_ || !may_move;
+      if (lengthened_) wanted_calls_ += pass_calls_;
     }
   } else if (was_rounded_ && !operands_rounded_) {
     if (const std::uint64_t here = mark(); here != 0 && here < kAfterWeights) {
