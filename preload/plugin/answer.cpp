@@ -34,14 +34,13 @@ Site* site_of(TierState& state, const OpCall& call) noexcept {
   }
 }
 
-/// What the choice of a decided site gives; stock elsewhere, and where the choice is not ready.
+/// What the site's choice gives; stock where that is not ready.
 Outputs replay(TierState& state, const OpCall& call, Site& site, c10::function_ref<Outputs()> stock,
                c10::function_ref<Outputs()> stock_aside) {
-  const bool decided = site.state.load(std::memory_order_acquire) == SiteState::kDecided;
-  const int choice = decided ? site.choice.load(std::memory_order_relaxed) : kStock;
+  const int choice = site.choice.load(std::memory_order_relaxed);
   OpTrial trial(state, call, site, false, stock, stock_aside);
   drift_count_replayed([&] { return trial.pass_mark(); });
-  if (choice != kStock && trial.prepare(choice) == Readiness::kReady && trial.run(choice)) {
+  if (choice != kStock && trial.prepare(choice, Purpose::kAnswer) == Readiness::kReady && trial.run(choice)) {
     trial.note_replayed(choice);
     trial.take(choice);
   } else {

@@ -163,8 +163,17 @@ void stop_watching() {
   delete std::exchange(here().check, nullptr);
 }
 
+void charge(TierState& state, std::int64_t explored_ns) { state.selector.charge(state.drift.unearned(explored_ns)); }
+
+/// What computing a pass once more takes, about.
+std::int64_t price_of(const TierState& state, std::uint64_t pass_calls) {
+  const std::uint64_t calls = std::max<std::uint64_t>(state.calls.load(std::memory_order_relaxed), 1);
+  return static_cast<std::int64_t>(static_cast<double>(state.selector.tier_ns()) / static_cast<double>(calls) *
+                                   static_cast<double>(std::max(pass_calls, kLeastCalls)));
+}
+
 void abort_check(const char* why) {
-  tier()->selector.charge(here().check->explored_ns);
+  charge(*tier(), here().check->explored_ns);
   stop_watching();
   tier()->drift.abort();
   log::debug(std::string("drift check given up: ") + why);
@@ -355,7 +364,7 @@ void DriftCheck::judge() {
 
 void DriftCheck::finish() {
   if (between_passes()) judge();
-  state_.selector.charge(explored_ns);
+  charge(state_, explored_ns);
   state_.drift.finish(uses_, worst_, state_.calls.load(std::memory_order_relaxed));
   const DriftCounts counts = state_.drift.counts();
   char text[200];
@@ -390,9 +399,10 @@ void watched_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     abort_check("the program went on to something else");
   } else if (const std::uint64_t begin = thread.check->better_begin(); begin != 0) {
     thread.finder.prefer(begin);
-    tier()->selector.charge(thread.check->explored_ns);
+    const std::int64_t explored_ns = thread.check->explored_ns;
+    charge(*tier(), explored_ns);
     stop_watching();
-    tier()->drift.postpone();
+    tier()->drift.postpone(explored_ns);
   } else if (thread.check->complete()) {
     finish_check();
   }
@@ -456,8 +466,7 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
   const bool has_weight = mark != 0 && mark < kAfterWeights;
   const std::uint64_t tail = has_weight ? std::exchange(thread.since_weight, 0) : ++thread.since_weight;
   if (pass_calls == 0 || !plain_surroundings()) return;
-  if (!pinned && !state.selector.can_afford(0)) return;
-  if (!state.drift.begin()) return;
+  if (!state.drift.begin(price_of(state, pass_calls), state.selector.can_afford(0), pinned)) return;
   try {
     thread.check = new DriftCheck(state, pass_calls, has_weight ? tail : 0);
     {

@@ -79,7 +79,7 @@ Readiness OpTrial::verdict_of(int candidate) const {
 
 /// A use that drifts waits for a check of a whole pass. Races do without: their user gets stock's result anyway.
 Readiness OpTrial::after_drift(int candidate) {
-  if (forced_ || site_.state.load(std::memory_order_relaxed) == SiteState::kExploring || !drifts(state_, site_, candidate)) {
+  if (forced_ || racing_ || !drifts(state_, site_, candidate)) {
     return Readiness::kReady;
   }
   DriftMark& mark = weight_count_ == 0 ? site_.drift : weights_[0].weight->drift;
@@ -95,7 +95,7 @@ Readiness OpTrial::after_drift(int candidate) {
   if (drift_replaying()) return state_.drift.may_be_tried(verdict) ? Readiness::kReady : Readiness::kNotNow;
   if (verdict == DriftVerdict::kFine) return Readiness::kReady;
   if (verdict == DriftVerdict::kHeld) return Readiness::kNotNow;
-  state_.drift.wait(mark);
+  state_.drift.wait(mark, site_.stock_ns.load(std::memory_order_relaxed) - site_.choice_ns.load(std::memory_order_relaxed));
   return Readiness::kNotNow;
 }
 
@@ -137,8 +137,9 @@ bool OpTrial::pack(int i, int candidate) {
   return false;
 }
 
-Readiness OpTrial::prepare(int candidate) noexcept {
+Readiness OpTrial::prepare(int candidate, Purpose purpose) noexcept {
   beside_ = true;
+  racing_ = purpose == Purpose::kBeside;
   if (!passage_) passage_.emplace(state_.fork_gate);
   if (!*passage_) return Readiness::kNotNow;
   try {
@@ -172,7 +173,7 @@ bool OpTrial::run(int candidate) noexcept {
     }
     Outputs result = call_.run(candidate, packs, state_.options.isa);
     const bool done = result.defined();
-    if (done && site_.state.load(std::memory_order_relaxed) == SiteState::kExploring) call_.deliver_aside(result);
+    if (done && racing_) call_.deliver_aside(result);
     results_[static_cast<std::size_t>(candidate)] = std::move(result);
     return done;
   } catch (const std::exception& problem) {

@@ -26,7 +26,7 @@ class OpTrial final : public Trial {
         stock_aside_(stock_aside) {}
 
   void run_stock() override;
-  Readiness prepare(int candidate) noexcept override;
+  Readiness prepare(int candidate, Purpose purpose) noexcept override;
   bool run(int candidate) noexcept override;
   bool verify(int candidate) noexcept override;
   void take(int candidate) noexcept override;
@@ -57,6 +57,7 @@ class OpTrial final : public Trial {
   c10::function_ref<Outputs()> stock_aside_;
   Outputs outputs_;
   std::optional<ForkGate::Passage> passage_;  ///< from the first candidate on; a call that stays stock needs none
+  bool racing_ = false;  ///< what runs is timed beside another, its way to the user included
   bool beside_ = false;  ///< a candidate may run on the same inputs: nothing is written to them before the end of the call
   bool delivered_ = false;
   std::array<Outputs, kMaxCandidates> results_;

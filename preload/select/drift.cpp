@@ -30,20 +30,25 @@ std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch) noexcept
   return length;
 }
 
-void DriftLedger::wait(DriftMark& mark) noexcept {
+void DriftLedger::wait(DriftMark& mark, std::int64_t saving_ns) noexcept {
+  lost_ns_.fetch_add(std::max<std::int64_t>(saving_ns, 0), std::memory_order_relaxed);
   const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   if (mark.counted_in.exchange(epoch, std::memory_order_relaxed) == epoch) return;
   waiting_.fetch_add(1, std::memory_order_relaxed);
   if (aborts_in_a_row_.load(std::memory_order_relaxed) < kMaxAborts) watch_from_.store(0, std::memory_order_relaxed);
 }
 
-bool DriftLedger::begin() noexcept {
+bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noexcept {
+  const bool again = again_.load(std::memory_order_relaxed);
+  if (!pinned && !(again && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_ns) return false;
   const std::uint64_t waiting = waiting_.load(std::memory_order_relaxed);
   const std::uint64_t before = waiting_before_.exchange(waiting, std::memory_order_relaxed);
   const std::uint64_t many = std::max(kManyWaiting, fine_.load(std::memory_order_relaxed) / 4);
   // Sites are decided one after the other: a check at each of them would cost more than it lets them gain.
-  if (waiting != before && waiting < many && !again_.load(std::memory_order_relaxed)) return false;
-  return !claimed_.exchange(true, std::memory_order_acquire);
+  if (waiting != before && waiting < many && !again) return false;
+  if (claimed_.exchange(true, std::memory_order_acquire)) return false;
+  earned_ns_ = lost_ns_.exchange(0, std::memory_order_relaxed);
+  return true;
 }
 
 void DriftLedger::settle(DriftMark& mark, DriftVerdict verdict) noexcept {
@@ -105,7 +110,8 @@ void DriftLedger::count_anew() noexcept {
   waiting_before_.store(0, std::memory_order_relaxed);
 }
 
-void DriftLedger::postpone() noexcept {
+void DriftLedger::postpone(std::int64_t cost_ns) noexcept {
+  lost_ns_.fetch_add(std::max<std::int64_t>(earned_ns_ - cost_ns, 0), std::memory_order_relaxed);
   count_anew();
   again_.store(true, std::memory_order_relaxed);
   release();

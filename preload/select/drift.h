@@ -6,6 +6,7 @@
 // has the longest way to grow. Torch-free; docs/decisions/0013-drift.md gives the reasons.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -75,8 +76,8 @@ struct DriftCounts {
 /// What is known of the whole process. Any thread; no lock.
 class DriftLedger {
  public:
-  /// A use that may not run before a check.
-  void wait(DriftMark& mark) noexcept;
+  /// A call that may not run before a check; it would save so much time.
+  void wait(DriftMark& mark, std::int64_t saving_ns) noexcept;
 
   /// Whether passes are to be looked for, at this many calls of the process. The only question on the way of every call.
   [[nodiscard]] bool watching(std::uint64_t calls) const noexcept { return calls >= watch_from_.load(std::memory_order_relaxed); }
@@ -84,8 +85,14 @@ class DriftLedger {
   /// Another one after each check.
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
 
-  /// At the end of a pass: whether the next one is to be checked. True claims the check for the caller, who ends it by finish() or abort().
-  bool begin() noexcept;
+  /// At the end of a pass: whether the next one is to be checked. True claims the check for the caller, who ends it by finish(), abort() or
+  /// postpone(). A check is worth its price (time of one pass, about) once waiting calls have lost as much for want of it: so a program
+  /// loses at most twice what it would have by knowing beforehand how long it runs (Karlin et al., "Competitive snoopy caching", 1988).
+  /// What a check leaves to be looked at again needs no waiting where exploring has means of its own (`can_afford`); `pinned` uses never do.
+  bool begin(std::int64_t price_ns, bool can_afford, bool pinned) noexcept;
+
+  /// By the holder of the claim: what of a check's cost was not earned by waiting, and is charged as exploring.
+  [[nodiscard]] std::int64_t unearned(std::int64_t cost_ns) const noexcept { return std::max<std::int64_t>(cost_ns - earned_ns_, 0); }
 
   /// Whether a use of this verdict may run within a check. While a search runs, uses that are new wait for its end: they would blur it.
   [[nodiscard]] bool may_be_tried(DriftVerdict verdict) const noexcept {
@@ -98,8 +105,8 @@ class DriftLedger {
   /// is searched without which a pass is good, by halving, a check each; these stay with stock. May throw std::bad_alloc.
   void finish(const std::vector<DriftUse>& uses, double drift, std::uint64_t calls);
   void abort() noexcept;
-  /// The check began at the wrong place: another one at the next pass.
-  void postpone() noexcept;
+  /// The check began at the wrong place: another one at the next pass, and what was earned beyond `cost_ns` is kept for it.
+  void postpone(std::int64_t cost_ns) noexcept;
 
   [[nodiscard]] DriftCounts counts() const noexcept;
 
@@ -113,6 +120,7 @@ class DriftLedger {
   std::atomic<std::uint32_t> epoch_{1};
   std::atomic<std::uint64_t> waiting_{0};
   std::atomic<std::uint64_t> waiting_before_{0};  ///< at the end of the pass before
+  std::atomic<std::int64_t> lost_ns_{0};  ///< by calls that wait, since the last check began
   std::atomic<bool> claimed_{false};
   std::atomic<bool> searching_{false};
   std::atomic<bool> again_{false};  ///< the last check failed: what is left of its uses is checked at once
@@ -125,6 +133,7 @@ class DriftLedger {
   std::atomic<double> last_{0};
 
   // Touched only by the thread that holds the claim.
+  std::int64_t earned_ns_ = 0;      ///< lost by waiting until this check
   std::vector<DriftUse> searched_;  ///< empty: no search
   std::size_t low_ = 0;             ///< without so many of the first ones a pass was too far away
   std::size_t high_ = 0;            ///< without so many it was good, or none would be left

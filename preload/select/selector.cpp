@@ -52,7 +52,7 @@ std::int64_t Selector::predicted_ns(const Site& site) {
 /// What a call of the candidate costs, its preparation (weight lookup and check) included; negative when it failed.
 std::int64_t Selector::time_candidate(Trial& trial, int candidate) {
   const std::int64_t start = clock_.now_ns();
-  const Readiness ready = trial.prepare(candidate);
+  const Readiness ready = trial.prepare(candidate, Purpose::kBeside);
   if (ready == Readiness::kNotNow || ready == Readiness::kNever || !trial.run(candidate)) return -1;
   return std::max<std::int64_t>(clock_.now_ns() - start, 1);
 }
@@ -67,7 +67,7 @@ int Selector::timed_stock(Site& site, Trial& trial) {
 int Selector::call(Site& site, Trial& trial) {
   const std::uint64_t number = site.calls.fetch_add(1, std::memory_order_relaxed);
   if (site.state.load(std::memory_order_acquire) == SiteState::kExploring) {
-    return exploring_allowed_.load(std::memory_order_relaxed) ? explore(site, trial) : (trial.run_stock(), kStock);
+    return exploring_allowed_.load(std::memory_order_relaxed) ? explore(site, trial) : answer(site, trial);
   }
   const int choice = site.choice.load(std::memory_order_relaxed);
   if (choice != kStock) return run_decided(site, trial, choice);
@@ -87,18 +87,34 @@ int Selector::run_decided(Site& site, Trial& trial, int choice) {
   }
   const bool sampled = site.calls.load(std::memory_order_relaxed) % kSampleEvery == 0;
   const std::int64_t start = sampled ? clock_.now_ns() : 0;
-  const Readiness ready = trial.prepare(choice);
+  const Readiness ready = trial.prepare(choice, Purpose::kAnswer);
   if (ready == Readiness::kUnverified) return check_first(site, trial, choice);
   if (ready != Readiness::kReady || !trial.run(choice)) {
     trial.run_stock();
     return kStock;
   }
+  take(site, trial, choice);
+  if (sampled) note_sample(site, clock_.now_ns() - start);
+  return choice;
+}
+
+void Selector::take(Site& site, Trial& trial, int choice) {
   trial.take(choice);
   site.taken.fetch_add(1, std::memory_order_relaxed);
   saved_ns_.fetch_add(
       std::max<std::int64_t>(site.stock_ns.load(std::memory_order_relaxed) - site.choice_ns.load(std::memory_order_relaxed), 0),
       std::memory_order_relaxed);
-  if (sampled) note_sample(site, clock_.now_ns() - start);
+}
+
+/// A call in which nothing is tried, at a site that still explores.
+int Selector::answer(Site& site, Trial& trial) {
+  const int choice = site.choice.load(std::memory_order_relaxed);
+  if (choice == kStock) return timed_stock(site, trial);
+  const Readiness ready = trial.prepare(choice, Purpose::kAnswer);
+  if (ready == Readiness::kUnverified) return check_first(site, trial, choice);
+  if (ready != Readiness::kReady || !trial.run(choice)) return timed_stock(site, trial);
+  take(site, trial, choice);
+  tier_ns_.fetch_add(site.choice_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
   return choice;
 }
 
@@ -119,7 +135,7 @@ int Selector::check_first(Site& site, Trial& trial, int candidate) {
 
 int Selector::call_forced(Site& site, Trial& trial, int candidate) {
   site.calls.fetch_add(1, std::memory_order_relaxed);
-  const Readiness ready = trial.prepare(candidate);
+  const Readiness ready = trial.prepare(candidate, Purpose::kAnswer);
   bool good = false;
   if (ready == Readiness::kUnverified) {
     explorations_.fetch_add(1, std::memory_order_relaxed);
@@ -158,7 +174,7 @@ bool Selector::is_probe(Site& site, std::uint64_t weight) {
 
 int Selector::explore(Site& site, Trial& trial) {
   Claim claim(claimed_);
-  if (!claim || site.state.load(std::memory_order_acquire) != SiteState::kExploring) return timed_stock(site, trial);
+  if (!claim || site.state.load(std::memory_order_acquire) != SiteState::kExploring) return answer(site, trial);
   if (site.next >= site.candidates.size()) {
     decide(site);
     trial.run_stock();
@@ -168,51 +184,69 @@ int Selector::explore(Site& site, Trial& trial) {
   const std::int64_t lookup_start = clock_.now_ns();
   const std::uint64_t weight = trial.weight();
   const std::int64_t lookup_ns = clock_.now_ns() - lookup_start;
-  if (!is_probe(site, weight)) return timed_stock(site, trial);
+  if (!is_probe(site, weight)) return answer(site, trial);
   const std::int64_t before = site.stock_ns.load(std::memory_order_relaxed);
-  if (before == 0 || !may_explore(predicted_ns(site))) return timed_stock(site, trial);
+  if (before == 0 || !may_explore(predicted_ns(site))) return answer(site, trial);
   const std::int64_t start = clock_.thread_cpu_ns();
   const int challenger = site.candidates[site.next];
-  const Readiness ready = trial.prepare(challenger);
+  const Readiness ready = trial.prepare(challenger, Purpose::kBeside);
   if (ready == Readiness::kNever) finish_race(site, RaceResult::kLost);
   if (ready == Readiness::kNever || ready == Readiness::kNotNow) {
     explored_ns_.fetch_add(clock_.thread_cpu_ns() - start, std::memory_order_relaxed);
-    return timed_stock(site, trial);
+    return answer(site, trial);
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);
-  run_pair(site, trial, challenger, ready == Readiness::kUnverified, lookup_ns);
+  const Answered answered = run_pair(site, trial, challenger, ready == Readiness::kUnverified, lookup_ns);
   const std::int64_t spent = clock_.thread_cpu_ns() - start;
-  const std::int64_t stock = site.stock_cpu_ns.load(std::memory_order_relaxed);
-  tier_ns_.fetch_add(stock, std::memory_order_relaxed);
-  explored_ns_.fetch_add(std::max<std::int64_t>(spent - stock, 0), std::memory_order_relaxed);  // another thread may have timed stock too
-  return kStock;
+  tier_ns_.fetch_add(answered.cpu_ns, std::memory_order_relaxed);
+  explored_ns_.fetch_add(std::max<std::int64_t>(spent - answered.cpu_ns, 0), std::memory_order_relaxed);
+  return answered.choice;
 }
 
-void Selector::run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns) {
+Selector::Answered Selector::run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns) {
   const int rival = site.best;
   const bool challenger_first = site.race.pairs() % 2 == 1;
-  std::int64_t stock = 0;
+  // The first race's winner will need a verdict for each weight anyway; of later challengers one weight tells enough to race on,
+  // and the winner's other weights are checked at their first use.
+  const bool check = unverified && (rival == kStock || !site.warm);
+  const bool rival_answers = rival != kStock && !check && trial.prepare(rival, Purpose::kAnswer) == Readiness::kReady;
+  StockTime stock{0, 0};
+  const auto run_stock = [&] {
+    stock = time_stock(site, trial);
+    site.stock_ns.store(stock.wall_ns, std::memory_order_relaxed);
+    if (site.warm) site.stock_times.push_back(static_cast<double>(stock.wall_ns));
+  };
+  if (rival != kStock && !rival_answers) run_stock();
   std::int64_t rival_ns = 0;
-  std::int64_t challenger_ns = 0;
+  std::int64_t challenger_ns = challenger_first ? time_candidate(trial, challenger) : 0;
   if (rival == kStock) {
-    if (challenger_first) challenger_ns = time_candidate(trial, challenger);
-    stock = rival_ns = time_stock(site, trial).wall_ns;
-    if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
+    run_stock();
+    rival_ns = stock.wall_ns;
   } else {
-    stock = time_stock(site, trial).wall_ns;
-    if (challenger_first) challenger_ns = time_candidate(trial, challenger);
     rival_ns = time_candidate(trial, rival);
-    if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
   }
-  site.stock_ns.store(stock, std::memory_order_relaxed);
-  if (site.warm) site.stock_times.push_back(static_cast<double>(stock));
+  if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
+  Answered answered{kStock, stock.cpu_ns};
+  if (rival_answers && rival_ns >= 0) {
+    take(site, trial, rival);
+    answered = {rival, rival_ns};
+  } else if (rival_answers) {
+    run_stock();
+    answered.cpu_ns = stock.cpu_ns;
+  }
+  const std::int64_t lookup_of_rival_ns = rival == kStock ? 0 : lookup_ns;
+  judge_pair(site, trial, check, rival_ns < 0 ? rival_ns : rival_ns + lookup_of_rival_ns,
+             challenger_ns < 0 ? challenger_ns : challenger_ns + lookup_ns);
+  return answered;
+}
+
+/// Negative times: it could not run.
+void Selector::judge_pair(Site& site, Trial& trial, bool check, std::int64_t rival_ns, std::int64_t challenger_ns) {
+  const int challenger = site.candidates[site.next];
   if (challenger_ns < 0) {
     finish_race(site, RaceResult::kLost);
     return;
   }
-  // The first race's winner will need a verdict for each weight anyway; of later challengers one weight tells enough to race on,
-  // and the winner's other weights are checked at their first use.
-  const bool check = unverified && (rival == kStock || !site.warm);
   if (check && !trial.verify(challenger)) {
     ++site.inaccurate;
     finish_race(site, RaceResult::kLost);
@@ -224,11 +258,11 @@ void Selector::run_pair(Site& site, Trial& trial, int challenger, bool unverifie
     return;
   }
   // A candidate's first run builds its primitives and touches a fresh pack: it says nothing about the next ones.
-  if (site.warm) site.race.add(rival_ns + (rival == kStock ? 0 : lookup_ns), challenger_ns + lookup_ns);
+  if (site.warm) site.race.add(rival_ns, challenger_ns);
   site.warm = true;
   RaceResult result = site.race.result();
   constexpr int kEnoughToRank = 3;
-  if (rival == kStock && !site.must_beat_stock && site.race.pairs() >= kEnoughToRank) result = RaceResult::kWon;
+  if (site.best == kStock && !site.must_beat_stock && site.race.pairs() >= kEnoughToRank) result = RaceResult::kWon;
   if (result != RaceResult::kUndecided) finish_race(site, result);
 }
 
@@ -237,6 +271,7 @@ void Selector::finish_race(Site& site, RaceResult result) {
   if (result == RaceResult::kWon) {
     site.best = site.candidates[site.next];
     site.choice_ns.store(site.race.challenger_ns(), std::memory_order_relaxed);
+    site.choice.store(site.best, std::memory_order_relaxed);  // answers from now on, while the others race against it
   } else if (site.best != kStock && site.race.pairs() > 0) {
     site.choice_ns.store(site.race.rival_ns(), std::memory_order_relaxed);
   }
@@ -304,7 +339,7 @@ void Selector::note_sample(Site& site, std::int64_t taken_ns) {
 
 int Selector::recheck(Site& site, Trial& trial, int choice) {
   Claim claim(claimed_);
-  const Readiness ready = claim ? trial.prepare(choice) : Readiness::kNotNow;
+  const Readiness ready = claim ? trial.prepare(choice, Purpose::kAnswer) : Readiness::kNotNow;
   if (ready != Readiness::kReady) {
     trial.run_stock();
     return kStock;

@@ -1,7 +1,7 @@
 // Selection: stock against candidates on the user's real calls. Torch-free; docs/decisions/0003-selection.md gives the reasons.
 //
-// While a site explores, the user gets stock's result and a candidate runs beside it on the same inputs. A site switches to a
-// candidate once, and back only by a roll-back. No lock is held while stock or a candidate runs.
+// While a site explores, a candidate runs beside what answers the user: stock, and after the first race that stock lost, its winner. From
+// a candidate a site goes back to stock only by a roll-back. No lock is held while stock or a candidate runs.
 #pragma once
 
 #include <atomic>
@@ -30,6 +30,12 @@ inline constexpr int kMaxRematches = 2;
 
 inline constexpr std::uint64_t kUnknownWeight = ~std::uint64_t{0};
 
+/// What a candidate is prepared for.
+enum class Purpose {
+  kBeside,  ///< to be timed or checked beside stock
+  kAnswer   ///< its result may become the call's
+};
+
 enum class Readiness {
   kReady,       ///< may be run and its result returned
   kUnverified,  ///< may be run, but its numbers were not checked yet for this site and weight
@@ -44,7 +50,7 @@ class Trial {
   /// Runs stock; its result is the call's unless take() comes later. May throw what stock throws.
   virtual void run_stock() = 0;
   /// Brings about what the candidate needs (a checked and packed weight). Never throws.
-  virtual Readiness prepare(int candidate) noexcept = 0;
+  virtual Readiness prepare(int candidate, Purpose purpose) noexcept = 0;
   /// Runs it into memory of our own. False = failed, nothing changed.
   virtual bool run(int candidate) noexcept = 0;
   /// Compares the candidate's last result with stock's last one and remembers the verdict for this site and weight.
@@ -89,11 +95,18 @@ class Selector {
  private:
   class Claim;
   int run_decided(Site& site, Trial& trial, int choice);
+  int answer(Site& site, Trial& trial);
+  void take(Site& site, Trial& trial, int choice);
   int check_first(Site& site, Trial& trial, int candidate);
   int explore(Site& site, Trial& trial);
   int recheck(Site& site, Trial& trial, int choice);
   int timed_stock(Site& site, Trial& trial);
-  void run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns);
+  struct Answered {
+    int choice;
+    std::int64_t cpu_ns;  ///< what the answer alone cost
+  };
+  Answered run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns);
+  void judge_pair(Site& site, Trial& trial, bool check, std::int64_t rival_ns, std::int64_t challenger_ns);
   void finish_race(Site& site, RaceResult result);
   struct StockTime {
     std::int64_t wall_ns;

@@ -47,7 +47,7 @@ struct Site {
   bool pinned = false;          ///< decided by the user's config: no timing changes it
 
   std::atomic<SiteState> state{SiteState::kExploring};
-  std::atomic<int> choice{kStock};
+  std::atomic<int> choice{kStock};  ///< while exploring: the best one so far
   std::atomic<std::uint64_t> calls{0};
   std::atomic<std::uint64_t> taken{0};
   std::atomic<std::int64_t> stock_ns{0};      ///< median while exploring; before that the last stock call

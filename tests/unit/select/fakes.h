@@ -32,6 +32,7 @@ class FakeTrial final : public Trial {
   std::function<std::int64_t(int)> cost = [](int) { return 1000; };  ///< nanoseconds of kStock and of each candidate
   std::function<bool(int)> accurate = [](int) { return true; };
   std::function<bool(int)> works = [](int) { return true; };
+  bool waits = false;  ///< may run beside, but not answer yet
   Readiness readiness = Readiness::kReady;
   std::uint64_t weight_id = 7;
   std::array<bool, 8> verified{};
@@ -44,7 +45,8 @@ class FakeTrial final : public Trial {
     ++stock_runs;
     clock_.advance(cost(kStock));
   }
-  Readiness prepare(int candidate) noexcept override {
+  Readiness prepare(int candidate, Purpose purpose) noexcept override {
+    if (purpose == Purpose::kAnswer && waits) return Readiness::kNotNow;
     if (readiness != Readiness::kReady) return readiness;
     return verified[static_cast<std::size_t>(candidate)] ? Readiness::kReady : Readiness::kUnverified;
   }

@@ -63,9 +63,9 @@ class Ledger : public testing::Test {
  protected:
   /// Counts the first `count` marks as waiting and lets a pass without news go by.
   void settle(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) ledger.wait(marks[i]);
-    if (!ledger.begin()) {
-      ASSERT_TRUE(ledger.begin());
+    for (std::size_t i = 0; i < count; ++i) ledger.wait(marks[i], 1);
+    if (!ledger.begin(0, true, false)) {
+      ASSERT_TRUE(ledger.begin(0, true, false));
     }
   }
   /// The marks [0, count) that may be used, as a pass makes them.
@@ -84,7 +84,7 @@ class Ledger : public testing::Test {
       const bool good = made.empty() || made.front().mark >= &marks[culprits];
       ledger.finish(made, good ? 1e-3 : 0.5, 100);
       ++checks;
-    } while (ledger.watching(0) && ledger.begin());
+    } while (ledger.watching(0) && ledger.begin(0, true, false));
     return checks;
   }
   DriftVerdict verdict(std::size_t i) const { return marks[i].verdict; }
@@ -95,28 +95,28 @@ class Ledger : public testing::Test {
 
 TEST_F(Ledger, NothingIsWatchedUntilSomethingWaits) {
   EXPECT_FALSE(ledger.watching(1'000'000'000));
-  ledger.wait(marks[0]);
+  ledger.wait(marks[0], 1);
   EXPECT_TRUE(ledger.watching(0));
-  ledger.wait(marks[0]);
+  ledger.wait(marks[0], 1);
   EXPECT_EQ(ledger.counts().waiting, 1u) << "a use waits once";
 }
 
 TEST_F(Ledger, AFewNewUsesWaitForAPassWithoutNews) {
-  ledger.wait(marks[0]);
-  EXPECT_FALSE(ledger.begin());
-  ledger.wait(marks[1]);
-  EXPECT_FALSE(ledger.begin());
-  EXPECT_TRUE(ledger.begin());
+  ledger.wait(marks[0], 1);
+  EXPECT_FALSE(ledger.begin(0, true, false));
+  ledger.wait(marks[1], 1);
+  EXPECT_FALSE(ledger.begin(0, true, false));
+  EXPECT_TRUE(ledger.begin(0, true, false));
 }
 
 TEST_F(Ledger, ManyDoNot) {
-  for (std::size_t i = 0; i < 8; ++i) ledger.wait(marks[i]);
-  EXPECT_TRUE(ledger.begin());
+  for (std::size_t i = 0; i < 8; ++i) ledger.wait(marks[i], 1);
+  EXPECT_TRUE(ledger.begin(0, true, false));
 }
 
 TEST_F(Ledger, OneCheckAtATime) {
   settle(2);
-  EXPECT_FALSE(ledger.begin());
+  EXPECT_FALSE(ledger.begin(0, true, false));
   ledger.abort();
   settle(2);
 }
@@ -137,25 +137,25 @@ TEST_F(Ledger, TooFarHoldsTheFirstHalfAndChecksTheRestAtOnce) {
   EXPECT_EQ(verdict(2), DriftVerdict::kHeld);
   EXPECT_EQ(verdict(3), DriftVerdict::kTried);
   EXPECT_TRUE(ledger.watching(0));
-  EXPECT_TRUE(ledger.begin());
+  EXPECT_TRUE(ledger.begin(0, true, false));
 }
 
 TEST_F(Ledger, WhatIsNewWaitsForTheEndOfASearch) {
   settle(6);
   ledger.finish(uses(6), 0.5, 100);
   EXPECT_FALSE(ledger.may_be_tried(verdict(9))) << "it would blur which of the six it was";
-  ASSERT_TRUE(ledger.begin());
+  ASSERT_TRUE(ledger.begin(0, true, false));
   check_until_settled(6, 2);
   EXPECT_TRUE(ledger.may_be_tried(verdict(9)));
 }
 
 TEST_F(Ledger, ACheckThatBeganAtTheWrongPlaceIsBegunAgainAtOnce) {
   settle(8);
-  ledger.postpone();
+  ledger.postpone(0);
   EXPECT_EQ(ledger.counts().aborted, 0u);
   EXPECT_TRUE(ledger.watching(0));
-  ledger.wait(marks[0]);
-  EXPECT_TRUE(ledger.begin());
+  ledger.wait(marks[0], 1);
+  EXPECT_TRUE(ledger.begin(0, true, false));
 }
 
 class Search : public Ledger, public testing::WithParamInterface<std::size_t> {};
@@ -186,7 +186,7 @@ TEST_F(Ledger, WhatPassedBeforeIsKept) {
 TEST_F(Ledger, InputsThatChangedForTheWorseTakeBackWhatPassedBefore) {
   settle(4);
   ledger.finish(uses(4), 1e-3, 100);
-  ASSERT_TRUE(ledger.begin());
+  ASSERT_TRUE(ledger.begin(0, true, false));
   check_until_settled(4, 2);
   EXPECT_EQ(verdict(1), DriftVerdict::kTooFar);
   EXPECT_EQ(verdict(2), DriftVerdict::kFine);
@@ -205,7 +205,7 @@ TEST_F(Ledger, AProgramInWhichNoCheckComesToAnEndIsLeftAlone) {
     settle(2);
     ledger.abort();
   }
-  ledger.wait(marks[0]);
+  ledger.wait(marks[0], 1);
   EXPECT_FALSE(ledger.watching(0));
   EXPECT_EQ(ledger.counts().aborted, static_cast<std::uint64_t>(kMaxAborts));
 }
