@@ -25,9 +25,14 @@ Selector::Selector(Clock& clock, SelectorOptions options, OnDecision on_decision
 
 void Selector::stop_exploring() noexcept { exploring_allowed_.store(false, std::memory_order_relaxed); }
 
-bool Selector::may_explore(std::int64_t predicted_ns) const noexcept {
+bool Selector::may_explore(std::int64_t predicted_ns, std::int64_t start_ns) const noexcept {
   if (!exploring_allowed_.load(std::memory_order_relaxed)) return false;
-  return explored_ns() + predicted_ns <= std::max(kStartBudgetNs, tier_ns() / kBudgetShare) + saved_ns() / kSavedShare;
+  return explored_ns() + predicted_ns <= std::max(start_ns, tier_ns() / kBudgetShare) + saved_ns() / kSavedShare;
+}
+
+bool Selector::may_race(const Site& site) const noexcept {
+  if (site.best == kStock) return may_explore(predicted_ns(site));
+  return may_explore(2 * site.choice_ns.load(std::memory_order_relaxed), kStartBudgetOfWinnersNs);
 }
 
 Selector::StockTime Selector::time_stock(Site& site, Trial& trial) {
@@ -109,6 +114,10 @@ void Selector::take(Site& site, Trial& trial, int choice) {
 /// A call in which nothing is tried, at a site that still explores.
 int Selector::answer(Site& site, Trial& trial) {
   const int choice = site.choice.load(std::memory_order_relaxed);
+  if (choice == kStock && !exploring_allowed_.load(std::memory_order_relaxed)) {
+    trial.run_stock();
+    return kStock;
+  }
   if (choice == kStock) return timed_stock(site, trial);
   const Readiness ready = trial.prepare(choice, Purpose::kAnswer);
   if (ready == Readiness::kUnverified) return check_first(site, trial, choice);
@@ -186,7 +195,7 @@ int Selector::explore(Site& site, Trial& trial) {
   const std::int64_t lookup_ns = clock_.now_ns() - lookup_start;
   if (!is_probe(site, weight)) return answer(site, trial);
   const std::int64_t before = site.stock_ns.load(std::memory_order_relaxed);
-  if (before == 0 || !may_explore(predicted_ns(site))) return answer(site, trial);
+  if (before == 0 || !may_race(site)) return answer(site, trial);
   const std::int64_t start = clock_.thread_cpu_ns();
   const int challenger = site.candidates[site.next];
   const Readiness ready = trial.prepare(challenger, Purpose::kBeside);

@@ -16,8 +16,10 @@ namespace ipexrun::preload {
 /// exploring. Races compare times of the clock on the wall, which is what the user waits for.
 ///
 /// Exploring may cost at most the larger of a start budget and a share of the time that the tier's ops took so far, plus half of
-/// what the choices made so far have saved: a program that gains can afford to look for more, one that does not stops early.
+/// what the choices made so far have saved: a program that gains can afford to look for more, one that does not stops early. Most of
+/// the start budget is kept for sites where stock still answers: a site that has a winner looks for a better one out of the rest.
 inline constexpr std::int64_t kStartBudgetNs = 250'000'000;
+inline constexpr std::int64_t kStartBudgetOfWinnersNs = kStartBudgetNs / 4;
 inline constexpr std::int64_t kBudgetShare = 8;    ///< one eighth: 12.5%
 inline constexpr std::int64_t kSavedShare = 2;     ///< one half
 inline constexpr std::uint64_t kSampleEvery = 32;  ///< decided sites are timed at one call in this many
@@ -118,7 +120,8 @@ class Selector {
   void decide(Site& site);
   void rematch(Site& site);
   void note_sample(Site& site, std::int64_t taken_ns);
-  [[nodiscard]] bool may_explore(std::int64_t predicted_ns) const noexcept;
+  [[nodiscard]] bool may_explore(std::int64_t predicted_ns, std::int64_t start_ns = kStartBudgetNs) const noexcept;
+  [[nodiscard]] bool may_race(const Site& site) const noexcept;
   static bool is_probe(Site& site, std::uint64_t weight);
 
   Clock& clock_;

@@ -160,6 +160,26 @@ TEST_F(Ledger, ACheckThatBeganAtTheWrongPlaceIsBegunAgainAtOnce) {
 
 class Search : public Ledger, public testing::WithParamInterface<std::size_t> {};
 
+TEST(DriftLedger, a_check_waits_until_its_want_has_cost_as_much) {
+  DriftLedger ledger;
+  std::array<DriftMark, 8> marks;
+  for (DriftMark& mark : marks) ledger.wait(mark, 10);
+  EXPECT_FALSE(ledger.begin(100, true, false));
+  ledger.wait(marks[0], 10);
+  ledger.wait(marks[0], -50);
+  EXPECT_FALSE(ledger.begin(100, true, false)) << "who would be slower loses nothing, and gives nothing back";
+  ledger.wait(marks[1], 10);
+  EXPECT_TRUE(ledger.begin(100, false, false)) << "what was earned needs no other means";
+  EXPECT_EQ(ledger.unearned(150), 50);
+  EXPECT_EQ(ledger.unearned(90), 0);
+  ledger.postpone(60);
+  EXPECT_FALSE(ledger.begin(100, false, false)) << "40 are left";
+  EXPECT_TRUE(ledger.begin(40, false, false));
+  ledger.abort();
+  for (DriftMark& mark : marks) ledger.wait(mark, 10);
+  EXPECT_TRUE(ledger.begin(1000, false, true)) << "what the user pinned does not wait";
+}
+
 TEST_P(Search, LeavesAsFewOfTheFirstOnesToStockAsSuffice) {
   const std::size_t culprits = GetParam();
   settle(40);

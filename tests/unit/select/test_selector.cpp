@@ -52,6 +52,49 @@ TEST_F(SelectorTest, the_user_gets_stock_while_exploring) {
   EXPECT_GT(selector.explorations(), 0u);
 }
 
+TEST_F(SelectorTest, the_best_one_so_far_answers_while_the_others_race) {
+  site.candidates = {1, 2, 3};
+  trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 300 : c == 2 ? 250 : 400; };
+  while (site.best == kStock) calls(1);
+  ASSERT_EQ(site.state.load(), SiteState::kExploring);
+  const int stock_runs = trial.stock_runs;
+  EXPECT_EQ(selector.call(site, trial), kStock) << "the next candidate is checked beside stock";
+  for (int i = 0; i < 6; ++i) {
+    const int best = site.best;
+    EXPECT_EQ(selector.call(site, trial), best);
+    EXPECT_EQ(trial.taken, best);
+  }
+  EXPECT_EQ(trial.stock_runs, stock_runs + 1);
+  EXPECT_GT(selector.saved_ns(), 0);
+  calls(60);
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+  EXPECT_EQ(site.choice.load(), 2);
+}
+
+TEST_F(SelectorTest, a_winner_that_may_not_answer_yet_leaves_the_answer_to_stock) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 300 : 250; };
+  trial.waits = true;
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(selector.call(site, trial), kStock);
+    EXPECT_EQ(trial.taken, kStock);
+  }
+  EXPECT_EQ(site.state.load(), SiteState::kDecided);
+  trial.waits = false;
+  EXPECT_EQ(selector.call(site, trial), 2);
+}
+
+TEST_F(SelectorTest, a_better_winner_is_looked_for_out_of_what_is_saved) {
+  trial.cost = [](int c) { return c == kStock ? 40'000'000 : c == 1 ? 20'000'000 : 10'000'000; };
+  while (site.best == kStock) calls(1);
+  ASSERT_GT(selector.explored_ns(), kStartBudgetOfWinnersNs);
+  const std::uint64_t before = selector.explorations();
+  calls(3);
+  EXPECT_EQ(selector.explorations(), before);
+  EXPECT_EQ(trial.taken, 1);
+  calls(60);
+  EXPECT_EQ(site.choice.load(), 2);
+}
+
 TEST_F(SelectorTest, slower_candidates_leave_stock) {
   trial.cost = [](int c) { return c == kStock ? 1000 : 1010; };
   calls(100);
