@@ -92,7 +92,7 @@ class DriftCheck {
   [[nodiscard]] bool near_the_end() const { return calls_ + tail_ >= judged_calls_ + pass_calls_; }
   void judge();
   /// Where the program's own pass begins, if this check began elsewhere; else 0.
-  [[nodiscard]] std::uint64_t better_begin() const { return moved_ ? own_begin_ : 0; }
+  [[nodiscard]] std::uint64_t better_begin() const { return moved_ ? begins_.front().mark : 0; }
   [[nodiscard]] bool failed() const { return failed_; }
   void finish();
 
@@ -104,7 +104,14 @@ class DriftCheck {
   void run_twice(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
   void take_over(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments, const c10::IValue* results,
                  const torch::jit::Stack& replayed);
+  void came_from(std::uint64_t since);
   bool only_measures(const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count);
+
+  /// A call of an op with a weight, on memory that was not rounded.
+  struct Begin {
+    std::uint64_t at;  ///< in ops
+    std::uint64_t mark;
+  };
 
   TierState& state_;
   const std::uint64_t pass_calls_;
@@ -118,11 +125,11 @@ class DriftCheck {
   bool failed_ = false;
   bool operands_rounded_ = false;  ///< of the op that runs now
   bool rounding_ = false;          ///< it computes from such operands, or rounds itself
-  bool was_rounded_ = false;       ///< a call with such operands came since own_begin_ was set
+  bool was_rounded_ = false;       ///< there was a call with such operands
   bool lengthened_ = false;
   bool moved_ = false;
-  std::uint64_t own_begin_ = 0;  ///< mark of the last weight used on memory that was not rounded, after calls on such that was
   std::unordered_map<c10::OperatorName, bool> stock_alone_;  ///< no kernel of the user's own
+  std::vector<Begin> begins_;  ///< after the first call on rounded memory; nothing that was rounded before one was used after it
   std::vector<DriftUse> uses_;
   std::unordered_set<const DriftMark*> known_uses_;
 };
@@ -191,7 +198,7 @@ void DriftCheck::used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
 
 void DriftCheck::adopt(const Outputs& result, const Outputs& replayed) {
   shadows_.adopt(result.first, replayed.first, false);
-  if (rounding_) shadows_.note_rounded(result.first);
+  if (rounding_) shadows_.note_rounded(result.first, ops_ + 1);
   for (std::size_t i = 0; i < result.more.size() && i < replayed.more.size(); ++i) {
     if (result.more[i].defined() && replayed.more[i].defined()) shadows_.adopt(result.more[i], replayed.more[i], true);
   }
@@ -216,7 +223,10 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
         odd = true;
       } else if (shadows_.of(tensor).defined()) {
         shadowed = true;
-        operands_rounded_ = operands_rounded_ || shadows_.rounded(tensor);
+        if (const std::uint64_t since = shadows_.rounded_since(tensor); since != 0) {
+          operands_rounded_ = true;
+          if (tensor.dim() > 0) came_from(since);
+        }
       }
     });
   }
@@ -281,7 +291,7 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
   bool numbers_only = true;
   const auto note = [&](const at::Tensor& tensor) {
     if (!shadows_.of(tensor).defined()) return;
-    if (rounding_) shadows_.note_rounded(tensor);
+    if (rounding_) shadows_.note_rounded(tensor, ops_ + 1);
     numbers_only = numbers_only && tensor.dim() == 0;
     made.insert(tensor.storage().unsafeGetStorageImpl());
   };
@@ -319,6 +329,11 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
   }
 }
 
+/// What was rounded in one pass is not used in the next one, so no pass begins in between.
+void DriftCheck::came_from(std::uint64_t since) {
+  while (!begins_.empty() && begins_.back().at > since) begins_.pop_back();
+}
+
 /// A difference of results, say, is mostly rounding: what it was made from is to be judged instead.
 bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count) {
   constexpr double kMostGrowth = 4;  // of the relative error in one op that ends a model: a norm, a softmax, a sum with a residual
@@ -341,15 +356,12 @@ void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool ma
   if (between_passes()) {
     judge();
     if (judged_calls_ >= wanted_calls_ && !lengthened_) {
-      moved_ = may_move && own_begin_ != 0 && (operands_rounded_ || worst_ > kMaxDrift);
+      moved_ = may_move && !begins_.empty() && (operands_rounded_ || worst_ > kMaxDrift);
       lengthened_ = moved_ || operands_rounded_ || !may_move;
       if (lengthened_) wanted_calls_ += pass_calls_;
     }
   } else if (was_rounded_ && !operands_rounded_) {
-    if (const std::uint64_t here = mark(); here != 0 && here < kAfterWeights) {
-      own_begin_ = here;
-      was_rounded_ = false;
-    }
+    if (const std::uint64_t here = mark(); here != 0 && here < kAfterWeights) begins_.push_back({ops_, here});
   }
   was_rounded_ = was_rounded_ || operands_rounded_;
   ++calls_;
@@ -462,7 +474,7 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
       if (mark != 0) thread.finder.prefer(mark);  // a block of the program's began here
     }
   }
-  const std::uint64_t pass_calls = thread.finder.call(mark, state.drift.epoch());
+  const std::uint64_t pass_calls = thread.finder.call(mark, state.drift.epoch(), state.drift.span());
   const bool has_weight = mark != 0 && mark < kAfterWeights;
   const std::uint64_t tail = has_weight ? std::exchange(thread.since_weight, 0) : ++thread.since_weight;
   if (pass_calls == 0 || !plain_surroundings()) return;

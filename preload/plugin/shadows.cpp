@@ -99,7 +99,7 @@ Shadows::Shadow& Shadows::insert(const at::Tensor& tensor, c10::Storage storage)
                Shadow{c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl()),
                       std::move(storage),
                       bytes_seen(tensor),
-                      false,
+                      0,
                       view_of(tensor),
                       {}})
       .first->second;
@@ -145,14 +145,14 @@ void Shadows::forget(const at::Tensor& tensor) {
   if (tensor.has_storage()) erase(tensor.storage().unsafeGetStorageImpl());
 }
 
-void Shadows::note_rounded(const at::Tensor& tensor) {
+void Shadows::note_rounded(const at::Tensor& tensor, std::uint64_t now) {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
-  if (found != shadows_.end()) found->second.rounded = true;
+  if (found != shadows_.end() && found->second.rounded_since == 0) found->second.rounded_since = now;
 }
 
-bool Shadows::rounded(const at::Tensor& tensor) const {
+std::uint64_t Shadows::rounded_since(const at::Tensor& tensor) const {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
-  return found != shadows_.end() && found->second.rounded;
+  return found == shadows_.end() ? 0 : found->second.rounded_since;
 }
 
 void Shadows::consumed(const at::Tensor& tensor) {

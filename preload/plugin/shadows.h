@@ -31,9 +31,11 @@ class Shadows {
   /// Its memory was just written, and its shadow's likewise.
   void rewritten(const at::Tensor& tensor);
   void forget(const at::Tensor& tensor);
-  /// A candidate that rounds had a part in it. Other shadows differ from the user's memory by the last bits, or not at all.
-  void note_rounded(const at::Tensor& tensor);
-  [[nodiscard]] bool rounded(const at::Tensor& tensor) const;
+  /// A candidate that rounds had a part in it, since `now` (from 1) if not before. Other shadows differ from the user's memory by the last
+  /// bits, or not at all.
+  void note_rounded(const at::Tensor& tensor, std::uint64_t now);
+  /// Since when; 0 where no candidate had a part.
+  [[nodiscard]] std::uint64_t rounded_since(const at::Tensor& tensor) const;
   /// Something else was computed from it: it is no result of the pass.
   void consumed(const at::Tensor& tensor);
 
@@ -55,7 +57,7 @@ class Shadows {
     c10::weak_intrusive_ptr<c10::StorageImpl> of;  ///< keeps the address from being reused
     c10::Storage storage;
     std::uint64_t seen = 0;  ///< sampled hash of the user's bytes
-    bool rounded = false;
+    std::uint64_t rounded_since = 0;
     View view;            ///< the user's tensor when it was made
     c10::Storage result;  ///< keeps what nothing was computed from yet
   };

@@ -10,7 +10,7 @@ constexpr std::uint64_t kManyWaiting = 8;  ///< as many, and a quarter of those 
 
 }  // namespace
 
-std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch) noexcept {
+std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch, std::uint32_t span) noexcept {
   ++calls_;
   if (calls_ - start_ > kLongestPass) {
     first_ = preferred_ = 0;
@@ -22,9 +22,11 @@ std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch) noexcept
   if (preferred_ != 0 ? mark == preferred_ && first_ != preferred_ : first_ == 0 || mark < first_) {
     first_ = mark;
     start_ = calls_;
+    seen_ = 0;
     return 0;
   }
-  if (mark != first_) return 0;
+  if (mark != first_ || ++seen_ < span) return 0;
+  seen_ = 0;
   const std::uint64_t length = calls_ - start_;
   start_ = calls_;
   return length;
@@ -40,7 +42,8 @@ void DriftLedger::wait(DriftMark& mark, std::int64_t saving_ns) noexcept {
 
 bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noexcept {
   const bool again = again_.load(std::memory_order_relaxed);
-  if (!pinned && !(again && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_ns) return false;
+  const std::int64_t price_now_ns = price_ns << std::min(barren_.load(std::memory_order_relaxed), 20);
+  if (!pinned && !(again && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_now_ns) return false;
   const std::uint64_t waiting = waiting_.load(std::memory_order_relaxed);
   const std::uint64_t before = waiting_before_.exchange(waiting, std::memory_order_relaxed);
   const std::uint64_t many = std::max(kManyWaiting, fine_.load(std::memory_order_relaxed) / 4);
@@ -48,6 +51,7 @@ bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noe
   if (waiting != before && waiting < many && !again) return false;
   if (claimed_.exchange(true, std::memory_order_acquire)) return false;
   earned_ns_ = lost_ns_.exchange(0, std::memory_order_relaxed);
+  waited_ = waiting;
   return true;
 }
 
@@ -77,7 +81,22 @@ void DriftLedger::search(bool good) {
   for (std::size_t i = 0; i < high_; ++i) settle(*searched_[i].mark, i < held_ ? DriftVerdict::kHeld : DriftVerdict::kTried);
 }
 
+void DriftLedger::note_yield(const std::vector<DriftUse>& uses) noexcept {
+  const bool met = std::any_of(uses.begin(), uses.end(), [](const DriftUse& use) {
+    const DriftVerdict verdict = use.mark->verdict.load(std::memory_order_relaxed);
+    return verdict == DriftVerdict::kUnknown || verdict == DriftVerdict::kTried;
+  });
+  if (met || waited_ == 0) {
+    barren_.store(0, std::memory_order_relaxed);
+    return;
+  }
+  barren_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t span = span_.load(std::memory_order_relaxed);
+  span_.store(std::min(span + std::max<std::uint32_t>(span / 2, 1), kMostSpan), std::memory_order_relaxed);
+}
+
 void DriftLedger::finish(const std::vector<DriftUse>& uses, double drift, std::uint64_t calls) {
+  note_yield(uses);
   const bool good = drift <= kMaxDrift;  // false for NaN
   const bool searching = !searched_.empty();
   if (!good && !searching) {
@@ -112,6 +131,7 @@ void DriftLedger::count_anew() noexcept {
 
 void DriftLedger::postpone(std::int64_t cost_ns) noexcept {
   lost_ns_.fetch_add(std::max<std::int64_t>(earned_ns_ - cost_ns, 0), std::memory_order_relaxed);
+  span_.store(1, std::memory_order_relaxed);  // of another weight
   count_anew();
   again_.store(true, std::memory_order_relaxed);
   release();
@@ -120,6 +140,7 @@ void DriftLedger::postpone(std::int64_t cost_ns) noexcept {
 void DriftLedger::abort() noexcept {
   count_anew();
   aborted_.fetch_add(1, std::memory_order_relaxed);
+  span_.store(1, std::memory_order_relaxed);
   if (aborts_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kMaxAborts) watch_from_.store(kNever, std::memory_order_relaxed);
   release();
 }

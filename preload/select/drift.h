@@ -23,6 +23,8 @@ inline constexpr std::uint64_t kLeastCalls = 16;        ///< of one check: short
 inline constexpr std::uint64_t kRecheckFactor = 4;      ///< the next check after a good one, in calls of the process
 inline constexpr int kMaxAborts = 3;                    ///< checks that came to no end, after which no more are begun
 
+inline constexpr std::uint32_t kMostSpan = 32;          ///< of uses of one weight in a pass
+
 inline constexpr std::uint64_t kAfterWeights = std::uint64_t{1} << 40;  ///< marks from here on are of ops without weights
 
 inline constexpr std::size_t kSearchParts = 8;  ///< the search for how many first uses to leave ends at an eighth of them
@@ -48,7 +50,8 @@ class PassFinder {
  public:
   /// One call; `mark` is the number of its weight, 0 where that may not begin a pass. Returns the length in calls of the pass that ended
   /// right before this call, 0 if none did. With another `epoch` than before everything starts anew: calls in between were not shown.
-  std::uint64_t call(std::uint64_t mark, std::uint32_t epoch) noexcept;
+  /// `span`: the mark comes so many times in a pass.
+  std::uint64_t call(std::uint64_t mark, std::uint32_t epoch, std::uint32_t span) noexcept;
 
   /// Passes begin at this mark, whatever its number: a layer that was first met late (its first inputs were too small, say) may well be
   /// the first one. Until a pass with it comes to no end.
@@ -61,6 +64,7 @@ class PassFinder {
   std::uint64_t first_ = 0;
   std::uint64_t preferred_ = 0;
   std::uint64_t start_ = 0;
+  std::uint32_t seen_ = 0;  ///< times that first_ came since start_
 };
 
 struct DriftCounts {
@@ -91,6 +95,10 @@ class DriftLedger {
   /// What a check leaves to be looked at again needs no waiting where exploring has means of its own (`can_afford`); `pinned` uses never do.
   bool begin(std::int64_t price_ns, bool can_afford, bool pinned) noexcept;
 
+  /// How many times the weight that begins a pass comes in it, as far as is known: layers share weights. Grows when a check met none of the
+  /// uses that waited, so that it saw part of a pass only.
+  [[nodiscard]] std::uint32_t span() const noexcept { return span_.load(std::memory_order_relaxed); }
+
   /// By the holder of the claim: what of a check's cost was not earned by waiting, and is charged as exploring.
   [[nodiscard]] std::int64_t unearned(std::int64_t cost_ns) const noexcept { return std::max<std::int64_t>(cost_ns - earned_ns_, 0); }
 
@@ -114,6 +122,7 @@ class DriftLedger {
   void release() noexcept;
   void count_anew() noexcept;
   void search(bool good);
+  void note_yield(const std::vector<DriftUse>& uses) noexcept;
   void settle(DriftMark& mark, DriftVerdict verdict) noexcept;
 
   std::atomic<std::uint64_t> watch_from_{~std::uint64_t{0}};
@@ -121,6 +130,8 @@ class DriftLedger {
   std::atomic<std::uint64_t> waiting_{0};
   std::atomic<std::uint64_t> waiting_before_{0};  ///< at the end of the pass before
   std::atomic<std::int64_t> lost_ns_{0};  ///< by calls that wait, since the last check began
+  std::atomic<int> barren_{0};             ///< checks in a row that met nothing that waited: each doubles the price of the next
+  std::atomic<std::uint32_t> span_{1};
   std::atomic<bool> claimed_{false};
   std::atomic<bool> searching_{false};
   std::atomic<bool> again_{false};  ///< the last check failed: what is left of its uses is checked at once
@@ -134,6 +145,7 @@ class DriftLedger {
 
   // Touched only by the thread that holds the claim.
   std::int64_t earned_ns_ = 0;      ///< lost by waiting until this check
+  std::uint64_t waited_ = 0;        ///< uses that did
   std::vector<DriftUse> searched_;  ///< empty: no search
   std::size_t low_ = 0;             ///< without so many of the first ones a pass was too far away
   std::size_t high_ = 0;            ///< without so many it was good, or none would be left

@@ -10,9 +10,10 @@
 namespace ipexrun::preload {
 namespace {
 
-std::vector<std::uint64_t> lengths(PassFinder& finder, const std::vector<std::uint64_t>& marks, std::uint32_t epoch = 1) {
+std::vector<std::uint64_t> lengths(PassFinder& finder, const std::vector<std::uint64_t>& marks, std::uint32_t epoch = 1,
+                                   std::uint32_t span = 1) {
   std::vector<std::uint64_t> found;
-  for (const std::uint64_t mark : marks) found.push_back(finder.call(mark, epoch));
+  for (const std::uint64_t mark : marks) found.push_back(finder.call(mark, epoch, span));
   return found;
 }
 
@@ -24,6 +25,11 @@ TEST(PassFinder, APassEndsWhereItsFirstWeightComesBack) {
 TEST(PassFinder, SharedWeightsInsideAPassDoNotEndIt) {
   PassFinder finder;
   EXPECT_EQ(lengths(finder, {1, 7, 7, 7, 1}), (std::vector<std::uint64_t>{0, 0, 0, 0, 4}));
+}
+
+TEST(PassFinder, AFirstWeightMayComeSeveralTimesInAPass) {
+  PassFinder finder;
+  EXPECT_EQ(lengths(finder, {1, 2, 1, 3, 4, 1, 2, 1, 3, 4, 1}, 1, 2), (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 5}));
 }
 
 TEST(PassFinder, ALowerNumberTakesOver) {
@@ -39,8 +45,8 @@ TEST(PassFinder, StartsAnewWithAnotherEpoch) {
 
 TEST(PassFinder, AWeightThatNeverComesBackIsForgotten) {
   PassFinder finder;
-  finder.call(1, 1);
-  for (std::uint64_t i = 0; i <= kLongestPass; ++i) finder.call(0, 1);
+  finder.call(1, 1, 1);
+  for (std::uint64_t i = 0; i <= kLongestPass; ++i) finder.call(0, 1, 1);
   EXPECT_EQ(lengths(finder, {8, 9, 8}), (std::vector<std::uint64_t>{0, 0, 2}));
 }
 
@@ -55,7 +61,7 @@ TEST(PassFinder, APreferredMarkBeginsPassesWhateverItsNumberAndEpoch) {
 TEST(PassFinder, APreferredMarkThatNeverComesBackIsForgotten) {
   PassFinder finder;
   finder.prefer(7);
-  for (std::uint64_t i = 0; i <= kLongestPass + 1; ++i) finder.call(0, 1);
+  for (std::uint64_t i = 0; i <= kLongestPass + 1; ++i) finder.call(0, 1, 1);
   EXPECT_EQ(lengths(finder, {8, 9, 8}), (std::vector<std::uint64_t>{0, 0, 2}));
 }
 
@@ -159,6 +165,36 @@ TEST_F(Ledger, ACheckThatBeganAtTheWrongPlaceIsBegunAgainAtOnce) {
 }
 
 class Search : public Ledger, public testing::WithParamInterface<std::size_t> {};
+
+TEST(DriftLedger, a_check_that_met_nothing_that_waits_saw_part_of_a_pass_and_the_next_one_is_dearer) {
+  DriftLedger ledger;
+  DriftMark met;
+  DriftMark missed;
+  ledger.wait(met, 100);
+  ledger.wait(missed, 0);
+  EXPECT_FALSE(ledger.begin(100, false, false)) << "a pass without news comes first";
+  ASSERT_TRUE(ledger.begin(100, false, false));
+  ledger.finish({{&met, nullptr}}, 0, 1);
+  EXPECT_EQ(ledger.span(), 1u);
+  const auto check_again = [&](std::int64_t lost_ns) {
+    ledger.wait(missed, lost_ns);
+    static_cast<void>(ledger.begin(100, false, false));
+    return ledger.begin(100, false, false);
+  };
+  ASSERT_TRUE(check_again(100));
+  ledger.finish({{&met, nullptr}}, 0, 1);
+  EXPECT_EQ(ledger.span(), 2u);
+  EXPECT_FALSE(check_again(199));
+  ASSERT_TRUE(check_again(1));
+  ledger.finish({{&met, nullptr}, {&missed, nullptr}}, 0, 1);
+  EXPECT_EQ(ledger.span(), 2u) << "what was learned of the program stays";
+  DriftMark next;
+  ledger.wait(next, 100);
+  EXPECT_FALSE(ledger.begin(100, false, false));
+  EXPECT_TRUE(ledger.begin(100, false, false)) << "the price is the plain one again";
+  ledger.abort();
+  EXPECT_EQ(ledger.span(), 1u);
+}
 
 TEST(DriftLedger, a_check_waits_until_its_want_has_cost_as_much) {
   DriftLedger ledger;
