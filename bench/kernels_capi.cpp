@@ -8,6 +8,7 @@
 #include "configs/base/isa.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/gated.h"
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
 #include "kernels/reorder.h"
@@ -87,6 +88,8 @@ ipexrun::IsaSet isa_of(const char* level) {
   return level != nullptr ? isa & ipexrun::level_from_name(level).value_or(0) : isa;
 }
 
+DType dtype_of(int bf16) { return bf16 != 0 ? DType::kBf16 : DType::kF32; }
+
 ipexrun::kernels::Parallel parallel_of(int threads, void* pool) { return {threads, threads > 1 ? &Pool::run : nullptr, pool}; }
 
 }  // namespace
@@ -128,6 +131,15 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_activation(int kind, int bf16, const voi
   const ipexrun::kernels::ActivationArgs args{static_cast<ipexrun::kernels::Activation>(kind), bf16 != 0 ? DType::kBf16 : DType::kF32, from,
                                               to, n};
   ipexrun::kernels::activation(args, parallel_of(threads, pool), isa_of(level));
+}
+
+/// act(a) * b, all [rows, columns]; strides are of a, b and to.
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_gated(int kind, int bf16, const void* a, const void* b, void* to, std::int64_t rows,
+                                              std::int64_t columns, const std::int64_t* strides, int threads, void* pool,
+                                              const char* level) {
+  const ipexrun::kernels::GatedArgs args{
+      static_cast<ipexrun::kernels::Activation>(kind), dtype_of(bf16), a, b, to, rows, columns, strides[0], strides[1], strides[2]};
+  ipexrun::kernels::gated(args, parallel_of(threads, pool), isa_of(level));
 }
 
 IPEXRUN_BENCH_EXPORT int ipexrun_bench_softmax(int bf16, const void* from, void* to, std::int64_t rows, std::int64_t columns, int threads,

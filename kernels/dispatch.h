@@ -11,6 +11,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/embedding.h"
+#include "kernels/gated.h"
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
 #include "kernels/pool_plan.h"
@@ -178,5 +179,15 @@ struct EmbeddingVariant {
 
 using EmbeddingVariants = Variants<EmbeddingVariant>;
 EmbeddingVariants embedding_variants();
+
+struct GatedVariant {
+  const char* name;
+  IsaSet needs;
+  /// The first row, columns >= 1, on this thread.
+  void (*run)(const GatedArgs& args);
+};
+
+using GatedVariants = Variants<GatedVariant>;
+GatedVariants gated_variants();
 
 }  // namespace ipexrun::kernels

@@ -3,6 +3,7 @@
 #include "kernels/ref/activation.h"
 #include "kernels/ref/attention.h"
 #include "kernels/ref/embedding.h"
+#include "kernels/ref/gated.h"
 #include "kernels/ref/linear.h"
 #include "kernels/ref/normalize.h"
 #include "kernels/ref/pool.h"
@@ -14,6 +15,7 @@
 #include "kernels/simd/activation.h"
 #include "kernels/simd/attention.h"
 #include "kernels/simd/embedding.h"
+#include "kernels/simd/gated.h"
 #include "kernels/simd/linear.h"
 #include "kernels/simd/normalize.h"
 #include "kernels/simd/pool.h"
@@ -135,6 +137,16 @@ constexpr EmbeddingVariant kEmbedding[] = {
     {"ref", 0, ref::embedding_bags},
 };
 
+constexpr GatedVariant kGated[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::gated},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::gated},
+#endif
+    {"ref", 0, ref::gated},
+};
+
 template <typename Variant, std::size_t N>
 constexpr Variants<Variant> table_of(const Variant (&variants)[N]) {
   return {variants, N};
@@ -149,6 +161,7 @@ PoolVariants pool_variants() { return table_of(kPool); }
 TopkVariants topk_variants() { return table_of(kTopk); }
 EmbeddingVariants embedding_variants() { return table_of(kEmbedding); }
 ResizeVariants resize_variants() { return table_of(kResize); }
+GatedVariants gated_variants() { return table_of(kGated); }
 ReorderVariants reorder_variants() { return table_of(kReorder); }
 
 AttentionVariants attention_variants(DType dtype) {

@@ -1,0 +1,123 @@
+"""Is what lies between the products of a transformer faster than stock torch's operations for the same work, and how near to a copy?
+
+Gated activations (act(a) * b), and what else is listed under OPS. "copy" is clone() of a tensor with as many bytes read and written as
+the operation must move. Contenders are called in turn; the fastest call of each counts, by the thread's CPU time, so that a busy machine
+counts for nobody. Ours allocates its outputs with torch, as stock does. Before the race both are held against torch in doubles.
+Prints a table, or JSON with --json.
+
+Run it in the Python that has torch: python bench/between_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
+"""
+
+import argparse
+import ctypes
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from reorder_vs_torch import fastest
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+VOID, I64, I32, F32, F64, TEXT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float, ctypes.c_double, ctypes.c_char_p
+
+
+def numbers(*values):
+    return (I64 * len(values))(*values)
+
+
+def is_bf16(x):
+    return int(x.dtype == torch.bfloat16)
+
+
+class Case:
+    """One row: `ours` and `stock` return a tensor or a tuple of them, `truth` the same in doubles; `moved` in bytes."""
+
+    def __init__(self, name, ours, stock, truth, moved):
+        self.name, self.ours, self.stock, self.truth, self.moved = name, ours, stock, truth, moved
+
+
+def gated(lib, dtype, level, smoke):
+    """silu(a) * b of two tensors, and gelu of the second half of a row times the first, as GeGLU has it."""
+    call = lib.ipexrun_bench_gated
+    call.argtypes = [I32, I32, VOID, VOID, VOID, I64, I64, VOID, I32, VOID, TEXT]
+    for rows, n in [(3, 37)] if smoke else [(1, 11008), (32, 5632), (128, 11008), (512, 11008)]:
+        a, b = torch.randn(rows, n).to(dtype), torch.randn(rows, n).to(dtype)
+        both = torch.cat([a, b], -1)
+
+        def silu(a=a, b=b, rows=rows, n=n):
+            out = torch.empty_like(a)
+            call(4, is_bf16(a), a.data_ptr(), b.data_ptr(), out.data_ptr(), rows, n, numbers(n, n, n), 1, None, level)
+            return out
+
+        def geglu(x=both, rows=rows, n=n, kind=0):
+            out = torch.empty(rows, n, dtype=x.dtype)
+            half = n * x.itemsize
+            call(kind, is_bf16(x), x.data_ptr() + half, x.data_ptr(), out.data_ptr(), rows, n, numbers(2 * n, 2 * n, n), 1, None, level)
+            return out
+
+        moved = 3 * a.numel() * a.itemsize
+        yield Case(f"silu_mul {rows}x{n}", silu, lambda a=a, b=b: F.silu(a) * b, F.silu(a.double()) * b.double(), moved)
+
+        def stock_geglu(x=both, approximate="none"):
+            value, gate = x.chunk(2, -1)
+            return value * F.gelu(gate, approximate=approximate)
+
+        yield Case(f"geglu {rows}x{n}", geglu, stock_geglu, stock_geglu(both.double()), moved)
+        yield Case(f"geglu_tanh {rows}x{n}", lambda: geglu(kind=1), lambda: stock_geglu(approximate="tanh"),
+                   stock_geglu(both.double(), "tanh"), moved)
+
+
+OPS = {"gated": gated}
+
+
+def error(y, truth):
+    y, truth = (t if isinstance(t, tuple) else (t,) for t in (y, truth))
+    return max(((a.double() - b).norm() / b.norm()).item() for a, b in zip(y, truth))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library")
+    parser.add_argument("--seconds", type=float, default=0.5, help="a row")
+    parser.add_argument("--level", help="cap ours at this instruction level, for example avx2")
+    parser.add_argument("--ops", type=lambda s: s.split(","), default=list(OPS), help=",".join(OPS))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--smoke", action="store_true", help="small sizes, to see that it runs")
+    args = parser.parse_args()
+    if args.smoke:
+        args.seconds = 0.01
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    lib = ctypes.CDLL(args.library)
+    level = args.level.encode() if args.level else None
+    table = []
+    if not args.json:
+        print(f"torch {torch.__version__}, 1 thread, fastest calls; stock/ours above 1 means ours is faster, ours/copy 1 is the memory's limit")
+        print(f"{'what':34} dtype     ours us     GB/s  copy GB/s | stock/ours  ours/copy | error: ours     stock")
+    for op in args.ops:
+        for dtype_name, dtype in DTYPES.items():
+            for case in OPS[op](lib, dtype, level, args.smoke):
+                flat = torch.empty(case.moved // 2, dtype=torch.uint8)
+                errors = None
+                if case.truth is not None:
+                    errors = error(case.ours(), case.truth), error(case.stock(), case.truth)
+                    if not errors[0] <= 2 * errors[1] + (1e-6 if dtype == torch.float32 else 8e-3):
+                        sys.exit(f"{case.name} in {dtype_name} is wrong: relative error {errors[0]:.2g}, stock {errors[1]:.2g}")
+                us = fastest({"ours": case.ours, "stock": case.stock, "copy": flat.clone}, args.seconds)
+                row = {"what": case.name, "dtype": dtype_name, "us": us, "gbs": case.moved / us["ours"] / 1e3,
+                       "copy_gbs": case.moved / us["copy"] / 1e3, "ratio": us["stock"] / us["ours"], "of_copy": us["ours"] / us["copy"],
+                       "error": errors}
+                table.append(row)
+                if not args.json:
+                    said = f"{errors[0]:11.2g} {errors[1]:9.2g}" if errors else "exact" if case.truth is None else ""
+                    print(f"{case.name:34} {dtype_name:>5} {us['ours']:11.1f} {row['gbs']:8.1f} {row['copy_gbs']:10.1f} | {row['ratio']:10.2f} "
+                          f"{row['of_copy']:10.2f} | {said}", flush=True)
+    if args.json:
+        json.dump({"torch": torch.__version__, "rows": table}, sys.stdout, indent=1)
+        print()
+
+
+if __name__ == "__main__":
+    main()
