@@ -10,23 +10,20 @@ namespace ipexrun::kernels {
 namespace {
 
 constexpr std::int64_t kPadding = 32;             ///< elements; two vectors of any instruction set
-constexpr std::int64_t kTileRows = 6;             ///< rows of a unit are a multiple, where there are enough
-constexpr std::int64_t kRowBlock = 48;            ///< rows that meet a panel of K while it is in L1
-constexpr std::int64_t kKeyBlock = 512;           ///< 48 rows of so many scores: 99 KiB
 constexpr std::int64_t kResidentBytes = 4 << 20;  ///< of packed K and V of a head; more is packed again for each unit
 constexpr double kSerialProducts = 1 << 17;       ///< below this a call is shorter than waking a second worker
 
 std::int64_t padded(std::int64_t n) { return ceil_div(n, kPadding) * kPadding; }
 std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
-AttentionPlan plan_of(const AttentionArgs& args) {
+AttentionPlan plan_of(const AttentionArgs& args, const AttentionSizes& sizes) {
   AttentionPlan plan{};
   plan.padded_depth = padded(args.depth);
-  const std::int64_t tiles = ceil_div(args.rows, kTileRows);
-  plan.blocks = ceil_div(args.rows, kRowBlock);
-  plan.row_block = ceil_div(tiles, plan.blocks) * kTileRows;
+  const std::int64_t tiles = ceil_div(args.rows, sizes.tile_rows);
+  plan.blocks = ceil_div(args.rows, sizes.row_block);
+  plan.row_block = ceil_div(tiles, plan.blocks) * sizes.tile_rows;
   plan.blocks = ceil_div(args.rows, plan.row_block);
-  plan.key_block = padded(ceil_div(args.keys, ceil_div(args.keys, kKeyBlock)));
+  plan.key_block = padded(ceil_div(args.keys, ceil_div(args.keys, sizes.key_block)));
   plan.padded_key_block = plan.key_block + kPadding / 2;  // rows at powers of two would share sets of L1
   plan.resident = padded(args.keys) * plan.padded_depth <= kResidentBytes / 8;
   plan.packed_keys = plan.resident ? padded(args.keys) : plan.key_block;
@@ -93,7 +90,7 @@ bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa) 
   if (job.few) {
     job.scratch_bytes = static_cast<std::size_t>(kQueriesAtOnce * (padded(args.keys) + padded(args.depth))) * sizeof(float);
   } else {
-    job.plan = plan_of(args);
+    job.plan = plan_of(args, variant.sizes);
     job.units = heads * job.plan.blocks;
     job.scratch_bytes = static_cast<std::size_t>(scratch_words(job.plan)) * sizeof(float);
   }

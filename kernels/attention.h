@@ -1,9 +1,10 @@
 // attention: softmax(Q K^T * scale + mask) V of every head, fp32 or bf16 on all sides, without the matrix of scores in memory.
 //
-// Method, in simd/attention.cpp: a worker takes blocks of rows of Q; K (transposed) and V of a head are packed once and walked in
-// blocks of keys with a running maximum and sum for each row (online softmax). fp32 is multiplied and added in fp32. bf16 is multiplied
-// in pairs with fp32 sums where the CPU does that natively, the softmax weights then being rounded to bf16 as in stock; elsewhere it is
-// widened to fp32. Few rows of Q (decoding) walk K and V where they lie. exp as in normalize.h. The truth is ref/attention.cpp, in doubles.
+// Method, in simd/attention.cpp and amx/attention.cpp: a worker takes blocks of rows of Q; K (transposed) and V of a head are packed once
+// and walked in blocks of keys with a running maximum and sum for each row (online softmax). fp32 is multiplied and added in fp32. bf16 is
+// multiplied in pairs with fp32 sums where the CPU does that natively (AMX, AVX512-BF16), the softmax weights then being rounded to bf16 as
+// in stock; elsewhere it is widened to fp32. Few rows of Q (decoding) walk K and V where they lie. exp as in normalize.h. The truth is
+// ref/attention.cpp, in doubles.
 // A row of which nothing is visible (all keys masked with -inf) becomes 0 with a logsumexp of 0, as in stock. NaN go where arithmetic takes
 // them. Of a key that `causal` hides a NaN in V may reach rows a few places before it (0 * NaN in a tile of rows); in stock it reaches
 // the whole block of rows.
@@ -69,7 +70,7 @@ bool attention_supported(DType dtype, IsaSet isa);
 /// Uses at most `isa` and falls back to slower variants down to the reference, so it is always right.
 bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa);
 
-/// Name of the variant: "avx512_bf16", "avx512", "avx2", "ref".
+/// Name of the variant: "amx_bf16" (bf16 alone), "avx512_bf16" (too), "avx512", "avx2", "ref".
 const char* attention_variant(DType dtype, IsaSet isa);
 
 }  // namespace ipexrun::kernels

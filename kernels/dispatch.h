@@ -116,9 +116,17 @@ struct AttentionPlan {
 /// i / rows, among those that share it.
 inline constexpr std::int64_t kQueriesAtOnce = 4;
 
+/// How a variant wants a call to be cut.
+struct AttentionSizes {
+  std::int64_t tile_rows;  ///< rows of a unit are a multiple, where there are enough
+  std::int64_t row_block;  ///< rows of a unit, at most
+  std::int64_t key_block;  ///< keys of a block, at most
+};
+
 struct AttentionVariant {
   const char* name;
   IsaSet needs;
+  AttentionSizes sizes;
   /// Units [unit_begin, unit_end), head after head. `scratch`, 64-byte aligned, is what attention.cpp counts for a plan.
   void (*blocks)(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
   /// Up to so many queries of a head of K and V packing these takes longer than it saves.

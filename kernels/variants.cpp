@@ -24,6 +24,7 @@
 #include "kernels/simd/topk.h"
 #endif
 #ifdef IPEXRUN_KERNELS_AMX
+#include "kernels/amx/attention.h"
 #include "kernels/amx/linear.h"
 #endif
 
@@ -97,25 +98,25 @@ constexpr ResizeVariant kResize[] = {
 };
 
 constexpr std::int64_t kAllRows = INT64_MAX;
+/// Rows that meet a panel of K while it is in L1, and 48 rows of 512 scores: 99 KiB.
+constexpr AttentionSizes kInRegisters{6, 48, 512};
+/// Rows of two tiles, and what they need of a block of keys stays near L1.
+[[maybe_unused]] constexpr AttentionSizes kInTiles{32, 32, 256};
 constexpr AttentionVariant kAttention[] = {
+#if defined(IPEXRUN_KERNELS_AMX) && defined(IPEXRUN_KERNELS_AVX512)
+    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, kInTiles, amx::attention, 4, avx512::attention_few},
+#endif
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
-    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::attention, 4, avx512::attention_few},
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, kInRegisters, avx512_bf16::attention, 4, avx512::attention_few},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512
-    {"avx512", kLevelAvx512, avx512::attention, 20, avx512::attention_few},
+    {"avx512", kLevelAvx512, kInRegisters, avx512::attention, 20, avx512::attention_few},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    {"avx2", kLevelAvx2, avx2::attention, 16, avx2::attention_few},
+    {"avx2", kLevelAvx2, kInRegisters, avx2::attention, 16, avx2::attention_few},
 #endif
-    {"ref", 0, nullptr, kAllRows, ref::attention},
+    {"ref", 0, kInRegisters, nullptr, kAllRows, ref::attention},
 };
-
-/// Pairs of bf16 are of no use for fp32.
-#ifdef IPEXRUN_KERNELS_AVX512_BF16
-constexpr std::size_t kBf16Only = 1;
-#else
-constexpr std::size_t kBf16Only = 0;
-#endif
 
 constexpr TopkVariant kTopk[] = {
 #ifdef IPEXRUN_KERNELS_AVX512
@@ -165,7 +166,8 @@ GatedVariants gated_variants() { return table_of(kGated); }
 ReorderVariants reorder_variants() { return table_of(kReorder); }
 
 AttentionVariants attention_variants(DType dtype) {
-  const std::size_t first = dtype == DType::kF32 ? kBf16Only : 0;
+  std::size_t first = 0;  // pairs of bf16 are of no use for fp32
+  while (dtype == DType::kF32 && (kAttention[first].needs & (kIsaAvx512Bf16 | kIsaAmxBf16)) != 0) ++first;
   return {kAttention + first, table_of(kAttention).count - first};
 }
 

@@ -1,0 +1,265 @@
+// attention on AMX, 32 rows of Q at a time: two tiles of rows meet two tiles of keys, or of the depth, in four tiles of sums.
+//
+// K and V of a head are packed once as tiles of pairs and walked in blocks of keys; scores of 32 rows and a block lie near L1, the
+// weights take their place. Rows that a tile has too many, and keys and depth up to whole tiles, are zeros or never stored.
+#include "kernels/amx/attention.h"
+
+#include <immintrin.h>
+
+#include "kernels/amx/tile.h"
+#include "kernels/simd/floats_avx512.h"
+#include "kernels/simd/halves_avx512.h"
+
+namespace ipexrun::kernels::amx {
+namespace {
+using avx512::Floats;
+using avx512::Halves;
+using avx512::Lanes;
+constexpr std::int64_t kTileRows = 32;  ///< that walk the keys together: two tiles
+}  // namespace
+}  // namespace ipexrun::kernels::amx
+// In this order: each needs the ones before it.
+#include "kernels/simd/attention_load.h"
+#include "kernels/simd/attention_walk.h"
+#include "kernels/simd/exp2.h"
+//
+#include "kernels/simd/attention_weigh.h"
+
+namespace ipexrun::kernels::amx {
+namespace {
+
+constexpr std::int64_t kTileBytes = 1024;
+constexpr std::int64_t kPair = 2 * kTileBytes;  ///< two tiles beside each other: 32 keys or 32 columns of V
+constexpr std::int64_t kStep = 32;              ///< of a sum, that one tile holds
+
+constexpr std::int64_t steps_of(std::int64_t n) { return (n + kStep - 1) / kStep; }
+
+struct Weights {
+  [[gnu::always_inline]] static void put(float* row, std::int64_t i, Floats::Vector first, Floats::Vector second) {
+    Lanes::store(row + i / 2, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+  }
+};
+
+/// What one worker has in scratch.
+struct Scratch {
+  char* k;  ///< [32 keys][step of the depth][two tiles]
+  char* v;  ///< [32 columns][step of the keys][two tiles]
+  float* scores;
+  char* q;  ///< [16 rows][step of the depth], tiles
+  float* sums;
+  Seen* seen;
+
+  Scratch(float* at, const AttentionPlan& plan) {
+    const std::int64_t words = plan.packed_keys * plan.padded_depth / 2;
+    k = reinterpret_cast<char*>(at);
+    v = reinterpret_cast<char*>(at + words);
+    scores = at + 2 * words;
+    q = reinterpret_cast<char*>(scores + plan.row_block * plan.padded_key_block);
+    sums = scores + plan.row_block * (plan.padded_key_block + plan.padded_depth);
+    seen = reinterpret_cast<Seen*>(sums + plan.row_block * plan.padded_depth);
+  }
+};
+
+/// kStep elements of a row from element i on; past `valid` zeros.
+[[gnu::always_inline]] inline __m512i load_step(const std::uint16_t* row, std::int64_t i, std::int64_t valid) {
+  const std::int64_t left = valid - i;
+  if (left >= kStep) return _mm512_loadu_si512(row + i);
+  return left <= 0 ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(_bzhi_u32(~0u, static_cast<unsigned>(left)), row + i);
+}
+
+void pack_q(const std::uint16_t* row, std::int64_t place, std::int64_t depth, char* to) {
+  const std::int64_t steps = steps_of(depth);
+  char* line = to + place / 16 * steps * kTileBytes + place % 16 * 64;
+  for (std::int64_t s = 0; s < steps; ++s) _mm512_store_si512(line + s * kTileBytes, load_step(row, s * kStep, depth));
+}
+
+/// `keys` rows of K, whole pairs of tiles.
+void pack_k(const std::uint16_t* from, std::int64_t stride, std::int64_t keys, std::int64_t depth, char* to) {
+  const std::int64_t steps = steps_of(depth);
+  for (std::int64_t key = 0; key < keys; key += kStep) {
+    for (std::int64_t s = 0; s < steps; ++s) {
+      for (std::int64_t half = 0; half < 2; ++half) {
+        Lanes::Vector lines[kLanes];
+        const std::int64_t first = key + half * kLanes;
+        if (first + kLanes <= keys && (s + 1) * kStep <= depth) {
+          for (std::int64_t i = 0; i < kLanes; ++i) lines[i] = Lanes::load(from + (first + i) * stride + s * kStep);
+        } else {
+          for (std::int64_t i = 0; i < kLanes; ++i) {
+            lines[i] = first + i < keys ? load_step(from + (first + i) * stride, s * kStep, depth) : Lanes::zero();
+          }
+        }
+        Lanes::transpose(lines);
+        for (std::int64_t i = 0; i < kLanes; ++i) _mm512_store_si512(to + half * kTileBytes + i * 64, lines[i]);
+      }
+      to += kPair;
+    }
+  }
+}
+
+/// `keys` rows of V, whole pairs of tiles; `panel_bytes` from one panel of 32 columns to the next.
+void pack_v(const std::uint16_t* from, std::int64_t stride, std::int64_t keys, std::int64_t depth, std::int64_t panel_bytes, char* to) {
+  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);  // so that the two unpackings give columns 0-15 and 16-31
+  const std::int64_t panels = steps_of(depth);
+  for (std::int64_t key = 0; key < steps_of(keys) * kStep; key += 2) {
+    const std::uint16_t* row = from + key * stride;
+    char* line = to + key / kStep * kPair + key % kStep / 2 * 64;
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      const __m512i even = key < keys ? _mm512_permutexvar_epi64(order, load_step(row, panel * kStep, depth)) : Lanes::zero();
+      const __m512i odd = key + 1 < keys ? _mm512_permutexvar_epi64(order, load_step(row + stride, panel * kStep, depth)) : Lanes::zero();
+      _mm512_store_si512(line + panel * panel_bytes, _mm512_unpacklo_epi16(even, odd));
+      _mm512_store_si512(line + panel * panel_bytes + kTileBytes, _mm512_unpackhi_epi16(even, odd));
+    }
+  }
+}
+
+/// Tiles of 16 rows: how far the lines of one, the next step and the lower rows are apart, in bytes.
+struct Rows {
+  const char* at;
+  std::int64_t line;
+  std::int64_t step;
+  std::int64_t down;
+};
+
+/// C [16 or 32 rows, 32 columns] = A B or C + A B; `line` are C's bytes a row.
+[[gnu::always_inline]] inline void multiply(const Rows& a, bool lower, const char* b, std::int64_t steps, char* c, std::int64_t line,
+                                            bool add) {
+  char* const down = c + 16 * line;
+  if (add) {
+    tile_load<0>(c, line);
+    tile_load<1>(c + 64, line);
+    if (lower) tile_load<2>(down, line);
+    if (lower) tile_load<3>(down + 64, line);
+  } else {
+    tile_zero<0>();
+    tile_zero<1>();
+    tile_zero<2>();
+    tile_zero<3>();
+  }
+  if (lower) {
+    for (std::int64_t s = 0; s < steps; ++s) {
+      tile_load<4>(a.at + s * a.step, a.line);
+      tile_load<6>(b + s * kPair, 64);
+      tile_multiply<0, 4, 6>();
+      tile_load<5>(a.at + a.down + s * a.step, a.line);
+      tile_multiply<2, 5, 6>();
+      tile_load<7>(b + s * kPair + kTileBytes, 64);
+      tile_multiply<1, 4, 7>();
+      tile_multiply<3, 5, 7>();
+    }
+  } else {
+    for (std::int64_t s = 0; s < steps; ++s) {
+      tile_load<4>(a.at + s * a.step, a.line);
+      tile_load<6>(b + s * kPair, 64);
+      tile_multiply<0, 4, 6>();
+      tile_load<7>(b + s * kPair + kTileBytes, 64);
+      tile_multiply<1, 4, 7>();
+    }
+  }
+  tile_store<0>(c, line);
+  tile_store<1>(c + 64, line);
+  if (lower) tile_store<2>(down, line);
+  if (lower) tile_store<3>(down + 64, line);
+}
+
+void multiply_q_k(const Block& block, const AttentionPlan& plan, std::int64_t depth, const Scratch& at, const char* k) {
+  const std::int64_t steps = steps_of(depth);
+  const Rows q{at.q, 64, kTileBytes, steps * kTileBytes};
+  const std::int64_t panels = steps_of(block.walked_by(0));
+  for (std::int64_t panel = 0; panel < panels; ++panel) {
+    multiply(q, block.rows > 16, k + panel * steps * kPair, steps, reinterpret_cast<char*>(at.scores + panel * kStep),
+             plan.padded_key_block * 4, false);
+  }
+}
+
+void multiply_weights_v(const Block& block, const AttentionPlan& plan, std::int64_t depth, const Scratch& at, const char* v,
+                        std::int64_t panel_bytes) {
+  const Rows weights{reinterpret_cast<const char*>(at.scores), plan.padded_key_block * 4, 64, 16 * plan.padded_key_block * 4};
+  const std::int64_t steps = steps_of(block.walked_by(0));
+  for (std::int64_t panel = 0; panel < steps_of(depth); ++panel) {
+    multiply(weights, block.rows > 16, v + panel * panel_bytes, steps, reinterpret_cast<char*>(at.sums + panel * kStep),
+             plan.padded_depth * 4, block.key > 0);
+  }
+}
+
+void scale_row(float* row, std::int64_t depth, float factor) {
+  for (std::int64_t i = 0; i < depth; i += kLanes) _mm512_store_ps(row + i, _mm512_mul_ps(_mm512_load_ps(row + i), _mm512_set1_ps(factor)));
+}
+
+/// Sums times `factor` to a row of the result.
+void finish_row(const float* sums, std::int64_t depth, float factor, std::uint16_t* out) {
+  const __m512 all = _mm512_set1_ps(factor);
+  for (std::int64_t i = 0; i < depth; i += kStep) {
+    const __m512i both =
+        (__m512i)_mm512_cvtne2ps_pbh(_mm512_mul_ps(_mm512_load_ps(sums + i + 16), all), _mm512_mul_ps(_mm512_load_ps(sums + i), all));
+    if (depth - i >= kStep) {
+      _mm512_storeu_si512(out + i, both);
+    } else {
+      _mm512_mask_storeu_epi16(out + i, _bzhi_u32(~0u, static_cast<unsigned>(depth - i)), both);
+    }
+  }
+}
+
+/// The rows of a block against all keys that they see. `packed` keys of this head are in scratch already.
+void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at, std::int64_t* packed,
+            Ahead<std::uint16_t>* ahead) {
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    pack_q(q_row<std::uint16_t>(args, head, block.row + r), r, args.depth, at.q);
+    at.seen[r] = {kNothing, 0.0f};
+  }
+  const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
+  const std::int64_t panel_bytes = plan.packed_keys / kStep * kPair;
+  for (; block.key < visible; block.key += plan.key_block) {
+    block.keys = least(plan.key_block, args.keys - block.key);
+    const std::int64_t place = plan.resident ? block.key / kStep : 0;
+    char* const k = at.k + place * steps_of(args.depth) * kPair;
+    char* const v = at.v + place * kPair;
+    if (!plan.resident || block.key >= *packed) {
+      pack_k(k_row<std::uint16_t>(args, head, block.key), args.k.row_stride, block.keys, args.depth, k);
+      pack_v(v_row<std::uint16_t>(args, head, block.key), args.v.row_stride, block.keys, args.depth, panel_bytes, v);
+      *packed = block.key + block.keys;
+    }
+    multiply_q_k(block, plan, args.depth, at, k);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      const float before = weigh<Weights>(at.scores + r * plan.padded_key_block, block.seen_by(r), block.walked_by(r), args.scale,
+                                          mask_row(args.mask, head, block.row + r, block.key), &at.seen[r]);
+      ahead->fetch();
+      if (block.key > 0 && before != 1.0f) scale_row(at.sums + r * plan.padded_depth, args.depth, before);
+    }
+    multiply_weights_v(block, plan, args.depth, at, v, panel_bytes);
+  }
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    const std::int64_t row = block.row + r;
+    finish_row(at.sums + r * plan.padded_depth, args.depth, finish(at.seen[r], lse_of(args, head, row)),
+               out_row<std::uint16_t>(args, head, row));
+  }
+}
+
+}  // namespace
+
+void attention(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit_begin, std::int64_t unit_end, float* scratch) {
+  const Scratch at(scratch, plan);
+  TileConfig config{};
+  config.palette = 1;
+  for (int tile = 0; tile < 8; ++tile) {
+    config.bytes_per_row[tile] = 64;
+    config.rows[tile] = 16;
+  }
+  tile_configure(config);
+  std::int64_t packed = 0;
+  Ahead<std::uint16_t> ahead;
+  std::int64_t kv = -1;
+  for (std::int64_t unit = unit_begin; unit < unit_end; ++unit) {
+    const Head head(args, unit / plan.blocks);
+    const std::int64_t row = unit % plan.blocks * plan.row_block;
+    const std::int64_t this_kv = head.batch * args.kv_heads + head.kv_head;
+    if (this_kv != kv) packed = 0;
+    kv = this_kv;
+    const Block block{row, least(plan.row_block, args.rows - row), 0, 0, args.causal};
+    const std::int64_t visible = args.causal ? least(args.keys, row + block.rows) : args.keys;
+    ahead.plan(args, plan, unit, unit_end, block.rows * ((visible + plan.key_block - 1) / plan.key_block));
+    attend(args, plan, head, block, at, &packed, &ahead);
+  }
+  tile_release();
+}
+
+}  // namespace ipexrun::kernels::amx
