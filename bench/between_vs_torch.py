@@ -1,6 +1,6 @@
 """Is what lies between the products of a transformer faster than stock torch's operations for the same work, and how near to a copy?
 
-Gated activations (act(a) * b), and what else is listed under OPS. "copy" is clone() of a tensor with as many bytes read and written as
+Gated activations (act(a) * b), rotary embedding. "copy" is clone() of a tensor with as many bytes read and written as
 the operation must move. Contenders are called in turn; the fastest call of each counts, by the thread's CPU time, so that a busy machine
 counts for nobody. Ours allocates its outputs with torch, as stock does. Before the race both are held against torch in doubles.
 Prints a table, or JSON with --json.
@@ -31,10 +31,12 @@ def is_bf16(x):
 
 
 class Case:
-    """One row: `ours` and `stock` return a tensor or a tuple of them, `truth` the same in doubles; `moved` in bytes."""
+    """One row: `ours` and `stock` (or a list, of which the fastest counts) return a tensor or a tuple of them, `truth` the same in
+    doubles, or is None where it was checked elsewhere; `moved` in bytes."""
 
     def __init__(self, name, ours, stock, truth, moved):
-        self.name, self.ours, self.stock, self.truth, self.moved = name, ours, stock, truth, moved
+        self.name, self.ours, self.truth, self.moved = name, ours, truth, moved
+        self.stock = stock if isinstance(stock, list) else [stock]
 
 
 def gated(lib, dtype, level, smoke):
@@ -68,7 +70,62 @@ def gated(lib, dtype, level, smoke):
                    stock_geglu(both.double(), "tanh"), moved)
 
 
-OPS = {"gated": gated}
+def rotary(lib, dtype, level, smoke):
+    """Queries in [batch, positions, heads, depth] and [batch, heads, positions, depth], tables in the dtype of the queries, as transformers has them."""
+    call = lib.ipexrun_bench_rotary
+    call.argtypes = [I32, VOID, VOID, VOID, VOID, VOID, VOID, I32, I32, VOID, TEXT]
+    shapes = [(2, 3, 2, 12, 8)] if smoke else [(1, 1, 32, 128, 128), (1, 128, 32, 128, 128), (1, 1024, 32, 128, 128), (8, 128, 16, 64, 64),
+                                              (4, 512, 12, 80, 32)]
+    for batch, positions, heads, depth, rotated in shapes:
+        angle = torch.outer(torch.arange(positions) + 1.0, 10000.0 ** -(torch.arange(0, rotated, 2) / rotated))
+        cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+        twice = torch.cat([cos, cos], -1), torch.cat([sin, sin], -1)
+        repeated = cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
+        turns = torch.polar(torch.ones_like(angle), angle)
+        x = torch.randn(batch, positions, heads, depth).to(dtype)
+        for name, q, axis in (("bshd", x, 1), ("bhsd", x.transpose(1, 2).contiguous(), 2)):
+
+            def placed(table, q=q, axis=axis):
+                return table[None, :, None] if axis == 1 else table[None, None]
+
+            def ours(pairs, inplace=False, q=q, axis=axis, cos=cos, sin=sin, sizes=(batch, positions, heads, depth, rotated)):
+                out = q if inplace else torch.empty_like(q)
+                strides = [q.stride(0), q.stride(axis), q.stride(3 - axis)]
+                half = sizes[-1] // 2
+                call(is_bf16(q), q.data_ptr(), out.data_ptr(), numbers(*sizes, pairs, 0), numbers(*strides, *strides, 0, half),
+                     cos.data_ptr(), sin.data_ptr(), is_bf16(cos), 1, None, level)
+                return out
+
+            def whole(part, q=q, rotated=rotated):
+                return part if rotated == q.shape[-1] else torch.cat([part, q[..., rotated:]], -1)
+
+            def halves(q=q, tables=twice, rotated=rotated, placed=placed):
+                part = q[..., :rotated]
+                cos, sin = (placed(t.to(q.dtype)) for t in tables)
+                a, b = part.chunk(2, -1)
+                turned = part * cos + torch.cat([-b, a], -1) * sin
+                return turned if rotated == q.shape[-1] else torch.cat([turned, q[..., rotated:]], -1)
+
+            def interleaved(q=q, tables=repeated, rotated=rotated, placed=placed):
+                part = q[..., :rotated]
+                cos, sin = (placed(t.to(q.dtype)) for t in tables)
+                turned = part * cos + torch.stack([-part[..., 1::2], part[..., ::2]], -1).flatten(-2) * sin
+                return turned if rotated == q.shape[-1] else torch.cat([turned, q[..., rotated:]], -1)
+
+            def as_complex(q=q, turns=turns, rotated=rotated, placed=placed, whole=whole):
+                part = torch.view_as_complex(q[..., :rotated].float().unflatten(-1, (-1, 2)))
+                return whole(torch.view_as_real(part * placed(turns)).flatten(-2).to(q.dtype))
+
+            moved = 2 * q.numel() * q.itemsize
+            of = "" if rotated == depth else f"/{rotated}"
+            size = f"{name} " + "x".join(map(str, q.shape)) + of
+            yield Case(f"halves {size}", lambda ours=ours: ours(0), halves, halves(q.double()), moved)
+            yield Case(f"interleaved {size}", lambda ours=ours: ours(1), [interleaved, as_complex], interleaved(q.double()), moved)
+            if name == "bshd":
+                yield Case(f"halves in place {size}", lambda ours=ours: ours(0, True), halves, None, moved)
+
+
+OPS = {"gated": gated, "rotary": rotary}
 
 
 def error(y, truth):
@@ -102,16 +159,17 @@ def main():
                 flat = torch.empty(case.moved // 2, dtype=torch.uint8)
                 errors = None
                 if case.truth is not None:
-                    errors = error(case.ours(), case.truth), error(case.stock(), case.truth)
+                    errors = error(case.ours(), case.truth), error(case.stock[0](), case.truth)
                     if not errors[0] <= 2 * errors[1] + (1e-6 if dtype == torch.float32 else 8e-3):
                         sys.exit(f"{case.name} in {dtype_name} is wrong: relative error {errors[0]:.2g}, stock {errors[1]:.2g}")
-                us = fastest({"ours": case.ours, "stock": case.stock, "copy": flat.clone}, args.seconds)
+                us = fastest({"ours": case.ours, "copy": flat.clone, **{f"stock{i}": fn for i, fn in enumerate(case.stock)}}, args.seconds)
+                us["stock"] = min(us[f"stock{i}"] for i in range(len(case.stock)))
                 row = {"what": case.name, "dtype": dtype_name, "us": us, "gbs": case.moved / us["ours"] / 1e3,
                        "copy_gbs": case.moved / us["copy"] / 1e3, "ratio": us["stock"] / us["ours"], "of_copy": us["ours"] / us["copy"],
                        "error": errors}
                 table.append(row)
                 if not args.json:
-                    said = f"{errors[0]:11.2g} {errors[1]:9.2g}" if errors else "exact" if case.truth is None else ""
+                    said = f"{errors[0]:11.2g} {errors[1]:9.2g}" if errors else ""
                     print(f"{case.name:34} {dtype_name:>5} {us['ours']:11.1f} {row['gbs']:8.1f} {row['copy_gbs']:10.1f} | {row['ratio']:10.2f} "
                           f"{row['of_copy']:10.2f} | {said}", flush=True)
     if args.json:

@@ -12,6 +12,7 @@
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
 #include "kernels/reorder.h"
+#include "kernels/rotary.h"
 
 namespace {
 
@@ -187,4 +188,30 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* s
   args.lse_head_stride = 1;
   args.lse_row_stride = args.heads;
   return ipexrun::kernels::attention(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// sizes are {batch, positions, heads, depth, rotated, pairs, inverse}, strides {batch, position, head} of from and of to in elements, then
+/// {batch, position} of the tables.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_rotary(int bf16, const void* from, void* to, const std::int64_t* sizes, const std::int64_t* strides,
+                                              const void* cos, const void* sin, int table_bf16, int threads, void* pool,
+                                              const char* level) {
+  ipexrun::kernels::RotaryArgs args;
+  args.from = from;
+  args.to = to;
+  args.dtype = dtype_of(bf16);
+  args.batch = sizes[0];
+  args.positions = sizes[1];
+  args.heads = sizes[2];
+  args.depth = sizes[3];
+  args.rotated = sizes[4];
+  args.pairs = static_cast<ipexrun::kernels::RotaryPairs>(sizes[5]);
+  args.inverse = sizes[6] != 0;
+  args.from_strides = {strides[0], strides[1], strides[2]};
+  args.to_strides = {strides[3], strides[4], strides[5]};
+  args.cos = cos;
+  args.sin = sin;
+  args.table_dtype = dtype_of(table_bf16);
+  args.table_batch_stride = strides[6];
+  args.table_position_stride = strides[7];
+  return ipexrun::kernels::rotary(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }

@@ -16,6 +16,7 @@
 #include "kernels/normalize.h"
 #include "kernels/pool_plan.h"
 #include "kernels/resize.h"
+#include "kernels/rotary.h"
 #include "kernels/topk.h"
 
 namespace ipexrun::kernels {
@@ -197,5 +198,15 @@ struct GatedVariant {
 
 using GatedVariants = Variants<GatedVariant>;
 GatedVariants gated_variants();
+
+struct RotaryVariant {
+  const char* name;
+  IsaSet needs;
+  /// Rows [row_begin, row_end) of all on this thread, in the order of rotary_rows.h. `rotated` is right.
+  void (*run)(const RotaryArgs& args, bool heads_outside, std::int64_t row_begin, std::int64_t row_end);
+};
+
+using RotaryVariants = Variants<RotaryVariant>;
+RotaryVariants rotary_variants();
 
 }  // namespace ipexrun::kernels

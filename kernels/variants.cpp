@@ -9,6 +9,7 @@
 #include "kernels/ref/pool.h"
 #include "kernels/ref/reorder.h"
 #include "kernels/ref/resize.h"
+#include "kernels/ref/rotary.h"
 #include "kernels/ref/topk.h"
 
 #ifdef IPEXRUN_KERNELS_SIMD
@@ -21,6 +22,7 @@
 #include "kernels/simd/pool.h"
 #include "kernels/simd/reorder.h"
 #include "kernels/simd/resize.h"
+#include "kernels/simd/rotary.h"
 #include "kernels/simd/topk.h"
 #endif
 #ifdef IPEXRUN_KERNELS_AMX
@@ -148,6 +150,16 @@ constexpr GatedVariant kGated[] = {
     {"ref", 0, ref::gated},
 };
 
+constexpr RotaryVariant kRotary[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::rotary},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::rotary},
+#endif
+    {"ref", 0, ref::rotary},
+};
+
 template <typename Variant, std::size_t N>
 constexpr Variants<Variant> table_of(const Variant (&variants)[N]) {
   return {variants, N};
@@ -163,6 +175,7 @@ TopkVariants topk_variants() { return table_of(kTopk); }
 EmbeddingVariants embedding_variants() { return table_of(kEmbedding); }
 ResizeVariants resize_variants() { return table_of(kResize); }
 GatedVariants gated_variants() { return table_of(kGated); }
+RotaryVariants rotary_variants() { return table_of(kRotary); }
 ReorderVariants reorder_variants() { return table_of(kReorder); }
 
 AttentionVariants attention_variants(DType dtype) {

@@ -36,6 +36,14 @@ struct Lanes {
     b = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd)), 0xd8);
   }
 
+  /// What split() took apart.
+  [[gnu::always_inline]] static void join(Vector& a, Vector& b) {
+    const Vector low = _mm256_unpacklo_epi32(a, b);
+    const Vector high = _mm256_unpackhi_epi32(a, b);
+    a = _mm256_permute2x128_si256(low, high, 0x20);
+    b = _mm256_permute2x128_si256(low, high, 0x31);
+  }
+
   /// The first `bytes` bytes of a vector, an even number.
   using Part = std::int64_t;
   [[gnu::always_inline]] static Part part(std::int64_t bytes) { return bytes; }

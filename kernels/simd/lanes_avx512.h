@@ -34,6 +34,15 @@ struct Lanes {
     b = _mm512_permutex2var_epi32(first, odd, b);
   }
 
+  /// What split() took apart.
+  [[gnu::always_inline]] static void join(Vector& a, Vector& b) {
+    const Vector low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const Vector high = _mm512_add_epi32(low, all(8));
+    const Vector first = a;
+    a = _mm512_permutex2var_epi32(first, low, b);
+    b = _mm512_permutex2var_epi32(first, high, b);
+  }
+
   using Part = __mmask64;
   [[gnu::always_inline]] static Part part(std::int64_t bytes) { return _bzhi_u64(~0ull, static_cast<unsigned>(bytes)); }
   [[gnu::always_inline]] static Vector load_part(const void* from, Part part) { return _mm512_maskz_loadu_epi8(part, from); }
