@@ -1,6 +1,6 @@
 """Is what lies between the products of a transformer faster than stock torch's operations for the same work, and how near to a copy?
 
-Gated activations (act(a) * b), rotary embedding. "copy" is clone() of a tensor with as many bytes read and written as
+Gated activations (act(a) * b), rotary embedding, norms of a sum. "copy" is clone() of a tensor with as many bytes read and written as
 the operation must move. Contenders are called in turn; the fastest call of each counts, by the thread's CPU time, so that a busy machine
 counts for nobody. Ours allocates its outputs with torch, as stock does. Before the race both are held against torch in doubles.
 Prints a table, or JSON with --json.
@@ -125,7 +125,34 @@ def rotary(lib, dtype, level, smoke):
                 yield Case(f"halves in place {size}", lambda ours=ours: ours(0, True), halves, None, moved)
 
 
-OPS = {"gated": gated, "rotary": rotary}
+def residual(lib, dtype, level, smoke):
+    """Layer norm and rms norm of x + r, the sum kept for the next layer; stock adds, then normalizes."""
+    call = lib.ipexrun_bench_residual_norm
+    call.argtypes = [I32, I32, VOID, VOID, VOID, VOID, I64, I64, VOID, VOID, F64, I32, VOID, TEXT]
+    for rows, n in [(3, 37)] if smoke else [(1, 4096), (128, 768), (512, 768), (128, 4096), (1024, 4096)]:
+        x, r, weight, bias = (torch.randn(size).to(dtype) for size in ((rows, n), (rows, n), (n,), (n,)))
+
+        def ours(centered, x=x, r=r, weight=weight, bias=bias):
+            out, total = torch.empty_like(x), torch.empty_like(x)
+            call(centered, is_bf16(x), x.data_ptr(), r.data_ptr(), out.data_ptr(), total.data_ptr(), *x.shape, weight.data_ptr(),
+                 bias.data_ptr() if centered else None, 1e-5, 1, None, level)
+            return out, total
+
+        def layer(x=x, r=r, weight=weight, bias=bias):
+            total = x + r
+            return F.layer_norm(total, total.shape[-1:], weight, bias, 1e-5), total
+
+        def rms(x=x, r=r, weight=weight):
+            total = x + r
+            return F.rms_norm(total, total.shape[-1:], weight, 1e-5), total
+
+        doubles = x.double(), r.double(), weight.double(), bias.double()
+        moved = 4 * x.numel() * x.itemsize
+        yield Case(f"layer_norm {rows}x{n}", lambda ours=ours: ours(1), layer, layer(*doubles), moved)
+        yield Case(f"rms_norm {rows}x{n}", lambda ours=ours: ours(0), rms, rms(*doubles[:3]), moved)
+
+
+OPS = {"gated": gated, "rotary": rotary, "residual": residual}
 
 
 def error(y, truth):

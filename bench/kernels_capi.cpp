@@ -159,6 +159,18 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_norm(int bf16, const void* from, void* to
                                                                                                                                         : 0;
 }
 
+/// The norm of from + residual; `sum` null = not wanted. Layer norm where `centered`; all in one dtype.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_residual_norm(int centered, int bf16, const void* from, const void* residual, void* to, void* sum,
+                                                     std::int64_t rows, std::int64_t columns, const void* weight, const void* bias,
+                                                     double eps, int threads, void* pool, const char* level) {
+  const DType dtype = dtype_of(bf16);
+  ipexrun::kernels::NormArgs args{from, to, dtype, rows, columns, weight, bias, dtype, eps};
+  args.residual = residual;
+  args.sum = sum;
+  return (centered != 0 ? ipexrun::kernels::layer_norm : ipexrun::kernels::rms_norm)(args, parallel_of(threads, pool), isa_of(level)) ? 1
+                                                                                                                                      : 0;
+}
+
 /// q, k, v, out as {batch, head, row} strides in elements, mask (of fp32 or of the dtype of q, null = none) as {batch, head, row, key};
 /// sizes are {batch, heads, rows, keys, depth, heads of k and v}; logsumexp is dense [batch, rows, heads].
 IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* sizes, const void* q, const std::int64_t* qs, const void* k,

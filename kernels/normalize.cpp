@@ -16,16 +16,19 @@ template <typename Args>
 using Run = void (*)(const Args& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
 
 template <typename Args>
-bool share_rows(const Args& args, Run<Args> run, std::int64_t rows_of_scratch, const Parallel& parallel) {
+bool share_rows(const Args& args, Run<Args> run, std::int64_t scratch_rows, const Parallel& parallel) {
   if (args.rows <= 0 || args.columns <= 0) return true;
   const std::int64_t padded = ceil_div(args.columns, kNormalizePadding) * kNormalizePadding;
   const std::int64_t parts = parts_of(args.rows, args.columns > kSerialElements / args.rows, parallel);
-  const std::size_t scratch_bytes = static_cast<std::size_t>(rows_of_scratch * padded) * sizeof(float);
+  const std::size_t scratch_bytes = static_cast<std::size_t>(scratch_rows * padded) * sizeof(float);
   return share(parts, scratch_bytes, parallel, [&](std::int64_t part, void* scratch) {
     run(args, begin_of(args.rows, part, parts), begin_of(args.rows, part + 1, parts), static_cast<float*>(scratch));
     return true;
   });
 }
+
+/// Two rows of parameters, and one for a sum that the caller does not want.
+std::int64_t rows_of_scratch(const NormArgs& args) { return args.residual != nullptr && args.sum == nullptr ? 3 : 2; }
 
 }  // namespace
 
@@ -34,11 +37,11 @@ bool softmax(const SoftmaxArgs& args, const Parallel& parallel, IsaSet isa) {
 }
 
 bool layer_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa) {
-  return share_rows(args, choose(normalize_variants(), isa).layer_norm, 2, parallel);
+  return share_rows(args, choose(normalize_variants(), isa).layer_norm, rows_of_scratch(args), parallel);
 }
 
 bool rms_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa) {
-  return share_rows(args, choose(normalize_variants(), isa).rms_norm, 2, parallel);
+  return share_rows(args, choose(normalize_variants(), isa).rms_norm, rows_of_scratch(args), parallel);
 }
 
 bool group_norm(const GroupNormArgs& args, const Parallel& parallel, IsaSet isa) {

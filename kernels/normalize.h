@@ -46,6 +46,9 @@ struct NormArgs {
   void* mean = nullptr;  ///< [rows], null = not wanted; rms norm has none
   void* rstd = nullptr;  ///< [rows], null = not wanted
   DType stats_dtype = DType::kF32;
+  // Layer norm and rms norm only: what is normalized is from + residual, rounded to `dtype`, as if the sum had been stored first.
+  const void* residual = nullptr;  ///< [rows, columns], null = none; `to` may be it
+  void* sum = nullptr;             ///< [rows, columns], null = not wanted; may be `from` or `residual` where `to` is not
 };
 
 /// (x - mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps), the variance being divided by `columns`.

@@ -9,6 +9,15 @@
 namespace ipexrun::kernels::ref {
 namespace {
 
+/// What a norm is of: an element, or its sum with the residual as it is stored.
+double value_of(const NormArgs& args, std::int64_t i) {
+  const double x = get(args.from, args.dtype, i);
+  if (args.residual == nullptr) return x;
+  float stored = 0;
+  put(&stored, args.dtype, 0, x + get(args.residual, args.dtype, i));
+  return get(&stored, args.dtype, 0);
+}
+
 /// `parameter` says which weight and bias element i of a row has.
 template <typename Parameter>
 void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bool centered, Parameter parameter) {
@@ -16,17 +25,19 @@ void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bo
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const std::int64_t first = row * args.columns;
     double mean = 0;
-    for (std::int64_t i = 0; centered && i < args.columns; ++i) mean += get(args.from, args.dtype, first + i) / columns;
+    for (std::int64_t i = 0; centered && i < args.columns; ++i) mean += value_of(args, first + i) / columns;
     double square = 0;
     for (std::int64_t i = 0; i < args.columns; ++i) {
-      const double difference = get(args.from, args.dtype, first + i) - mean;
+      const double difference = value_of(args, first + i) - mean;
       square += difference * difference / columns;
     }
     const double rstd = 1 / std::sqrt(square + args.eps);
     for (std::int64_t i = 0; i < args.columns; ++i) {
       const double weight = args.weight != nullptr ? get(args.weight, args.parameter_dtype, parameter(row, i)) : 1.0;
       const double bias = args.bias != nullptr ? get(args.bias, args.parameter_dtype, parameter(row, i)) : 0.0;
-      put(args.to, args.dtype, first + i, (get(args.from, args.dtype, first + i) - mean) * rstd * weight + bias);
+      const double value = value_of(args, first + i);
+      if (args.residual != nullptr && args.sum != nullptr) put(args.sum, args.dtype, first + i, value);
+      put(args.to, args.dtype, first + i, (value - mean) * rstd * weight + bias);
     }
     if (centered && args.mean != nullptr) put(args.mean, args.stats_dtype, row, mean);
     if (args.rstd != nullptr) put(args.rstd, args.stats_dtype, row, rstd);

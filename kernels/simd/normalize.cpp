@@ -182,13 +182,38 @@ void softmax_rows(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t 
 template <typename Row>
 const float* parameters(const void* from, DType dtype, std::int64_t n, float missing, float* scratch) {
   if (Row::kVectors == 1 && dtype == DType::kF32 && from != nullptr) return static_cast<const float*>(from);
-  for (std::int64_t i = 0; i < n; ++i) {
-    float value = missing;
-    if (from != nullptr)
-      value = dtype == DType::kF32 ? static_cast<const float*>(from)[i] : bf16_to_f32(static_cast<const std::uint16_t*>(from)[i]);
-    if (value != value) value = __builtin_nanf("");  // no bits in the lower half, as rounded_result() wants
-    const std::int64_t place = i % Row::kStep;
-    scratch[i - place + place % Row::kVectors * kLanes + place / Row::kVectors] = value;
+  const auto keep = [&](std::int64_t i, const typename Row::Step& step) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int s = 0; s < Row::kVectors; ++s) Lanes::store(scratch + i + s * kLanes, Floats::bits_of(step.v[s]));
+  };
+  typename Row::Step step;
+  if (from == nullptr) {
+    for (Vector& v : step.v) v = Floats::all(missing);
+    for (std::int64_t i = 0; i < n; i += Row::kStep) keep(i, step);
+  } else if constexpr (Row::kVectors == 1) {
+    for (std::int64_t i = 0; i < n; ++i) scratch[i] = bf16_to_f32(static_cast<const std::uint16_t*>(from)[i]);
+  } else if (dtype == DType::kBf16) {
+    const auto* given = static_cast<const typename Row::Element*>(from);
+    std::int64_t i = 0;
+    for (; i + Row::kStep <= n; i += Row::kStep) keep(i, Row::load(given + i));
+    if (i < n) keep(i, Row::load_part(given + i, n - i));
+  } else {
+    const auto* given = static_cast<const float*>(from);
+    for (std::int64_t i = 0; i < n; i += Row::kStep) {
+      Lanes::Vector v[2];
+      for (int s = 0; s < 2; ++s) {
+        const std::int64_t left = n - i - s * kLanes;
+        const float* at = given + i + s * kLanes;
+        v[s] = left >= kLanes ? Lanes::load(at) : left > 0 ? Lanes::load_part(at, Lanes::part(left * 4)) : Lanes::zero();
+      }
+      Lanes::split(v[0], v[1]);
+      for (int s = 0; s < 2; ++s) {
+        const Vector value = Floats::of_bits(v[s]);
+        // No bits of a NaN in the lower half, as rounded_result() wants.
+        step.v[s] = Floats::pick(Floats::nan(value), Floats::all(__builtin_nanf("")), value);
+      }
+      keep(i, step);
+    }
   }
   return scratch;
 }
@@ -214,6 +239,20 @@ double long_fold(const typename Row::Element* row, std::int64_t n, float fill, c
   return sum;
 }
 
+/// a + b of a row, rounded as it is stored.
+template <typename Row>
+[[gnu::always_inline]] inline void add_rows(const typename Row::Element* a, const typename Row::Element* b, typename Row::Element* to,
+                                            std::int64_t n) {
+  const auto sum = [](typename Row::Step x, const typename Row::Step& y) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int s = 0; s < Row::kVectors; ++s) x.v[s] = Floats::add(x.v[s], y.v[s]);
+    return x;
+  };
+  std::int64_t i = 0;
+  for (; i + Row::kStep <= n; i += Row::kStep) Row::store(to + i, sum(Row::load(a + i), Row::load(b + i)));
+  if (i < n) Row::store_part(to + i, sum(Row::load_part(a + i, n - i), Row::load_part(b + i, n - i)), n - i);
+}
+
 template <typename Row, bool Centered>
 void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
   using Element = typename Row::Element;
@@ -225,6 +264,11 @@ void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_en
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const Element* from = static_cast<const Element*>(args.from) + row * n;
     Element* to = static_cast<Element*>(args.to) + row * n;
+    if (args.residual != nullptr) {
+      Element* sum = args.sum != nullptr ? static_cast<Element*>(args.sum) + row * n : reinterpret_cast<Element*>(scratch + 2 * padded);
+      add_rows<Row>(from, static_cast<const Element*>(args.residual) + row * n, sum, n);
+      from = sum;
+    }
     const float mean = Centered ? static_cast<float>(long_fold<Row>(from, n, 0.0f, Sum{}) / count) : 0.0f;
     const auto square = static_cast<float>(long_fold<Row>(from, n, mean, SquareDifference{Floats::all(mean)}) / count);
     const float rstd = 1.0f / Floats::root(square + static_cast<float>(args.eps));

@@ -301,6 +301,88 @@ TEST_P(NormalizeOnIsa, InPlaceAndAnyNumberOfThreads) {
   }
 }
 
+/// With a residual: the bits of a norm of the stored sum, whatever is given for the sum and wherever the result goes.
+TEST_P(NormalizeOnIsa, ResidualIsAddedFirst) {
+  enum Place { kApart, kFrom, kResidual, kNone };
+  for (const DType dtype : kTypes) {
+    for (const std::int64_t n : {1, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 768, 5000}) {
+      constexpr std::int64_t kRows = 3;
+      Buffer x(dtype, kRows * n, n % 5);
+      Buffer r(dtype, kRows * n, n % 3);
+      Buffer weight(dtype, n);
+      Buffer added(dtype, kRows * n);
+      x.fill(random_);
+      r.fill(random_);
+      weight.fill(random_, 1);
+      for (std::int64_t i = 0; i < kRows * n; ++i) {
+        added.set(i, static_cast<float>(x.get(i)) + static_cast<float>(r.get(i)));
+      }
+      const auto bytes = static_cast<std::size_t>(kRows * n * bytes_of(dtype));
+      for (const bool centered : {false, true}) {
+        NormArgs args;
+        args.dtype = args.parameter_dtype = dtype;
+        args.rows = kRows;
+        args.columns = n;
+        args.weight = weight.data();
+        args.eps = 1e-6;
+        const auto norm = centered ? layer_norm : rms_norm;
+        const Buffer expected(dtype, kRows * n);
+        args.from = added.data();
+        args.to = expected.data();
+        ASSERT_TRUE(norm(args, {}, GetParam()));
+        for (const Place to_place : {kApart, kFrom, kResidual}) {
+          for (const Place sum_place : {kApart, kFrom, kResidual, kNone}) {
+            if (sum_place != kApart && sum_place == to_place) continue;
+            for (const int threads : {1, 2}) {
+              const Buffer from(dtype, kRows * n, n % 5);
+              const Buffer residual(dtype, kRows * n, n % 3);
+              const Buffer to(dtype, kRows * n, n % 7);
+              const Buffer sum(dtype, kRows * n, n % 2);
+              std::memcpy(from.data(), x.data(), bytes);
+              std::memcpy(residual.data(), r.data(), bytes);
+              const auto place = [&](Place where, const Buffer& apart) {
+                return where == kFrom ? from.data() : where == kResidual ? residual.data() : where == kApart ? apart.data() : nullptr;
+              };
+              args.from = from.data();
+              args.residual = residual.data();
+              args.to = place(to_place, to);
+              args.sum = place(sum_place, sum);
+              ASSERT_TRUE(norm(args, threads > 1 ? thread_parallel(threads) : Parallel{}, GetParam()));
+              EXPECT_EQ(std::memcmp(args.to, expected.data(), bytes), 0) << n << " to " << to_place << " sum " << sum_place;
+              if (args.sum != nullptr) {
+                EXPECT_EQ(std::memcmp(args.sum, added.data(), bytes), 0) << n;
+              }
+              EXPECT_TRUE(to.front_is_clean() && sum.front_is_clean());
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(NormalizeOnIsa, NanOfAResidualStaysInItsRow) {
+  for (const DType dtype : kTypes) {
+    for (const float value : {kNan, kInf}) {
+      Buffer x(dtype, 3 * 40);
+      Buffer r(dtype, 3 * 40);
+      const Buffer y(dtype, 3 * 40);
+      x.fill(random_);
+      r.fill(random_);
+      r.set(40 + 39, value);
+      NormArgs args;
+      args.from = x.data();
+      args.residual = r.data();
+      args.to = y.data();
+      args.dtype = dtype;
+      args.rows = 3;
+      args.columns = 40;
+      ASSERT_TRUE(layer_norm(args, {}, GetParam()));
+      for (std::int64_t i = 0; i < 3 * 40; ++i) ASSERT_EQ(std::isnan(y.get(i)), i / 40 == 1) << i;
+    }
+  }
+}
+
 /// Group norm against doubles: as many digits whatever the mean and the number of pixels.
 TEST_P(NormalizeOnIsa, GroupsOfChannels) {
   for (const DType dtype : kTypes) {
