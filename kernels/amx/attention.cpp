@@ -24,6 +24,8 @@ constexpr std::int64_t kTileRows = 32;  ///< that walk the keys together: two ti
 #include "kernels/simd/exp2.h"
 //
 #include "kernels/simd/attention_weigh.h"
+//
+#include "kernels/amx/attention_rows.h"
 
 namespace ipexrun::kernels::amx {
 namespace {
@@ -34,12 +36,6 @@ constexpr std::int64_t kStep = 32;              ///< of a sum, that one tile hol
 
 constexpr std::int64_t steps_of(std::int64_t n) { return (n + kStep - 1) / kStep; }
 
-struct Weights {
-  [[gnu::always_inline]] static void put(float* row, std::int64_t i, Floats::Vector first, Floats::Vector second) {
-    Lanes::store(row + i / 2, (__m512i)_mm512_cvtne2ps_pbh(second, first));
-  }
-};
-
 /// What one worker has in scratch.
 struct Scratch {
   char* k;  ///< [32 keys][step of the depth][two tiles]
@@ -47,7 +43,6 @@ struct Scratch {
   float* scores;
   char* q;  ///< [16 rows][step of the depth], tiles
   float* sums;
-  Seen* seen;
 
   Scratch(float* at, const AttentionPlan& plan) {
     const std::int64_t words = plan.packed_keys * plan.padded_depth / 2;
@@ -56,7 +51,6 @@ struct Scratch {
     scores = at + 2 * words;
     q = reinterpret_cast<char*>(scores + plan.row_block * plan.padded_key_block);
     sums = scores + plan.row_block * (plan.padded_key_block + plan.padded_depth);
-    seen = reinterpret_cast<Seen*>(sums + plan.row_block * plan.padded_depth);
   }
 };
 
@@ -199,13 +193,49 @@ void finish_row(const float* sums, std::int64_t depth, float factor, std::uint16
   }
 }
 
+/// Scores of up to 16 rows from row `first` of a block on to weights; sums of earlier blocks of keys are scaled.
+void weigh_group(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, const Block& block, std::int64_t first,
+                 const Scratch& at, Group* group, Ahead<std::uint16_t>* ahead) {
+  const std::int64_t rows = least(kGroup, block.rows - first);
+  const std::int64_t end = block.walked_by(first);
+  const auto row_at = [&](std::int64_t r) { return at.scores + (first + r) * plan.padded_key_block; };
+  const bool masked = args.mask.data != nullptr;
+  const float scale = masked ? 1.0f : args.scale;  // of what lies in the rows after the largest are found
+  const float factor = scale * kLog2E;
+  __m512 most[kGroup];
+  for (std::int64_t r = 0; r < kGroup; ++r) most[r] = _mm512_set1_ps(kNothing);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t n = block.seen_by(first + r);
+    most[r] = masked ? most_of(row_at(r), n, args.scale, mask_row(args.mask, head, block.row + first + r, block.key))
+                     : most_of_plain(row_at(r), n);
+  }
+  const bool together = !group->apart && scale > 0 && shift_by(across<Larger>(most), factor, group);
+  if (!together && !group->apart) set_apart(group);
+  const bool payload = masked && args.mask.dtype == DType::kF32;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t n = block.seen_by(first + r);
+    if (!together) {
+      group->before[r] = weigh<Weights>(row_at(r), n, end, scale, {nullptr, DType::kF32, false}, &group->seen[r]);
+    } else if (payload) {
+      weigh_row<true>(row_at(r), n, end, factor, group->shift[r], group->before[r], group->sums[r]);
+    } else {
+      weigh_row<false>(row_at(r), n, end, factor, group->shift[r], group->before[r], group->sums[r]);
+    }
+    ahead->fetch();
+  }
+  if (block.key == 0) return;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (group->before[r] != 1.0f) scale_row(at.sums + (first + r) * plan.padded_depth, args.depth, group->before[r]);
+  }
+}
+
 /// The rows of a block against all keys that they see. `packed` keys of this head are in scratch already.
 void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at, std::int64_t* packed,
             Ahead<std::uint16_t>* ahead) {
-  for (std::int64_t r = 0; r < block.rows; ++r) {
-    pack_q(q_row<std::uint16_t>(args, head, block.row + r), r, args.depth, at.q);
-    at.seen[r] = {kNothing, 0.0f};
-  }
+  Group groups[kTileRows / kGroup];
+  const std::int64_t count = (block.rows + kGroup - 1) / kGroup;
+  for (std::int64_t r = 0; r < block.rows; ++r) pack_q(q_row<std::uint16_t>(args, head, block.row + r), r, args.depth, at.q);
+  for (std::int64_t g = 0; g < count; ++g) begin(&groups[g]);
   const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
   const std::int64_t panel_bytes = plan.packed_keys / kStep * kPair;
   for (; block.key < visible; block.key += plan.key_block) {
@@ -219,18 +249,18 @@ void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& he
       *packed = block.key + block.keys;
     }
     multiply_q_k(block, plan, args.depth, at, k);
-    for (std::int64_t r = 0; r < block.rows; ++r) {
-      const float before = weigh<Weights>(at.scores + r * plan.padded_key_block, block.seen_by(r), block.walked_by(r), args.scale,
-                                          mask_row(args.mask, head, block.row + r, block.key), &at.seen[r]);
-      ahead->fetch();
-      if (block.key > 0 && before != 1.0f) scale_row(at.sums + r * plan.padded_depth, args.depth, before);
-    }
+    for (std::int64_t g = 0; g < count; ++g) weigh_group(args, plan, head, block, g * kGroup, at, &groups[g], ahead);
     multiply_weights_v(block, plan, args.depth, at, v, panel_bytes);
   }
-  for (std::int64_t r = 0; r < block.rows; ++r) {
-    const std::int64_t row = block.row + r;
-    finish_row(at.sums + r * plan.padded_depth, args.depth, finish(at.seen[r], lse_of(args, head, row)),
-               out_row<std::uint16_t>(args, head, row));
+  for (std::int64_t g = 0; g < count; ++g) {
+    float factors[kGroup];
+    float logsumexp[kGroup];
+    finish(groups[g], factors, logsumexp);
+    for (std::int64_t r = 0; r < least(kGroup, block.rows - g * kGroup); ++r) {
+      const std::int64_t row = block.row + g * kGroup + r;
+      finish_row(at.sums + (g * kGroup + r) * plan.padded_depth, args.depth, factors[r], out_row<std::uint16_t>(args, head, row));
+      if (args.logsumexp != nullptr) *lse_of(args, head, row) = logsumexp[r];
+    }
   }
 }
 

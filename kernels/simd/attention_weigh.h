@@ -49,9 +49,9 @@ struct RowMask {
   }
 };
 
-/// The largest of n scores, scaled and masked; with a mask these are put in the scores' place, in whole vectors.
+/// The largest of n scores, scaled and masked, among the lanes; with a mask these are put in the scores' place, in whole vectors.
 template <typename Mask>
-float largest_of(float* row, std::int64_t n, Floats::Vector scale, const Mask& mask) {
+Floats::Vector most_of(float* row, std::int64_t n, Floats::Vector scale, const Mask& mask) {
   constexpr std::int64_t kStep = Lanes::kCount;
   const auto at = [&](std::int64_t i, std::int64_t left) __attribute__((always_inline)) {
     const Floats::Vector t = mask.add(Floats::multiply(Floats::of_bits(Lanes::load(row + i)), scale), i, left);
@@ -68,7 +68,7 @@ float largest_of(float* row, std::int64_t n, Floats::Vector scale, const Mask& m
     const Floats::Vector t = at(i, n - i);
     most[0] = Floats::at_least(most[0], n - i < kStep ? Floats::keep(t, n - i, Floats::all(kNothing)) : t);
   }
-  return Floats::largest(Floats::at_least(most[0], most[1]));
+  return Floats::at_least(most[0], most[1]);
 }
 
 /// Where a row's mask begins at a block of keys; null = none.
@@ -78,14 +78,14 @@ struct MaskRow {
   bool repeated;
 };
 
-inline float largest_of(float* row, std::int64_t n, float scale, const MaskRow& mask) {
+inline Floats::Vector most_of(float* row, std::int64_t n, float scale, const MaskRow& mask) {
   const Floats::Vector factor = Floats::all(scale);
-  if (mask.data == nullptr) return largest_of(row, n, factor, NoMask{});
+  if (mask.data == nullptr) return most_of(row, n, factor, NoMask{});
   const auto* f32 = static_cast<const float*>(mask.data);
   const auto* bf16 = static_cast<const std::uint16_t*>(mask.data);
-  if (mask.repeated) return largest_of(row, n, factor, OneMask{Floats::all(mask.dtype == DType::kF32 ? *f32 : bf16_to_f32(*bf16))});
-  if (mask.dtype == DType::kF32) return largest_of(row, n, factor, RowMask<float>{f32});
-  return largest_of(row, n, factor, RowMask<std::uint16_t>{bf16});
+  if (mask.repeated) return most_of(row, n, factor, OneMask{Floats::all(mask.dtype == DType::kF32 ? *f32 : bf16_to_f32(*bf16))});
+  if (mask.dtype == DType::kF32) return most_of(row, n, factor, RowMask<float>{f32});
+  return most_of(row, n, factor, RowMask<std::uint16_t>{bf16});
 }
 
 /// Where nothing but -inf was found: a maximum may have lost a NaN.
@@ -105,7 +105,7 @@ template <typename P>
   std::int64_t i = 0;
   float before = 1.0f;
   if (n > 0) {
-    float largest = largest_of(row, n, scale, mask);
+    float largest = Floats::largest(most_of(row, n, scale, mask));
     const float factor = mask.data == nullptr ? scale : 1.0f;  // of what is left in the row
     if (largest == kNothing && any_nan(row, n, factor)) largest = __builtin_nanf("");
     if (largest == -kNothing) largest = __builtin_nanf("");  // as inf - inf is

@@ -1,0 +1,166 @@
+// 16 rows of scores to softmax weights at once, block of keys after block: what a row needs once a block is done for all of them in the
+// lanes of a vector. Include after attention_weigh.h.
+//
+// Shifts instead of maxima: a weight is 2^(score * log2(e) - shift) with a whole number near the largest one's for the shift, so what was
+// summed before is scaled by a power of two, without rounding. Scores so large or so small that a shift would cost digits, and
+// infinite or NaN ones, are left to weigh(), from then on to the end of the rows.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace ipexrun::kernels::amx {
+namespace {
+
+constexpr int kGroup = 16;               ///< rows
+constexpr float kMostShift = 1024.0f;    ///< |largest score| * log2(e) below it
+constexpr float kNoShift = -1048576.0f;  ///< nothing seen but -inf
+constexpr float kWhole = 12582912.0f;    ///< 1.5 * 2^23: added to a small number it leaves the nearest whole one in the lowest bits
+constexpr float kLn2 = 0.693147181f;
+
+struct Weights {
+  [[gnu::always_inline]] static void put(float* row, std::int64_t i, Floats::Vector first, Floats::Vector second) {
+    Lanes::store(row + i / 2, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+  }
+};
+
+/// What 16 rows have seen so far.
+struct alignas(64) Group {
+  float shift[kGroup];         ///< whole numbers
+  float sums[kGroup][kGroup];  ///< of weights, the lanes of a row
+  float before[kGroup];        ///< powers of two: what everything summed earlier has to be multiplied by
+  Seen seen[kGroup];           ///< instead, once `apart`
+  bool apart;
+};
+
+struct Larger {
+  [[gnu::always_inline]] static __m512 of(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
+};
+struct Sum {
+  [[gnu::always_inline]] static __m512 of(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
+};
+
+/// Lane i: the 16 lanes of v[i] joined.
+template <typename Join>
+[[gnu::always_inline]] inline __m512 across(const __m512 (&v)[kGroup]) {
+  __m512 fours[4];  // in each 128-bit part: four rows, the lanes of that part joined
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512 a = Join::of(_mm512_unpacklo_ps(v[4 * i], v[4 * i + 1]), _mm512_unpackhi_ps(v[4 * i], v[4 * i + 1]));
+    const __m512 b = Join::of(_mm512_unpacklo_ps(v[4 * i + 2], v[4 * i + 3]), _mm512_unpackhi_ps(v[4 * i + 2], v[4 * i + 3]));
+    fours[i] = Join::of(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+  }
+  const auto halved = [](__m512 a, __m512 b) __attribute__((always_inline)) {
+    return Join::of(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  };
+  return halved(halved(fours[0], fours[1]), halved(fours[2], fours[3]));
+}
+
+inline void begin(Group* group) {
+  _mm512_store_ps(group->shift, _mm512_set1_ps(kNoShift));
+  for (auto& sums : group->sums) _mm512_store_ps(sums, _mm512_setzero_ps());
+  group->apart = false;
+}
+
+/// The largest of n >= 1 scores among the lanes, as they are.
+[[gnu::always_inline]] inline __m512 most_of_plain(const float* row, std::int64_t n) {
+  __m512 most[2] = {_mm512_set1_ps(kNothing), _mm512_set1_ps(kNothing)};
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    most[0] = _mm512_max_ps(most[0], _mm512_load_ps(row + i));
+    most[1] = _mm512_max_ps(most[1], _mm512_load_ps(row + i + kLanes));
+  }
+  for (; i < n; i += kLanes) {
+    const auto keep = static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(least(n - i, kLanes))));
+    most[0] = _mm512_mask_max_ps(most[0], keep, most[0], _mm512_load_ps(row + i));
+  }
+  return _mm512_max_ps(most[0], most[1]);
+}
+
+/// 2^(t * factor - shift), 0 below the smallest normal number; `whole` is kWhole - shift. kPayload: t may be a NaN whose lowest bits are
+/// set.
+template <bool kPayload>
+[[gnu::always_inline]] inline __m512 weight_of(__m512 t, __m512 factor, __m512 whole) {
+  const __m512 rounded = _mm512_fmadd_ps(t, factor, whole);
+  const __m512 p = exp2_of(_mm512_fmsub_ps(t, factor, _mm512_sub_ps(rounded, whole)));
+  const __mmask16 normal = _mm512_cmp_ps_mask(rounded, _mm512_set1_ps(kWhole - 125.0f), _CMP_NLT_UQ);
+  if constexpr (kPayload) {
+    return _mm512_maskz_scalef_ps(normal, p, _mm512_sub_ps(rounded, _mm512_set1_ps(kWhole)));
+  } else {
+    return _mm512_castsi512_ps(_mm512_maskz_add_epi32(normal, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(rounded), 23)));
+  }
+}
+
+/// n >= 1 scores to weights in pairs of bf16 up to element `end`, which zeros fill; adds their sum to `sums`.
+template <bool kPayload>
+[[gnu::always_inline]] inline void weigh_row(float* row, std::int64_t n, std::int64_t end, float factor, float shift, float before,
+                                             float* sums) {
+  const __m512 factors = _mm512_set1_ps(factor);
+  const __m512 whole = _mm512_set1_ps(kWhole - shift);
+  __m512 sum[2] = {_mm512_mul_ps(_mm512_load_ps(sums), _mm512_set1_ps(before)), _mm512_setzero_ps()};
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const __m512 first = weight_of<kPayload>(_mm512_load_ps(row + i), factors, whole);
+    const __m512 second = weight_of<kPayload>(_mm512_load_ps(row + i + kLanes), factors, whole);
+    sum[0] = _mm512_add_ps(sum[0], first);
+    sum[1] = _mm512_add_ps(sum[1], second);
+    Weights::put(row, i, first, second);
+  }
+  if (i < n) {
+    const unsigned keep = _bzhi_u32(~0u, static_cast<unsigned>(n - i));
+    const __m512 first = _mm512_maskz_mov_ps(static_cast<__mmask16>(keep), weight_of<kPayload>(_mm512_load_ps(row + i), factors, whole));
+    const __m512 second =
+        _mm512_maskz_mov_ps(static_cast<__mmask16>(keep >> 16), weight_of<kPayload>(_mm512_load_ps(row + i + kLanes), factors, whole));
+    sum[0] = _mm512_add_ps(sum[0], first);
+    sum[1] = _mm512_add_ps(sum[1], second);
+    Weights::put(row, i, first, second);
+    i += 2 * kLanes;
+  }
+  for (; i < end; i += 2 * kLanes) Weights::put(row, i, _mm512_setzero_ps(), _mm512_setzero_ps());
+  _mm512_store_ps(sums, _mm512_add_ps(sum[0], sum[1]));
+}
+
+/// From shifts to what weigh() knows.
+inline void set_apart(Group* group) {
+  for (int r = 0; r < kGroup; ++r) {
+    const float sum = _mm512_reduce_add_ps(_mm512_load_ps(group->sums[r]));
+    group->seen[r] = {group->shift[r] == kNoShift && sum == 0.0f ? kNothing : group->shift[r] * kLn2, sum};
+  }
+  group->apart = true;
+}
+
+/// New shifts and `before` from the largest scores of the rows in this block, which `factor` makes powers of 2; false where these do not
+/// allow it.
+inline bool shift_by(__m512 largest, float factor, Group* group) {
+  const __m512 power = _mm512_mul_ps(largest, _mm512_set1_ps(factor));
+  const __mmask16 none = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(kNothing), _CMP_EQ_OQ);
+  const __mmask16 small = _mm512_cmp_ps_mask(_mm512_abs_ps(power), _mm512_set1_ps(kMostShift), _CMP_LT_OQ);
+  if ((none | small) != 0xffff) return false;
+  const __m512 shift = _mm512_load_ps(group->shift);
+  const __m512 next = _mm512_max_ps(shift, Floats::nearest(power));
+  _mm512_store_ps(group->shift, next);
+  _mm512_store_ps(group->before, _mm512_scalef_ps(_mm512_set1_ps(1.0f), _mm512_sub_ps(shift, next)));
+  return true;
+}
+
+/// What the rows' sums are multiplied by in the end, and their logsumexp.
+inline void finish(const Group& group, float* factors, float* logsumexp) {
+  if (group.apart) {
+    for (int r = 0; r < kGroup; ++r) factors[r] = finish(group.seen[r], &logsumexp[r]);
+    return;
+  }
+  __m512 sums[kGroup];
+  for (int r = 0; r < kGroup; ++r) sums[r] = _mm512_load_ps(group.sums[r]);
+  const __m512 sum = across<Sum>(sums);
+  const __mmask16 nothing = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_EQ_OQ);
+  const __m512 safe = _mm512_mask_mov_ps(sum, nothing, _mm512_set1_ps(1.0f));
+  _mm512_storeu_ps(factors, _mm512_div_ps(_mm512_set1_ps(1.0f), safe));
+  _mm512_storeu_ps(logsumexp, safe);
+  for (int r = 0; r < kGroup; ++r) logsumexp[r] = __builtin_logf(logsumexp[r]);
+  _mm512_storeu_ps(logsumexp, _mm512_maskz_fmadd_ps(static_cast<__mmask16>(~nothing), _mm512_load_ps(group.shift), _mm512_set1_ps(kLn2),
+                                                    _mm512_loadu_ps(logsumexp)));
+}
+
+}  // namespace
+}  // namespace ipexrun::kernels::amx
