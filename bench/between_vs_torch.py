@@ -1,6 +1,6 @@
 """Is what lies between the products of a transformer faster than stock torch's operations for the same work, and how near to a copy?
 
-Gated activations (act(a) * b), rotary embedding, norms of a sum. "copy" is clone() of a tensor with as many bytes read and written as
+Gated activations (act(a) * b), rotary embedding, norms of a sum, cross entropy with its gradient. "copy" is clone() of a tensor with as many bytes read and written as
 the operation must move. Contenders are called in turn; the fastest call of each counts, by the thread's CPU time, so that a busy machine
 counts for nobody. Ours allocates its outputs with torch, as stock does. Before the race both are held against torch in doubles.
 Prints a table, or JSON with --json.
@@ -152,7 +152,38 @@ def residual(lib, dtype, level, smoke):
         yield Case(f"rms_norm {rows}x{n}", lambda ours=ours: ours(0), rms, rms(*doubles[:3]), moved)
 
 
-OPS = {"gated": gated, "rotary": rotary, "residual": residual}
+def cross_entropy(lib, dtype, level, smoke):
+    """The mean loss over a large vocabulary, alone and with the gradient of the logits."""
+    call = lib.ipexrun_bench_cross_entropy
+    call.argtypes = [I32, VOID, VOID, I64, I64, F64, VOID, VOID, VOID, I32, VOID, TEXT]
+    for rows, n in [(3, 37)] if smoke else [(8, 32000), (128, 32000), (512, 32000), (64, 128256)]:
+        x, targets = (3 * torch.randn(rows, n)).to(dtype), torch.randint(n, (rows,))
+        for smoothing in (0.0, 0.1) if rows in (3, 128) else (0.0,):
+
+            def ours(backward, x=x, targets=targets, smoothing=smoothing):
+                loss, lse = torch.empty(()), torch.empty(x.shape[0])
+                grad = torch.empty_like(x) if backward else None
+                call(is_bf16(x), x.data_ptr(), targets.data_ptr(), *x.shape, smoothing, loss.data_ptr(), lse.data_ptr(),
+                     grad.data_ptr() if backward else None, 1, None, level)
+                return (loss, grad) if backward else loss
+
+            def forward(x=x, targets=targets, smoothing=smoothing):
+                return F.cross_entropy(x, targets, label_smoothing=smoothing)
+
+            def both(x=x, targets=targets, smoothing=smoothing):
+                with torch.enable_grad():
+                    leaf = x.detach().requires_grad_()
+                    loss = F.cross_entropy(leaf, targets, label_smoothing=smoothing)
+                return loss.detach(), torch.autograd.grad(loss, leaf)[0]
+
+            size = x.numel() * x.itemsize
+            truth = both(x.double())
+            what = f"{rows}x{n}" + (" smooth" if smoothing else "")
+            yield Case(f"loss {what}", lambda ours=ours: ours(False), forward, truth[0], size)
+            yield Case(f"loss, grad {what}", lambda ours=ours: ours(True), both, truth, 3 * size)
+
+
+OPS = {"gated": gated, "rotary": rotary, "residual": residual, "cross_entropy": cross_entropy}
 
 
 def error(y, truth):

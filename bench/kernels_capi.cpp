@@ -8,6 +8,7 @@
 #include "configs/base/isa.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/gated.h"
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
@@ -226,4 +227,32 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_rotary(int bf16, const void* from, void* 
   args.table_batch_stride = strides[6];
   args.table_position_stride = strides[7];
   return ipexrun::kernels::rotary(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// The mean loss in fp32, and, where `grad` is not null, its gradient in the dtype of the logits. All dense.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_cross_entropy(int bf16, const void* logits, const std::int64_t* targets, std::int64_t rows,
+                                                     std::int64_t columns, double smoothing, float* loss, float* lse, void* grad,
+                                                     int threads, void* pool, const char* level) {
+  ipexrun::kernels::CrossEntropyArgs args;
+  args.logits = logits;
+  args.dtype = dtype_of(bf16);
+  args.rows = rows;
+  args.columns = args.row_stride = columns;
+  args.targets = targets;
+  args.smoothing = smoothing;
+  args.loss = loss;
+  args.lse = lse;
+  double divisor = 0;
+  args.divisor = &divisor;
+  if (!ipexrun::kernels::cross_entropy(args, parallel_of(threads, pool), isa_of(level))) return 0;
+  if (grad == nullptr) return 1;
+  constexpr float kOne = 1;
+  ipexrun::kernels::CrossEntropyGradArgs back;
+  static_cast<ipexrun::kernels::CrossEntropyRows&>(back) = args;
+  back.lse = lse;
+  back.loss_grad = &kOne;
+  back.divisor = divisor;
+  back.grad = grad;
+  back.grad_stride = columns;
+  return ipexrun::kernels::cross_entropy_grad(back, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/gated.h"
 #include "kernels/linear.h"
@@ -209,5 +210,16 @@ struct RotaryVariant {
 
 using RotaryVariants = Variants<RotaryVariant>;
 RotaryVariants rotary_variants();
+
+struct CrossEntropyVariant {
+  const char* name;
+  IsaSet needs;
+  /// Rows [row_begin, row_end) on this thread, columns >= 1 where a target counts; `weights` is the sum of all. Writes losses and lse.
+  void (*losses)(const CrossEntropyArgs& args, double weights, std::int64_t row_begin, std::int64_t row_end, double* losses);
+  void (*grads)(const CrossEntropyGradArgs& args, double weights, std::int64_t row_begin, std::int64_t row_end);
+};
+
+using CrossEntropyVariants = Variants<CrossEntropyVariant>;
+CrossEntropyVariants cross_entropy_variants();
 
 }  // namespace ipexrun::kernels

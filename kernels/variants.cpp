@@ -2,6 +2,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/ref/activation.h"
 #include "kernels/ref/attention.h"
+#include "kernels/ref/cross_entropy.h"
 #include "kernels/ref/embedding.h"
 #include "kernels/ref/gated.h"
 #include "kernels/ref/linear.h"
@@ -15,6 +16,7 @@
 #ifdef IPEXRUN_KERNELS_SIMD
 #include "kernels/simd/activation.h"
 #include "kernels/simd/attention.h"
+#include "kernels/simd/cross_entropy.h"
 #include "kernels/simd/embedding.h"
 #include "kernels/simd/gated.h"
 #include "kernels/simd/linear.h"
@@ -160,6 +162,16 @@ constexpr RotaryVariant kRotary[] = {
     {"ref", 0, ref::rotary},
 };
 
+constexpr CrossEntropyVariant kCrossEntropy[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::cross_entropy_losses, avx512::cross_entropy_grads},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::cross_entropy_losses, avx2::cross_entropy_grads},
+#endif
+    {"ref", 0, ref::cross_entropy_losses, ref::cross_entropy_grads},
+};
+
 template <typename Variant, std::size_t N>
 constexpr Variants<Variant> table_of(const Variant (&variants)[N]) {
   return {variants, N};
@@ -176,6 +188,7 @@ EmbeddingVariants embedding_variants() { return table_of(kEmbedding); }
 ResizeVariants resize_variants() { return table_of(kResize); }
 GatedVariants gated_variants() { return table_of(kGated); }
 RotaryVariants rotary_variants() { return table_of(kRotary); }
+CrossEntropyVariants cross_entropy_variants() { return table_of(kCrossEntropy); }
 ReorderVariants reorder_variants() { return table_of(kReorder); }
 
 AttentionVariants attention_variants(DType dtype) {

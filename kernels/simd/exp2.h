@@ -38,5 +38,12 @@ template <int N>
   return Floats::fma(f, polynomial(kExp2Less1, f), Floats::all(1.0f));
 }
 
+/// e^d for d <= 0, 0 below the smallest normal number.
+[[gnu::always_inline]] inline Floats::Vector exponential(Floats::Vector d) {
+  const Floats::Vector n = Floats::nearest(Floats::multiply(d, Floats::all(kLog2E)));
+  const Floats::Vector f = Floats::fma(d, Floats::all(kLog2ERest), Floats::fms(d, Floats::all(kLog2E), n));
+  return Floats::scale_from(exp2_of(f), n, Floats::all(-126.0f));
+}
+
 }  // namespace
 }  // namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA

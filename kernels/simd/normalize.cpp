@@ -114,13 +114,6 @@ struct SquareDifference {
   [[gnu::always_inline]] static Vector both(Vector a, Vector b) { return Floats::add(a, b); }
 };
 
-/// e^d for d <= 0, 0 below the smallest normal number.
-[[gnu::always_inline]] inline Vector exponential(Vector d) {
-  const Vector n = Floats::nearest(Floats::multiply(d, Floats::all(kLog2E)));
-  const Vector f = Floats::fma(d, Floats::all(kLog2ERest), Floats::fms(d, Floats::all(kLog2E), n));
-  return Floats::scale_from(exp2_of(f), n, Floats::all(-126.0f));
-}
-
 /// e^(x - largest) of a row to `to`, in the order of steps, whole steps; returns the sum.
 template <typename Row>
 [[gnu::always_inline]] inline Vector exponentials(const typename Row::Element* row, std::int64_t n, Vector largest, float* to) {
