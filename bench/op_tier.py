@@ -7,6 +7,7 @@ with its quartiles. Absolute times are of this machine at this moment; only the 
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import statistics
@@ -41,6 +42,36 @@ def bags(F, table, count, each, **keywords):
     return F.embedding_bag(indices, table, offsets, **keywords)
 
 
+@functools.cache
+def some_int8_weights(n, k, dtype):
+    """More than a cache holds, in turn: a decoder reads each weight once a token."""
+    import torch
+
+    count = max(1, (64 << 20) // (n * k))
+    return itertools.cycle([(torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n).div(100).to(dtype)) for _ in range(count)])
+
+
+def int8_product(x, n):
+    import torch
+
+    return torch.ops.aten._weight_int8pack_mm(x, *next(some_int8_weights(n, x.shape[1], x.dtype)))
+
+
+@functools.cache
+def some_int4_weights(n, k):
+    import torch
+
+    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(torch.randint(0, 16, (n, k), dtype=torch.int32), 2)
+    count = max(1, (64 << 20) // packed.numel())
+    return itertools.cycle([(packed.clone(), 128, torch.rand(k // 128, n, 2).div(100).bfloat16()) for _ in range(count)])
+
+
+def int4_product(x, n):
+    import torch
+
+    return torch.ops.aten._weight_int4pack_mm_for_cpu(x, *next(some_int4_weights(n, x.shape[1])))
+
+
 CALLS = {  # functions of one tensor, with its shape: each is also measured with channels last where that is said
     "max_pool2d 3 by 3, stride 2": (lambda F, x: F.max_pool2d(x, 3, 2, 1), [(1, 64, 112, 112), (8, 64, 112, 112)], False),
     "max_pool2d 2 by 2": (lambda F, x: F.max_pool2d(x, 2, 2), [(8, 256, 28, 28)], False),
@@ -64,6 +95,12 @@ CALLS = {  # functions of one tensor, with its shape: each is also measured with
     "embedding_bag mean, 128 bags of 20": (lambda F, x: bags(F, x, 128, 20, mode="mean"), [(100000, 64)], False),
     "embedding_bag mean, 512 bags of 50": (lambda F, x: bags(F, x, 512, 50, mode="mean"), [(100000, 128)], False),
     "embedding_bag max, 128 bags of 20": (lambda F, x: bags(F, x, 128, 20, mode="max"), [(100000, 64)], False),
+    "int8 weights to 768": (lambda F, x: int8_product(x, 768), [(1, 768), (4, 768), (16, 768), (128, 768), (1, 3072)], False),
+    "int8 weights to 4096": (lambda F, x: int8_product(x, 4096), [(1, 4096), (4, 4096), (16, 4096)], False),
+    "int8 weights to 5632": (lambda F, x: int8_product(x, 5632), [(1, 2048), (16, 2048), (128, 2048)], False),
+    "int4 weights to 768": (lambda F, x: int4_product(x.bfloat16(), 768), [(1, 768), (4, 768), (16, 768), (128, 768), (1, 3072)], False),
+    "int4 weights to 4096": (lambda F, x: int4_product(x.bfloat16(), 4096), [(1, 4096), (4, 4096), (16, 4096)], False),
+    "int4 weights to 5632": (lambda F, x: int4_product(x.bfloat16(), 5632), [(1, 2048), (16, 2048), (128, 2048)], False),
     "adaptive_avg_pool2d to 7": (lambda F, x: F.adaptive_avg_pool2d(x, 7), [(8, 512, 14, 14)], False),
     "adaptive_avg_pool2d to 6": (lambda F, x: F.adaptive_avg_pool2d(x, 6), [(1, 512, 32, 32)], False),
 }

@@ -14,6 +14,8 @@
 #include "kernels/embedding.h"
 #include "kernels/gated.h"
 #include "kernels/linear.h"
+#include "kernels/linear_int4.h"
+#include "kernels/linear_int8.h"
 #include "kernels/normalize.h"
 #include "kernels/pool_plan.h"
 #include "kernels/resize.h"
@@ -50,6 +52,35 @@ struct LinearVariant {
 
 using LinearVariants = Variants<LinearVariant>;
 LinearVariants linear_variants();
+
+struct LinearInt8Variant {
+  const char* name;
+  IsaSet needs;
+  /// Up to 4 rows of A by up to 4 columns of B (rows in memory), k >= 1; `a` goes on with zeros to a multiple of 32. Sum (r, c) to
+  /// sums[4 * r + c].
+  void (*dot)(const float* a, std::int64_t lda, std::int64_t rows, const std::int8_t* b, std::int64_t ldb, std::int64_t columns,
+              std::int64_t k, float* sums);
+  /// to[i] = sums[i] * scales[i], rounded.
+  void (*finish)(const float* sums, const float* scales, std::int64_t n, DType dtype, void* to);
+  /// Up to 32 columns of B as a panel of packed.h; null where that does not pay.
+  void (*unpack)(const std::int8_t* b, std::int64_t ldb, std::int64_t columns, std::int64_t k, std::uint16_t* panel);
+};
+
+using LinearInt8Variants = Variants<LinearInt8Variant>;
+LinearInt8Variants linear_int8_variants();
+
+struct LinearInt4Variant {
+  const char* name;
+  IsaSet needs;
+  /// Up to 4 rows of C from `row` on, block `block` of 64 columns. `sums`: of A over each group, rows one after the other, all finite but
+  /// for the reference, which reads none.
+  void (*dot)(const LinearInt4Args& args, std::int64_t block, std::int64_t row, std::int64_t rows, const float* sums);
+  /// 32 columns, from 32 * panel on, as a panel of packed.h; null where that does not pay.
+  void (*unpack)(const LinearInt4Args& args, std::int64_t panel, std::uint16_t* to);
+};
+
+using LinearInt4Variants = Variants<LinearInt4Variant>;
+LinearInt4Variants linear_int4_variants();
 
 /// A matrix to be transposed: element (r, c) from `from[r * from_stride + c]` to `to[c * to_stride + r]`, strides in elements.
 struct TransposeBlock {

@@ -6,6 +6,8 @@
 #include "kernels/ref/embedding.h"
 #include "kernels/ref/gated.h"
 #include "kernels/ref/linear.h"
+#include "kernels/ref/linear_int4.h"
+#include "kernels/ref/linear_int8.h"
 #include "kernels/ref/normalize.h"
 #include "kernels/ref/pool.h"
 #include "kernels/ref/reorder.h"
@@ -20,6 +22,8 @@
 #include "kernels/simd/embedding.h"
 #include "kernels/simd/gated.h"
 #include "kernels/simd/linear.h"
+#include "kernels/simd/linear_int4.h"
+#include "kernels/simd/linear_int8.h"
 #include "kernels/simd/normalize.h"
 #include "kernels/simd/pool.h"
 #include "kernels/simd/reorder.h"
@@ -49,6 +53,23 @@ constexpr LinearVariant kLinear[] = {
     {"avx2", kLevelAvx2, false, avx2::linear_scratch_bytes, avx2::linear},
 #endif
     {"ref", 0, false, ref::linear_scratch_bytes, ref::linear},
+};
+
+constexpr LinearInt8Variant kLinearInt8[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::int8_dot, avx512::int8_finish, avx512::int8_unpack},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::int8_dot, avx2::int8_finish, nullptr},
+#endif
+    {"ref", 0, ref::int8_dot, ref::int8_finish, nullptr},
+};
+
+constexpr LinearInt4Variant kLinearInt4[] = {
+#ifdef IPEXRUN_KERNELS_AVX512_BF16
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::int4_dot, avx512_bf16::int4_unpack},
+#endif
+    {"ref", 0, ref::int4_dot, nullptr},
 };
 
 constexpr ReorderVariant kReorder[] = {
@@ -180,6 +201,8 @@ constexpr Variants<Variant> table_of(const Variant (&variants)[N]) {
 }  // namespace
 
 LinearVariants linear_variants() { return table_of(kLinear); }
+LinearInt4Variants linear_int4_variants() { return table_of(kLinearInt4); }
+LinearInt8Variants linear_int8_variants() { return table_of(kLinearInt8); }
 ActivationVariants activation_variants() { return table_of(kActivation); }
 NormalizeVariants normalize_variants() { return table_of(kNormalize); }
 PoolVariants pool_variants() { return table_of(kPool); }
