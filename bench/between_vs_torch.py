@@ -1,6 +1,7 @@
 """Is what lies between the products of a transformer faster than stock torch's operations for the same work, and how near to a copy?
 
-Gated activations (act(a) * b), rotary embedding, norms of a sum, cross entropy with its gradient. "copy" is clone() of a tensor with as many bytes read and written as
+Gated activations (act(a) * b), rotary embedding, norms of a sum, cross entropy and dropout with
+their gradients. "copy" is clone() of a tensor with as many bytes read and written as
 the operation must move. Contenders are called in turn; the fastest call of each counts, by the thread's CPU time, so that a busy machine
 counts for nobody. Ours allocates its outputs with torch, as stock does. Before the race both are held against torch in doubles.
 Prints a table, or JSON with --json.
@@ -183,7 +184,36 @@ def cross_entropy(lib, dtype, level, smoke):
             yield Case(f"loss, grad {what}", lambda ours=ours: ours(True), both, truth, 3 * size)
 
 
-OPS = {"gated": gated, "rotary": rotary, "residual": residual, "cross_entropy": cross_entropy}
+def dropout(lib, dtype, level, smoke):
+    """p = 0.1 with the mask kept, against native_dropout, which keeps it too, and F.dropout; and the gradient."""
+    call, back = lib.ipexrun_bench_dropout, lib.ipexrun_bench_dropout_grad
+    call.argtypes = [I32, VOID, VOID, VOID, I64, F64, I64, I64, I32, VOID, TEXT]
+    back.argtypes = [I32, VOID, VOID, VOID, I64, F64, I32, VOID, TEXT]
+    p = 0.1
+    for n in [111] if smoke else [8192, 98304, 393216, 3145728]:
+        x, grad = torch.randn(n).to(dtype), torch.randn(n).to(dtype)
+        mask = torch.rand(n) >= p
+
+        def ours(x=x, n=n):
+            out, kept = torch.empty_like(x), torch.empty(n, dtype=torch.bool)
+            call(is_bf16(x), x.data_ptr(), out.data_ptr(), kept.data_ptr(), n, p, 1, 0, 1, None, level)
+            return out, kept
+
+        def ours_back(grad=grad, mask=mask, n=n):
+            out = torch.empty_like(grad)
+            back(is_bf16(grad), grad.data_ptr(), out.data_ptr(), mask.data_ptr(), n, p, 1, None, level)
+            return out
+
+        out, kept = ours()
+        if not torch.allclose(out.double(), x.double() * kept / (1 - p), rtol=1e-2) or abs(kept.double().mean() - 1 + p) > 1 / n ** 0.5:
+            sys.exit(f"dropout in {dtype} is wrong")
+        moved = n * (2 * x.itemsize + 1)
+        yield Case(f"dropout {n}", ours, [lambda x=x: torch.native_dropout(x, p, True), lambda x=x: F.dropout(x, p)], None, moved)
+        yield Case(f"dropout grad {n}", ours_back, lambda grad=grad, mask=mask: torch.ops.aten.native_dropout_backward(grad, mask, 1 / (1 - p)),
+                   grad.double() * mask / (1 - p), moved)
+
+
+OPS = {"gated": gated, "rotary": rotary, "residual": residual, "cross_entropy": cross_entropy, "dropout": dropout}
 
 
 def error(y, truth):

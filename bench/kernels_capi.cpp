@@ -9,6 +9,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
 #include "kernels/gated.h"
 #include "kernels/linear.h"
 #include "kernels/normalize.h"
@@ -255,4 +256,16 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_cross_entropy(int bf16, const void* logit
   back.grad = grad;
   back.grad_stride = columns;
   return ipexrun::kernels::cross_entropy_grad(back, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_dropout(int bf16, const void* from, void* to, std::uint8_t* mask, std::int64_t n, double p,
+                                               std::uint64_t seed, std::uint64_t offset, int threads, void* pool, const char* level) {
+  const ipexrun::kernels::DropoutArgs args{from, to, mask, dtype_of(bf16), n, p, seed, offset};
+  return ipexrun::kernels::dropout(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_dropout_grad(int bf16, const void* from, void* to, const std::uint8_t* mask, std::int64_t n,
+                                                    double p, int threads, void* pool, const char* level) {
+  const ipexrun::kernels::DropoutGradArgs args{from, to, mask, dtype_of(bf16), n, p};
+  return ipexrun::kernels::dropout_grad(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }

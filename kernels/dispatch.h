@@ -11,6 +11,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/gated.h"
 #include "kernels/linear.h"
@@ -252,5 +253,16 @@ struct CrossEntropyVariant {
 
 using CrossEntropyVariants = Variants<CrossEntropyVariant>;
 CrossEntropyVariants cross_entropy_variants();
+
+struct DropoutVariant {
+  const char* name;
+  IsaSet needs;
+  /// All `n` elements, n >= 1, on this thread; p is right.
+  void (*run)(const DropoutArgs& args);
+  void (*grad)(const DropoutGradArgs& args);
+};
+
+using DropoutVariants = Variants<DropoutVariant>;
+DropoutVariants dropout_variants();
 
 }  // namespace ipexrun::kernels

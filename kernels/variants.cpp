@@ -3,6 +3,7 @@
 #include "kernels/ref/activation.h"
 #include "kernels/ref/attention.h"
 #include "kernels/ref/cross_entropy.h"
+#include "kernels/ref/dropout.h"
 #include "kernels/ref/embedding.h"
 #include "kernels/ref/gated.h"
 #include "kernels/ref/linear.h"
@@ -19,6 +20,7 @@
 #include "kernels/simd/activation.h"
 #include "kernels/simd/attention.h"
 #include "kernels/simd/cross_entropy.h"
+#include "kernels/simd/dropout.h"
 #include "kernels/simd/embedding.h"
 #include "kernels/simd/gated.h"
 #include "kernels/simd/linear.h"
@@ -193,6 +195,16 @@ constexpr CrossEntropyVariant kCrossEntropy[] = {
     {"ref", 0, ref::cross_entropy_losses, ref::cross_entropy_grads},
 };
 
+constexpr DropoutVariant kDropout[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::dropout, avx512::dropout_grad},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::dropout, avx2::dropout_grad},
+#endif
+    {"ref", 0, ref::dropout, ref::dropout_grad},
+};
+
 template <typename Variant, std::size_t N>
 constexpr Variants<Variant> table_of(const Variant (&variants)[N]) {
   return {variants, N};
@@ -212,6 +224,7 @@ ResizeVariants resize_variants() { return table_of(kResize); }
 GatedVariants gated_variants() { return table_of(kGated); }
 RotaryVariants rotary_variants() { return table_of(kRotary); }
 CrossEntropyVariants cross_entropy_variants() { return table_of(kCrossEntropy); }
+DropoutVariants dropout_variants() { return table_of(kDropout); }
 ReorderVariants reorder_variants() { return table_of(kReorder); }
 
 AttentionVariants attention_variants(DType dtype) {
