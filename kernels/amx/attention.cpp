@@ -36,21 +36,29 @@ constexpr std::int64_t kStep = 32;              ///< of a sum, that one tile hol
 
 constexpr std::int64_t steps_of(std::int64_t n) { return (n + kStep - 1) / kStep; }
 
-/// What one worker has in scratch.
+constexpr std::int64_t kChunk = 64;  ///< keys whose scores are weighed as soon as they are there: those of 32 rows take 8 KiB of L1
+
+/// What one worker has in scratch. K, V and Q need half of what the plan counts for them, so there is room for a chunk beside the weights.
 struct Scratch {
   char* k;  ///< [32 keys][step of the depth][two tiles]
   char* v;  ///< [32 columns][step of the keys][two tiles]
-  float* scores;
   char* q;  ///< [16 rows][step of the depth], tiles
   float* sums;
+  float* scores;  ///< of a block, which weights replace
+  float* chunk;   ///< or: scores of a chunk
+  char* weights;  ///< and weights of a block
+  std::int64_t weights_line;
 
   Scratch(float* at, const AttentionPlan& plan) {
     const std::int64_t words = plan.packed_keys * plan.padded_depth / 2;
     k = reinterpret_cast<char*>(at);
     v = reinterpret_cast<char*>(at + words);
-    scores = at + 2 * words;
-    q = reinterpret_cast<char*>(scores + plan.row_block * plan.padded_key_block);
-    sums = scores + plan.row_block * (plan.padded_key_block + plan.padded_depth);
+    q = reinterpret_cast<char*>(at + 2 * words);
+    sums = at + 2 * words + plan.row_block * plan.padded_depth / 2;
+    scores = sums + plan.row_block * plan.padded_depth;
+    chunk = scores;
+    weights = reinterpret_cast<char*>(chunk + plan.row_block * kChunk);
+    weights_line = plan.key_block * 2 + 64;
   }
 };
 
@@ -155,24 +163,32 @@ struct Rows {
   if (lower) tile_store<3>(down + 64, line);
 }
 
-void multiply_q_k(const Block& block, const AttentionPlan& plan, std::int64_t depth, const Scratch& at, const char* k) {
+/// Scores of the block's rows with `keys` keys of K's panel `panel` on.
+void multiply_q_k(const Block& block, std::int64_t depth, const char* q, const char* k, std::int64_t panel, std::int64_t keys,
+                  float* scores, std::int64_t line) {
   const std::int64_t steps = steps_of(depth);
-  const Rows q{at.q, 64, kTileBytes, steps * kTileBytes};
-  const std::int64_t panels = steps_of(block.walked_by(0));
-  for (std::int64_t panel = 0; panel < panels; ++panel) {
-    multiply(q, block.rows > 16, k + panel * steps * kPair, steps, reinterpret_cast<char*>(at.scores + panel * kStep),
-             plan.padded_key_block * 4, false);
+  const Rows rows{q, 64, kTileBytes, steps * kTileBytes};
+  for (std::int64_t i = 0; i < steps_of(keys); ++i) {
+    multiply(rows, block.rows > 16, k + (panel + i) * steps * kPair, steps, reinterpret_cast<char*>(scores + i * kStep), line, false);
   }
 }
 
-void multiply_weights_v(const Block& block, const AttentionPlan& plan, std::int64_t depth, const Scratch& at, const char* v,
-                        std::int64_t panel_bytes) {
-  const Rows weights{reinterpret_cast<const char*>(at.scores), plan.padded_key_block * 4, 64, 16 * plan.padded_key_block * 4};
+/// Adds the weights of a block, `line` bytes a row, times V to the sums.
+void multiply_weights_v(const Block& block, const AttentionPlan& plan, std::int64_t depth, const char* weights, std::int64_t line,
+                        const char* v, std::int64_t panel_bytes, float* sums) {
+  const Rows rows{weights, line, 64, 16 * line};
   const std::int64_t steps = steps_of(block.walked_by(0));
   for (std::int64_t panel = 0; panel < steps_of(depth); ++panel) {
-    multiply(weights, block.rows > 16, v + panel * panel_bytes, steps, reinterpret_cast<char*>(at.sums + panel * kStep),
-             plan.padded_depth * 4, block.key > 0);
+    multiply(rows, block.rows > 16, v + panel * panel_bytes, steps, reinterpret_cast<char*>(sums + panel * kStep), plan.padded_depth * 4,
+             block.key > 0);
   }
+}
+
+bool all_finite(const float* row, std::int64_t depth) {
+  for (std::int64_t i = 0; i < depth; ++i) {
+    if (!__builtin_isfinite(row[i])) return false;
+  }
+  return true;
 }
 
 void scale_row(float* row, std::int64_t depth, float factor) {
@@ -229,39 +245,132 @@ void weigh_group(const AttentionArgs& args, const AttentionPlan& plan, const Hea
   }
 }
 
-/// The rows of a block against all keys that they see. `packed` keys of this head are in scratch already.
-void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at, std::int64_t* packed,
-            Ahead<std::uint16_t>* ahead) {
-  Group groups[kTileRows / kGroup];
-  const std::int64_t count = (block.rows + kGroup - 1) / kGroup;
-  for (std::int64_t r = 0; r < block.rows; ++r) pack_q(q_row<std::uint16_t>(args, head, block.row + r), r, args.depth, at.q);
-  for (std::int64_t g = 0; g < count; ++g) begin(&groups[g]);
-  const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
+/// A block of keys of a head, packed.
+struct Packed {
+  const char* k;
+  const char* v;
+  std::int64_t panel_bytes;  ///< of V
+};
+
+/// Packs the block's keys unless they are packed already, as those of a head before `*packed` are.
+Packed pack_block(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, const Block& block, const Scratch& at,
+                  std::int64_t* packed) {
   const std::int64_t panel_bytes = plan.packed_keys / kStep * kPair;
-  for (; block.key < visible; block.key += plan.key_block) {
-    block.keys = least(plan.key_block, args.keys - block.key);
-    const std::int64_t place = plan.resident ? block.key / kStep : 0;
-    char* const k = at.k + place * steps_of(args.depth) * kPair;
-    char* const v = at.v + place * kPair;
-    if (!plan.resident || block.key >= *packed) {
-      pack_k(k_row<std::uint16_t>(args, head, block.key), args.k.row_stride, block.keys, args.depth, k);
-      pack_v(v_row<std::uint16_t>(args, head, block.key), args.v.row_stride, block.keys, args.depth, panel_bytes, v);
-      *packed = block.key + block.keys;
-    }
-    multiply_q_k(block, plan, args.depth, at, k);
-    for (std::int64_t g = 0; g < count; ++g) weigh_group(args, plan, head, block, g * kGroup, at, &groups[g], ahead);
-    multiply_weights_v(block, plan, args.depth, at, v, panel_bytes);
+  const std::int64_t place = plan.resident ? block.key / kStep : 0;
+  char* const k = at.k + place * steps_of(args.depth) * kPair;
+  char* const v = at.v + place * kPair;
+  if (!plan.resident || block.key >= *packed) {
+    pack_k(k_row<std::uint16_t>(args, head, block.key), args.k.row_stride, block.keys, args.depth, k);
+    pack_v(v_row<std::uint16_t>(args, head, block.key), args.v.row_stride, block.keys, args.depth, panel_bytes, v);
+    *packed = block.key + block.keys;
   }
-  for (std::int64_t g = 0; g < count; ++g) {
+  return {k, v, panel_bytes};
+}
+
+/// Results of the rows. False where a sum or a result is too large for what they were computed with.
+bool finish_rows(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, const Block& block, const Scratch& at,
+                 const Group* groups, bool quick) {
+  for (std::int64_t first = 0; first < block.rows; first += kGroup) {
     float factors[kGroup];
     float logsumexp[kGroup];
-    finish(groups[g], factors, logsumexp);
-    for (std::int64_t r = 0; r < least(kGroup, block.rows - g * kGroup); ++r) {
-      const std::int64_t row = block.row + g * kGroup + r;
-      finish_row(at.sums + (g * kGroup + r) * plan.padded_depth, args.depth, factors[r], out_row<std::uint16_t>(args, head, row));
+    if (!finish(groups[first / kGroup], least(kGroup, block.rows - first), quick, factors, logsumexp)) return false;
+    for (std::int64_t r = 0; r < least(kGroup, block.rows - first); ++r) {
+      const std::int64_t row = block.row + first + r;
+      const float* sums = at.sums + (first + r) * plan.padded_depth;
+      if (quick && factors[r] < kTallFactor && !all_finite(sums, args.depth)) return false;
+      finish_row(sums, args.depth, factors[r], out_row<std::uint16_t>(args, head, row));
       if (args.logsumexp != nullptr) *lse_of(args, head, row) = logsumexp[r];
     }
   }
+  return true;
+}
+
+/// The rows of a block against all keys that they see. `packed` keys of this head are in scratch already.
+void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at, std::int64_t* packed,
+            Group* groups, Ahead<std::uint16_t>* ahead) {
+  for (std::int64_t first = 0; first < block.rows; first += kGroup) begin(&groups[first / kGroup]);
+  const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
+  const std::int64_t line = plan.padded_key_block * 4;
+  for (; block.key < visible; block.key += plan.key_block) {
+    block.keys = least(plan.key_block, args.keys - block.key);
+    const Packed keys = pack_block(args, plan, head, block, at, packed);
+    multiply_q_k(block, args.depth, at.q, keys.k, 0, block.walked_by(0), at.scores, line);
+    for (std::int64_t first = 0; first < block.rows; first += kGroup) {
+      weigh_group(args, plan, head, block, first, at, &groups[first / kGroup], ahead);
+    }
+    multiply_weights_v(block, plan, args.depth, reinterpret_cast<const char*>(at.scores), line, keys.v, keys.panel_bytes, at.sums);
+  }
+  finish_rows(args, plan, head, block, at, groups, false);
+}
+
+/// The rows of a chunk of `keys` keys from key `key` of the block on to weights. The first chunk of all sets the shifts: false where it
+/// cannot.
+template <typename Mask, typename MaskOf>
+bool weigh_chunk(const Block& block, std::int64_t key, const Scratch& at, float scale, const MaskOf& mask_of, Group* groups,
+                 Ahead<std::uint16_t>* ahead) {
+  const std::int64_t room = least(kChunk, steps_of(block.walked_by(0)) * kStep - key);
+  for (std::int64_t first = 0; first < block.rows; first += kGroup) {
+    Group* const group = &groups[first / kGroup];
+    const std::int64_t rows = least(kGroup, block.rows - first);
+    if (block.key == 0 && key == 0) {
+      __m512 most[kGroup];
+      for (__m512& row : most) row = _mm512_setzero_ps();
+      for (std::int64_t r = 0; r < rows; ++r) {
+        most[r] =
+            most_of_chunk<Mask>(at.chunk + (first + r) * kChunk, least(kChunk, block.seen_by(first + r)), scale, mask_of(first + r, key));
+      }
+      if (!shift_to(across<Larger>(most), Mask::kChanges ? kLog2E : scale * kLog2E, group)) return false;
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t left = block.seen_by(first + r) - key;
+      const std::int64_t n = left < 0 ? 0 : least(kChunk, left);
+      weigh_part<Mask>(at.chunk + (first + r) * kChunk, n, room, scale, mask_of(first + r, key), group->shift[r], group->sums[r],
+                       at.weights + (first + r) * at.weights_line + key * 2);
+      ahead->fetch();
+    }
+  }
+  return true;
+}
+
+/// As attend(), without looking for the largest score of a row: the largest of its first keys will do as long as nothing overflows, for
+/// weights are floating-point numbers. False where it does: nothing is settled then.
+template <typename Mask, typename MaskOf>
+bool attend_quickly(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at,
+                    std::int64_t* packed, Group* groups, Ahead<std::uint16_t>* ahead, const MaskOf& mask_of) {
+  if (!(args.scale > 0)) return false;
+  for (std::int64_t first = 0; first < block.rows; first += kGroup) begin(&groups[first / kGroup]);
+  const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
+  for (; block.key < visible; block.key += plan.key_block) {
+    block.keys = least(plan.key_block, args.keys - block.key);
+    const Packed keys = pack_block(args, plan, head, block, at, packed);
+    const std::int64_t walked = block.walked_by(0);
+    for (std::int64_t key = 0; key < walked; key += kChunk) {
+      multiply_q_k(block, args.depth, at.q, keys.k, key / kStep, least(kChunk, walked - key), at.chunk, kChunk * 4);
+      const auto mask_here = [&](std::int64_t r, std::int64_t from) __attribute__((always_inline)) {
+        return mask_of(block.row + r, block.key + from);
+      };
+      if (!weigh_chunk<Mask>(block, key, at, args.scale, mask_here, groups, ahead)) return false;
+    }
+    multiply_weights_v(block, plan, args.depth, at.weights, at.weights_line, keys.v, keys.panel_bytes, at.sums);
+  }
+  return finish_rows(args, plan, head, block, at, groups, true);
+}
+
+bool attend_quickly(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, const Block& block, const Scratch& at,
+                    std::int64_t* packed, Group* groups, Ahead<std::uint16_t>* ahead) {
+  const auto row = [&](std::int64_t r, std::int64_t key) { return mask_row(args.mask, head, r, key); };
+  if (args.mask.data == nullptr) {
+    return attend_quickly<NoMask>(args, plan, head, block, at, packed, groups, ahead, [](std::int64_t, std::int64_t) { return NoMask{}; });
+  }
+  if (args.mask.key_stride == 0) return false;
+  if (args.mask.dtype == DType::kF32) {
+    return attend_quickly<RowMask<float>>(args, plan, head, block, at, packed, groups, ahead, [&](std::int64_t r, std::int64_t key) {
+      return RowMask<float>{static_cast<const float*>(row(r, key).data)};
+    });
+  }
+  return attend_quickly<RowMask<std::uint16_t>>(args, plan, head, block, at, packed, groups, ahead, [&](std::int64_t r, std::int64_t key) {
+    return RowMask<std::uint16_t>{static_cast<const std::uint16_t*>(row(r, key).data)};
+  });
 }
 
 }  // namespace
@@ -275,6 +384,7 @@ void attention(const AttentionArgs& args, const AttentionPlan& plan, std::int64_
     config.rows[tile] = 16;
   }
   tile_configure(config);
+  Group groups[kTileRows / kGroup];
   std::int64_t packed = 0;
   Ahead<std::uint16_t> ahead;
   std::int64_t kv = -1;
@@ -286,8 +396,11 @@ void attention(const AttentionArgs& args, const AttentionPlan& plan, std::int64_
     kv = this_kv;
     const Block block{row, least(plan.row_block, args.rows - row), 0, 0, args.causal};
     const std::int64_t visible = args.causal ? least(args.keys, row + block.rows) : args.keys;
-    ahead.plan(args, plan, unit, unit_end, block.rows * ((visible + plan.key_block - 1) / plan.key_block));
-    attend(args, plan, head, block, at, &packed, &ahead);
+    ahead.plan(args, plan, unit, unit_end, block.rows * ((visible + kChunk - 1) / kChunk));
+    for (std::int64_t r = 0; r < block.rows; ++r) pack_q(q_row<std::uint16_t>(args, head, row + r), r, args.depth, at.q);
+    if (!attend_quickly(args, plan, head, block, at, &packed, groups, &ahead)) {
+      attend(args, plan, head, block, at, &packed, groups, &ahead);
+    }
   }
   tile_release();
 }

@@ -25,6 +25,9 @@ struct Weights {
   }
 };
 
+constexpr float kMostSum = 1.2e18f;          ///< of weights of which none was looked at before
+constexpr float kTallFactor = 1.0f / 65536;  ///< a row whose weights' sum is above 2^16 may have overflowed with a huge V
+
 /// What 16 rows have seen so far.
 struct alignas(64) Group {
   float shift[kGroup];         ///< whole numbers
@@ -130,36 +133,109 @@ inline void set_apart(Group* group) {
   group->apart = true;
 }
 
-/// New shifts and `before` from the largest scores of the rows in this block, which `factor` makes powers of 2; false where these do not
-/// allow it.
+/// Nearest whole numbers to the largest scores of the rows, which `factor` makes powers of 2; false where they do not allow it.
+[[gnu::always_inline]] inline bool whole_powers(__m512 largest, float factor, __mmask16 or_else, __m512* power) {
+  const __m512 product = _mm512_mul_ps(largest, _mm512_set1_ps(factor));
+  *power = Floats::nearest(product);
+  return (or_else | _mm512_cmp_ps_mask(_mm512_abs_ps(product), _mm512_set1_ps(kMostShift), _CMP_LT_OQ)) == 0xffff;
+}
+
+/// New shifts and `before` from the largest scores of the rows in this block; false where these do not allow it.
 inline bool shift_by(__m512 largest, float factor, Group* group) {
-  const __m512 power = _mm512_mul_ps(largest, _mm512_set1_ps(factor));
-  const __mmask16 none = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(kNothing), _CMP_EQ_OQ);
-  const __mmask16 small = _mm512_cmp_ps_mask(_mm512_abs_ps(power), _mm512_set1_ps(kMostShift), _CMP_LT_OQ);
-  if ((none | small) != 0xffff) return false;
+  __m512 power;
+  if (!whole_powers(largest, factor, _mm512_cmp_ps_mask(largest, _mm512_set1_ps(kNothing), _CMP_EQ_OQ), &power)) return false;
   const __m512 shift = _mm512_load_ps(group->shift);
-  const __m512 next = _mm512_max_ps(shift, Floats::nearest(power));
+  const __m512 next = _mm512_max_ps(shift, power);
   _mm512_store_ps(group->shift, next);
   _mm512_store_ps(group->before, _mm512_scalef_ps(_mm512_set1_ps(1.0f), _mm512_sub_ps(shift, next)));
   return true;
 }
 
-/// What the rows' sums are multiplied by in the end, and their logsumexp.
-inline void finish(const Group& group, float* factors, float* logsumexp) {
+/// Shifts from the largest of the first scores; false where these do not allow it.
+inline bool shift_to(__m512 largest, float factor, Group* group) {
+  __m512 power;
+  if (!whole_powers(largest, factor, 0, &power)) return false;
+  _mm512_store_ps(group->shift, power);
+  return true;
+}
+
+/// What is left of a chunk's scores: with a mask they are scaled and masked, else as they are.
+template <typename Mask>
+[[gnu::always_inline]] inline __m512 score_of(const float* row, std::int64_t i, std::int64_t left, __m512 scale, const Mask& mask) {
+  const __m512 score = _mm512_load_ps(row + i);
+  return Mask::kChanges ? mask.add(_mm512_mul_ps(score, scale), i, left) : score;
+}
+
+template <typename Mask>
+[[gnu::always_inline]] inline __m512 most_of_chunk(const float* row, std::int64_t n, float scale, const Mask& mask) {
+  const __m512 scales = _mm512_set1_ps(scale);
+  __m512 most = _mm512_set1_ps(kNothing);
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const auto keep = static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(least(n - i, kLanes))));
+    most = _mm512_mask_max_ps(most, keep, most, score_of(row, i, n - i, scales, mask));
+  }
+  return most;
+}
+
+template <typename Mask>
+struct Payload {
+  static constexpr bool kMay = false;
+};
+template <>
+struct Payload<RowMask<float>> {
+  static constexpr bool kMay = true;
+};
+
+/// n scores of a chunk (n may be 0) to weights, `room` bf16 with zeros behind; adds their sum to `sums`.
+template <typename Mask>
+[[gnu::always_inline]] inline void weigh_part(const float* row, std::int64_t n, std::int64_t room, float scale, const Mask& mask,
+                                              float shift, float* sums, char* to) {
+  const __m512 scales = _mm512_set1_ps(scale);
+  const __m512 factor = _mm512_set1_ps(Mask::kChanges ? kLog2E : scale * kLog2E);
+  const __m512 whole = _mm512_set1_ps(kWhole - shift);
+  const auto weight = [&](std::int64_t i, std::int64_t left) __attribute__((always_inline)) {
+    return weight_of<Payload<Mask>::kMay>(score_of(row, i, left, scales, mask), factor, whole);
+  };
+  __m512 sum = _mm512_load_ps(sums);
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const __m512 first = weight(i, kLanes);
+    const __m512 second = weight(i + kLanes, kLanes);
+    sum = _mm512_add_ps(sum, _mm512_add_ps(first, second));
+    _mm512_store_si512(to + i * 2, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+  }
+  if (i < n) {
+    const unsigned keep = _bzhi_u32(~0u, static_cast<unsigned>(n - i));
+    const __m512 first = _mm512_maskz_mov_ps(static_cast<__mmask16>(keep), weight(i, n - i));
+    const __m512 second =
+        n - i > kLanes ? _mm512_maskz_mov_ps(static_cast<__mmask16>(keep >> 16), weight(i + kLanes, n - i - kLanes)) : _mm512_setzero_ps();
+    sum = _mm512_add_ps(sum, _mm512_add_ps(first, second));
+    _mm512_store_si512(to + i * 2, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+    i += 2 * kLanes;
+  }
+  for (; i < room; i += 2 * kLanes) _mm512_store_si512(to + i * 2, _mm512_setzero_si512());
+  _mm512_store_ps(sums, sum);
+}
+
+/// What the sums of the first `rows` rows are multiplied by in the end, and their logsumexp. Those that were computed `quick` may be too
+/// large or NaN: false.
+inline bool finish(const Group& group, std::int64_t rows, bool quick, float* factors, float* logsumexp) {
   if (group.apart) {
-    for (int r = 0; r < kGroup; ++r) factors[r] = finish(group.seen[r], &logsumexp[r]);
-    return;
+    for (std::int64_t r = 0; r < rows; ++r) factors[r] = finish(group.seen[r], &logsumexp[r]);
+    return true;
   }
   __m512 sums[kGroup];
   for (int r = 0; r < kGroup; ++r) sums[r] = _mm512_load_ps(group.sums[r]);
   const __m512 sum = across<Sum>(sums);
+  if (quick && _mm512_cmp_ps_mask(sum, _mm512_set1_ps(kMostSum), _CMP_LT_OQ) != 0xffff) return false;
   const __mmask16 nothing = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_EQ_OQ);
   const __m512 safe = _mm512_mask_mov_ps(sum, nothing, _mm512_set1_ps(1.0f));
   _mm512_storeu_ps(factors, _mm512_div_ps(_mm512_set1_ps(1.0f), safe));
   _mm512_storeu_ps(logsumexp, safe);
-  for (int r = 0; r < kGroup; ++r) logsumexp[r] = __builtin_logf(logsumexp[r]);
+  for (std::int64_t r = 0; r < rows; ++r) logsumexp[r] = __builtin_logf(logsumexp[r]);
   _mm512_storeu_ps(logsumexp, _mm512_maskz_fmadd_ps(static_cast<__mmask16>(~nothing), _mm512_load_ps(group.shift), _mm512_set1_ps(kLn2),
                                                     _mm512_loadu_ps(logsumexp)));
+  return true;
 }
 
 }  // namespace
