@@ -32,11 +32,10 @@ namespace {
 
 constexpr std::int64_t kTileBytes = 1024;
 constexpr std::int64_t kPair = 2 * kTileBytes;  ///< two tiles beside each other: 32 keys or 32 columns of V
+constexpr std::int64_t kRowsBetween = 4;        ///< that are weighed between fetches
 constexpr std::int64_t kStep = 32;              ///< of a sum, that one tile holds
 
 constexpr std::int64_t steps_of(std::int64_t n) { return (n + kStep - 1) / kStep; }
-
-constexpr std::int64_t kChunk = 64;  ///< keys whose scores are weighed as soon as they are there: those of 32 rows take 8 KiB of L1
 
 /// What one worker has in scratch. K, V and Q need half of what the plan counts for them, so there is room for a chunk beside the weights.
 struct Scratch {
@@ -308,6 +307,7 @@ void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& he
 template <typename Mask, typename MaskOf>
 bool weigh_chunk(const Block& block, std::int64_t key, const Scratch& at, float scale, const MaskOf& mask_of, Group* groups,
                  Ahead<std::uint16_t>* ahead) {
+  const Factors<Mask> by(scale);
   const std::int64_t room = least(kChunk, steps_of(block.walked_by(0)) * kStep - key);
   for (std::int64_t first = 0; first < block.rows; first += kGroup) {
     Group* const group = &groups[first / kGroup];
@@ -323,10 +323,14 @@ bool weigh_chunk(const Block& block, std::int64_t key, const Scratch& at, float 
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t left = block.seen_by(first + r) - key;
-      const std::int64_t n = left < 0 ? 0 : least(kChunk, left);
-      weigh_part<Mask>(at.chunk + (first + r) * kChunk, n, room, scale, mask_of(first + r, key), group->shift[r], group->sums[r],
-                       at.weights + (first + r) * at.weights_line + key * 2);
-      ahead->fetch();
+      const float* const scores = at.chunk + (first + r) * kChunk;
+      char* const weights = at.weights + (first + r) * at.weights_line + key * 2;
+      if (left >= kChunk) {
+        weigh_whole<Mask>(scores, by, mask_of(first + r, key), group->shift[r], group->sums[r], weights);
+      } else {
+        weigh_part<Mask>(scores, left < 0 ? 0 : left, room, by, mask_of(first + r, key), group->shift[r], group->sums[r], weights);
+      }
+      if (r % kRowsBetween == 0) ahead->fetch();
     }
   }
   return true;
@@ -396,7 +400,7 @@ void attention(const AttentionArgs& args, const AttentionPlan& plan, std::int64_
     kv = this_kv;
     const Block block{row, least(plan.row_block, args.rows - row), 0, 0, args.causal};
     const std::int64_t visible = args.causal ? least(args.keys, row + block.rows) : args.keys;
-    ahead.plan(args, plan, unit, unit_end, block.rows * ((visible + kChunk - 1) / kChunk));
+    ahead.plan(args, plan, unit, unit_end, (block.rows + kRowsBetween - 1) / kRowsBetween * ((visible + kChunk - 1) / kChunk));
     for (std::int64_t r = 0; r < block.rows; ++r) pack_q(q_row<std::uint16_t>(args, head, row + r), r, args.depth, at.q);
     if (!attend_quickly(args, plan, head, block, at, &packed, groups, &ahead)) {
       attend(args, plan, head, block, at, &packed, groups, &ahead);

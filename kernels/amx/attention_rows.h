@@ -13,6 +13,7 @@
 namespace ipexrun::kernels::amx {
 namespace {
 
+constexpr std::int64_t kChunk = 64;      ///< keys whose scores are weighed as soon as they are there: those of 32 rows take 8 KiB of L1
 constexpr int kGroup = 16;               ///< rows
 constexpr float kMostShift = 1024.0f;    ///< |largest score| * log2(e) below it
 constexpr float kNoShift = -1048576.0f;  ///< nothing seen but -inf
@@ -186,15 +187,39 @@ struct Payload<RowMask<float>> {
   static constexpr bool kMay = true;
 };
 
+/// What the rows of a call share.
+template <typename Mask>
+struct Factors {
+  __m512 scale;
+  __m512 factor;
+  explicit Factors(float by) : scale(_mm512_set1_ps(by)), factor(_mm512_set1_ps(Mask::kChanges ? kLog2E : by * kLog2E)) {}
+};
+
+/// All kChunk scores of a row to weights; adds their sum to `sums`.
+template <typename Mask>
+[[gnu::always_inline]] inline void weigh_whole(const float* row, const Factors<Mask>& by, const Mask& mask, float shift, float* sums,
+                                               char* to) {
+  const __m512 whole = _mm512_set1_ps(kWhole - shift);
+  __m512 weights[kChunk / kLanes];
+#pragma GCC unroll 4
+  for (int i = 0; i < kChunk / kLanes; ++i) {
+    weights[i] = weight_of<Payload<Mask>::kMay>(score_of(row, i * kLanes, kLanes, by.scale, mask), by.factor, whole);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < kChunk / kLanes; i += 2) {
+    _mm512_store_si512(to + i * 2 * kLanes, (__m512i)_mm512_cvtne2ps_pbh(weights[i + 1], weights[i]));
+  }
+  const __m512 sum = _mm512_add_ps(_mm512_add_ps(weights[0], weights[1]), _mm512_add_ps(weights[2], weights[3]));
+  _mm512_store_ps(sums, _mm512_add_ps(_mm512_load_ps(sums), sum));
+}
+
 /// n scores of a chunk (n may be 0) to weights, `room` bf16 with zeros behind; adds their sum to `sums`.
 template <typename Mask>
-[[gnu::always_inline]] inline void weigh_part(const float* row, std::int64_t n, std::int64_t room, float scale, const Mask& mask,
-                                              float shift, float* sums, char* to) {
-  const __m512 scales = _mm512_set1_ps(scale);
-  const __m512 factor = _mm512_set1_ps(Mask::kChanges ? kLog2E : scale * kLog2E);
+[[gnu::noinline]] void weigh_part(const float* row, std::int64_t n, std::int64_t room, const Factors<Mask>& by, const Mask& mask,
+                                  float shift, float* sums, char* to) {
   const __m512 whole = _mm512_set1_ps(kWhole - shift);
   const auto weight = [&](std::int64_t i, std::int64_t left) __attribute__((always_inline)) {
-    return weight_of<Payload<Mask>::kMay>(score_of(row, i, left, scales, mask), factor, whole);
+    return weight_of<Payload<Mask>::kMay>(score_of(row, i, left, by.scale, mask), by.factor, whole);
   };
   __m512 sum = _mm512_load_ps(sums);
   std::int64_t i = 0;
