@@ -1,7 +1,7 @@
 """Is what lies between the products of a transformer faster than stock torch's operations for the same work, and how near to a copy?
 
 Gated activations (act(a) * b), rotary embedding, norms of a sum, cross entropy and dropout with
-their gradients. "copy" is clone() of a tensor with as many bytes read and written as
+their gradients, conversions. "copy" is clone() of a tensor with as many bytes read and written as
 the operation must move. Contenders are called in turn; the fastest call of each counts, by the thread's CPU time, so that a busy machine
 counts for nobody. Ours allocates its outputs with torch, as stock does. Before the race both are held against torch in doubles.
 Prints a table, or JSON with --json.
@@ -213,7 +213,32 @@ def dropout(lib, dtype, level, smoke):
                    grad.double() * mask / (1 - p), moved)
 
 
-OPS = {"gated": gated, "rotary": rotary, "residual": residual, "cross_entropy": cross_entropy, "dropout": dropout}
+def convert(lib, dtype, level, smoke):
+    """Tensor.to between fp32, bf16 and fp16; the names of the rows have both, the column of the dtype says nothing."""
+    call = lib.ipexrun_bench_convert
+    call.argtypes = [VOID, I32, VOID, I32, I64, I32, VOID, TEXT]
+    formats = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+    # Of the two runs of the table one has what fp32 is a part of, the other bf16 and fp16.
+    pairs = [(a, b) for a in formats for b in formats if a != b and (torch.float32 in (a, b)) == (dtype == torch.float32)]
+    for n in [111] if smoke else [8192, 98304, 393216, 3145728, 16777216]:
+        for source, target in pairs:
+            x = torch.randn(n).to(source)
+
+            def ours(x=x, target=target, n=n):
+                out = torch.empty(n, dtype=target)
+                call(x.data_ptr(), formats[x.dtype], out.data_ptr(), formats[target], n, 1, None, level)
+                return out
+
+            def stock(x=x, target=target):
+                return x.to(target)
+
+            if not torch.equal(ours(), stock()):
+                sys.exit(f"{source} to {target} is wrong")
+            names = "{}-{} {}".format(*(str(d).replace("torch.", "").replace("bfloat", "bf").replace("float", "f") for d in (source, target)), n)
+            yield Case(names, ours, stock, None, n * (source.itemsize + target.itemsize))
+
+
+OPS = {"gated": gated, "rotary": rotary, "residual": residual, "cross_entropy": cross_entropy, "dropout": dropout, "convert": convert}
 
 
 def error(y, truth):

@@ -8,6 +8,7 @@
 #include "configs/base/isa.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/gated.h"
@@ -268,4 +269,12 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_dropout_grad(int bf16, const void* from, 
                                                     double p, int threads, void* pool, const char* level) {
   const ipexrun::kernels::DropoutGradArgs args{from, to, mask, dtype_of(bf16), n, p};
   return ipexrun::kernels::dropout_grad(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// Formats count as Format does.
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_convert(const void* from, int from_format, void* to, int to_format, std::int64_t n, int threads,
+                                                void* pool, const char* level) {
+  using ipexrun::kernels::Format;
+  ipexrun::kernels::convert({from, static_cast<Format>(from_format), to, static_cast<Format>(to_format), n}, parallel_of(threads, pool),
+                            isa_of(level));
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
@@ -264,5 +265,15 @@ struct DropoutVariant {
 
 using DropoutVariants = Variants<DropoutVariant>;
 DropoutVariants dropout_variants();
+
+struct ConvertVariant {
+  const char* name;
+  IsaSet needs;
+  /// All `n` elements, n >= 1, on this thread; the formats differ.
+  void (*run)(const ConvertArgs& args);
+};
+
+using ConvertVariants = Variants<ConvertVariant>;
+ConvertVariants convert_variants();
 
 }  // namespace ipexrun::kernels

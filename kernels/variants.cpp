@@ -2,6 +2,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/ref/activation.h"
 #include "kernels/ref/attention.h"
+#include "kernels/ref/convert.h"
 #include "kernels/ref/cross_entropy.h"
 #include "kernels/ref/dropout.h"
 #include "kernels/ref/embedding.h"
@@ -19,6 +20,7 @@
 #ifdef IPEXRUN_KERNELS_SIMD
 #include "kernels/simd/activation.h"
 #include "kernels/simd/attention.h"
+#include "kernels/simd/convert.h"
 #include "kernels/simd/cross_entropy.h"
 #include "kernels/simd/dropout.h"
 #include "kernels/simd/embedding.h"
@@ -205,6 +207,16 @@ constexpr DropoutVariant kDropout[] = {
     {"ref", 0, ref::dropout, ref::dropout_grad},
 };
 
+constexpr ConvertVariant kConvert[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::convert},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::convert},
+#endif
+    {"ref", 0, ref::convert},
+};
+
 template <typename Variant, std::size_t N>
 constexpr Variants<Variant> table_of(const Variant (&variants)[N]) {
   return {variants, N};
@@ -225,6 +237,7 @@ GatedVariants gated_variants() { return table_of(kGated); }
 RotaryVariants rotary_variants() { return table_of(kRotary); }
 CrossEntropyVariants cross_entropy_variants() { return table_of(kCrossEntropy); }
 DropoutVariants dropout_variants() { return table_of(kDropout); }
+ConvertVariants convert_variants() { return table_of(kConvert); }
 ReorderVariants reorder_variants() { return table_of(kReorder); }
 
 AttentionVariants attention_variants(DType dtype) {

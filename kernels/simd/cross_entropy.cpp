@@ -23,11 +23,21 @@ double weight_of(const CrossEntropyRows& args, std::int64_t i) {
   return args.weight == nullptr ? 1.0 : one(args.weight, args.weight_dtype, i);
 }
 
+/// Weights from element `i` on.
+template <typename Row>
+struct Given {
+  using Element = typename Row::Element;
+  [[gnu::always_inline]] static Vector load(const Element* weight, std::int64_t i) { return Row::load(weight + i); }
+  [[gnu::always_inline]] static Vector load_part(const Element* weight, std::int64_t i, std::int64_t n) {
+    return Row::load_part(weight + i, n);
+  }
+};
+
 /// No weights.
 struct Ones {
   using Element = float;
-  [[gnu::always_inline]] static Vector load(const float*) { return Floats::all(1.0f); }
-  [[gnu::always_inline]] static Vector load_part(const float*, std::int64_t) { return Floats::all(1.0f); }
+  [[gnu::always_inline]] static Vector load(const float*, std::int64_t) { return Floats::all(1.0f); }
+  [[gnu::always_inline]] static Vector load_part(const float*, std::int64_t, std::int64_t) { return Floats::all(1.0f); }
 };
 
 template <typename Row>
@@ -50,10 +60,10 @@ struct Sums {
   float weights;
 };
 
-/// Of a block; without `Smooth` the first sum only.
+/// Of a block, whose weights begin at `first`; without `Smooth` the first sum only.
 template <typename Row, typename Weights, bool Smooth>
-[[gnu::always_inline]] inline Sums sums_of(const typename Row::Element* from, const typename Weights::Element* weight, std::int64_t n,
-                                           float shift) {
+[[gnu::always_inline]] inline Sums sums_of(const typename Row::Element* from, const typename Weights::Element* weight, std::int64_t first,
+                                           std::int64_t n, float shift) {
   const Vector zero = Floats::all(0.0f);
   Vector sums[2] = {zero, zero};
   Vector weighted = zero;
@@ -63,7 +73,7 @@ template <typename Row, typename Weights, bool Smooth>
     const Vector d = Floats::subtract(x, Floats::all(shift));
     sums[u] = Floats::add(sums[u], exponential(d));
     if constexpr (Smooth) {
-      const Vector w = Weights::load(weight + i + u * kLanes);
+      const Vector w = Weights::load(weight, first + i + u * kLanes);
       weighted = Floats::fma(w, d, weighted);
       weights = Floats::add(weights, w);
     }
@@ -80,7 +90,7 @@ template <typename Row, typename Weights, bool Smooth>
     const Vector d = Floats::subtract(Row::load_part(from + i, n - i), Floats::all(shift));
     sums[1] = Floats::add(sums[1], Floats::keep(exponential(d), n - i, zero));
     if constexpr (Smooth) {
-      const Vector w = Weights::load_part(weight + i, n - i);
+      const Vector w = Weights::load_part(weight, first + i, n - i);
       weighted = Floats::add(weighted, Floats::keep(Floats::multiply(w, d), n - i, zero));
       weights = Floats::add(weights, Floats::keep(w, n - i, zero));
     }
@@ -105,7 +115,7 @@ void losses_of(const CrossEntropyArgs& args, double weight_sum, std::int64_t row
         largest = here;
       }
       const float shift = largest == -__builtin_inff() ? 0.0f : largest;
-      const Sums sums = sums_of<Row, Weights, Smooth>(from + i, Smooth ? weight + i : weight, n, shift);
+      const Sums sums = sums_of<Row, Weights, Smooth>(from + i, weight, i, n, shift);
       sum += static_cast<double>(sums.exponentials);
       if (Smooth) weighted += static_cast<double>(sums.weighted) + static_cast<double>(sums.weights) * static_cast<double>(shift);
     }
@@ -123,8 +133,8 @@ template <typename Row>
 void losses_in(const CrossEntropyArgs& args, double weights, std::int64_t row_begin, std::int64_t row_end, double* losses) {
   const auto run = args.smoothing == 0                ? losses_of<Row, Ones, false>
                    : args.weight == nullptr           ? losses_of<Row, Ones, true>
-                   : args.weight_dtype == DType::kF32 ? losses_of<Row, InOrderF32, true>
-                                                      : losses_of<Row, InOrderBf16, true>;
+                   : args.weight_dtype == DType::kF32 ? losses_of<Row, Given<InOrderF32>, true>
+                                                      : losses_of<Row, Given<InOrderBf16>, true>;
   run(args, weights, row_begin, row_end, losses);
 }
 
@@ -158,8 +168,8 @@ void grads_of(const CrossEntropyGradArgs& args, double weight_sum, std::int64_t 
       return Floats::multiply(e, scale);
     };
     std::int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) Row::store(to + i, result(Row::load(from + i), Weights::load(weight + i)));
-    if (i < n) Row::store_part(to + i, result(Row::load_part(from + i, n - i), Weights::load_part(weight + i, n - i)), n - i);
+    for (; i + kLanes <= n; i += kLanes) Row::store(to + i, result(Row::load(from + i), Weights::load(weight, i)));
+    if (i < n) Row::store_part(to + i, result(Row::load_part(from + i, n - i), Weights::load_part(weight, i, n - i)), n - i);
     const auto rounded = static_cast<float>(at_target);
     if constexpr (sizeof(Element) == 4) {
       to[target] = rounded;
@@ -173,8 +183,8 @@ template <typename Row>
 void grads_in(const CrossEntropyGradArgs& args, double weights, std::int64_t row_begin, std::int64_t row_end) {
   const auto run = args.smoothing == 0                ? grads_of<Row, Ones, false>
                    : args.weight == nullptr           ? grads_of<Row, Ones, true>
-                   : args.weight_dtype == DType::kF32 ? grads_of<Row, InOrderF32, true>
-                                                      : grads_of<Row, InOrderBf16, true>;
+                   : args.weight_dtype == DType::kF32 ? grads_of<Row, Given<InOrderF32>, true>
+                                                      : grads_of<Row, Given<InOrderBf16>, true>;
   run(args, weights, row_begin, row_end);
 }
 
