@@ -30,9 +30,9 @@ AttentionPlan plan_of(const AttentionArgs& args, const AttentionSizes& sizes) {
   return plan;
 }
 
-/// In words of 4 bytes: K, V, scores, Q, sums, and what each row has seen.
+/// In words of 4 bytes: K, V, scores, Q, sums, and for each row a vector of what it has seen.
 std::int64_t scratch_words(const AttentionPlan& plan) {
-  return 2 * plan.packed_keys * plan.padded_depth + plan.row_block * (plan.padded_key_block + 2 * plan.padded_depth + 2);
+  return 2 * plan.packed_keys * plan.padded_depth + plan.row_block * (plan.padded_key_block + 2 * plan.padded_depth + kPadding / 2);
 }
 
 /// Rows of Q that share a head of K and V.

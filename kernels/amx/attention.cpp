@@ -37,11 +37,11 @@ constexpr std::int64_t kStep = 32;              ///< of a sum, that one tile hol
 
 constexpr std::int64_t steps_of(std::int64_t n) { return (n + kStep - 1) / kStep; }
 
-/// What one worker has in scratch. K, V and Q need half of what the plan counts for them, so there is room for a chunk beside the weights.
+/// What one worker has in scratch. K and V need half of what the plan counts for them, so there is room for a chunk beside the weights.
 struct Scratch {
-  char* k;  ///< [32 keys][step of the depth][two tiles]
-  char* v;  ///< [32 columns][step of the keys][two tiles]
-  char* q;  ///< [16 rows][step of the depth], tiles
+  char* k;     ///< [32 keys][step of the depth][two tiles]
+  char* v;     ///< [32 columns][step of the keys][two tiles]
+  char* q[2];  ///< of this block and the next: [16 rows][step of the depth], tiles
   float* sums;
   float* scores;  ///< of a block, which weights replace
   float* chunk;   ///< or: scores of a chunk
@@ -52,8 +52,9 @@ struct Scratch {
     const std::int64_t words = plan.packed_keys * plan.padded_depth / 2;
     k = reinterpret_cast<char*>(at);
     v = reinterpret_cast<char*>(at + words);
-    q = reinterpret_cast<char*>(at + 2 * words);
-    sums = at + 2 * words + plan.row_block * plan.padded_depth / 2;
+    q[0] = reinterpret_cast<char*>(at + 2 * words);
+    q[1] = q[0] + plan.row_block * plan.padded_depth * 2;
+    sums = at + 2 * words + plan.row_block * plan.padded_depth;
     scores = sums + plan.row_block * plan.padded_depth;
     chunk = scores;
     weights = reinterpret_cast<char*>(chunk + plan.row_block * kChunk);
@@ -73,6 +74,20 @@ void pack_q(const std::uint16_t* row, std::int64_t place, std::int64_t depth, ch
   char* line = to + place / 16 * steps * kTileBytes + place % 16 * 64;
   for (std::int64_t s = 0; s < steps; ++s) _mm512_store_si512(line + s * kTileBytes, load_step(row, s * kStep, depth));
 }
+
+/// Rows of Q that are wanted next. Packed while others are weighed, they are out of the core's queue of stores when a tile loads them.
+struct Next {
+  const AttentionArgs* args;
+  Head head;
+  std::int64_t row;
+  std::int64_t rows;  ///< 0 when they are packed
+  char* to;
+
+  void pack() {
+    for (std::int64_t r = 0; r < rows; ++r) pack_q(q_row<std::uint16_t>(*args, head, row + r), r, args->depth, to);
+    rows = 0;
+  }
+};
 
 /// `keys` rows of K, whole pairs of tiles.
 void pack_k(const std::uint16_t* from, std::int64_t stride, std::int64_t keys, std::int64_t depth, char* to) {
@@ -285,15 +300,15 @@ bool finish_rows(const AttentionArgs& args, const AttentionPlan& plan, const Hea
 }
 
 /// The rows of a block against all keys that they see. `packed` keys of this head are in scratch already.
-void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at, std::int64_t* packed,
-            Group* groups, Ahead<std::uint16_t>* ahead) {
+void attend(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at, const char* q,
+            std::int64_t* packed, Group* groups, Ahead<std::uint16_t>* ahead) {
   for (std::int64_t first = 0; first < block.rows; first += kGroup) begin(&groups[first / kGroup]);
   const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
   const std::int64_t line = plan.padded_key_block * 4;
   for (; block.key < visible; block.key += plan.key_block) {
     block.keys = least(plan.key_block, args.keys - block.key);
     const Packed keys = pack_block(args, plan, head, block, at, packed);
-    multiply_q_k(block, args.depth, at.q, keys.k, 0, block.walked_by(0), at.scores, line);
+    multiply_q_k(block, args.depth, q, keys.k, 0, block.walked_by(0), at.scores, line);
     for (std::int64_t first = 0; first < block.rows; first += kGroup) {
       weigh_group(args, plan, head, block, first, at, &groups[first / kGroup], ahead);
     }
@@ -339,8 +354,8 @@ bool weigh_chunk(const Block& block, std::int64_t key, const Scratch& at, float 
 /// As attend(), without looking for the largest score of a row: the largest of its first keys will do as long as nothing overflows, for
 /// weights are floating-point numbers. False where it does: nothing is settled then.
 template <typename Mask, typename MaskOf>
-bool attend_quickly(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at,
-                    std::int64_t* packed, Group* groups, Ahead<std::uint16_t>* ahead, const MaskOf& mask_of) {
+bool attend_quickly(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, Block block, const Scratch& at, const char* q,
+                    Next* next, std::int64_t* packed, Group* groups, Ahead<std::uint16_t>* ahead, const MaskOf& mask_of) {
   if (!(args.scale > 0)) return false;
   for (std::int64_t first = 0; first < block.rows; first += kGroup) begin(&groups[first / kGroup]);
   const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
@@ -349,7 +364,8 @@ bool attend_quickly(const AttentionArgs& args, const AttentionPlan& plan, const 
     const Packed keys = pack_block(args, plan, head, block, at, packed);
     const std::int64_t walked = block.walked_by(0);
     for (std::int64_t key = 0; key < walked; key += kChunk) {
-      multiply_q_k(block, args.depth, at.q, keys.k, key / kStep, least(kChunk, walked - key), at.chunk, kChunk * 4);
+      multiply_q_k(block, args.depth, q, keys.k, key / kStep, least(kChunk, walked - key), at.chunk, kChunk * 4);
+      if (block.key + plan.key_block >= visible && key + kChunk >= walked) next->pack();
       const auto mask_here = [&](std::int64_t r, std::int64_t from) __attribute__((always_inline)) {
         return mask_of(block.row + r, block.key + from);
       };
@@ -361,20 +377,21 @@ bool attend_quickly(const AttentionArgs& args, const AttentionPlan& plan, const 
 }
 
 bool attend_quickly(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, const Block& block, const Scratch& at,
-                    std::int64_t* packed, Group* groups, Ahead<std::uint16_t>* ahead) {
+                    const char* q, Next* next, std::int64_t* packed, Group* groups, Ahead<std::uint16_t>* ahead) {
   const auto row = [&](std::int64_t r, std::int64_t key) { return mask_row(args.mask, head, r, key); };
   if (args.mask.data == nullptr) {
-    return attend_quickly<NoMask>(args, plan, head, block, at, packed, groups, ahead, [](std::int64_t, std::int64_t) { return NoMask{}; });
+    return attend_quickly<NoMask>(args, plan, head, block, at, q, next, packed, groups, ahead,
+                                  [](std::int64_t, std::int64_t) { return NoMask{}; });
   }
   if (args.mask.key_stride == 0) return false;
   if (args.mask.dtype == DType::kF32) {
-    return attend_quickly<RowMask<float>>(args, plan, head, block, at, packed, groups, ahead, [&](std::int64_t r, std::int64_t key) {
-      return RowMask<float>{static_cast<const float*>(row(r, key).data)};
-    });
+    return attend_quickly<RowMask<float>>(
+        args, plan, head, block, at, q, next, packed, groups, ahead,
+        [&](std::int64_t r, std::int64_t key) { return RowMask<float>{static_cast<const float*>(row(r, key).data)}; });
   }
-  return attend_quickly<RowMask<std::uint16_t>>(args, plan, head, block, at, packed, groups, ahead, [&](std::int64_t r, std::int64_t key) {
-    return RowMask<std::uint16_t>{static_cast<const std::uint16_t*>(row(r, key).data)};
-  });
+  return attend_quickly<RowMask<std::uint16_t>>(
+      args, plan, head, block, at, q, next, packed, groups, ahead,
+      [&](std::int64_t r, std::int64_t key) { return RowMask<std::uint16_t>{static_cast<const std::uint16_t*>(row(r, key).data)}; });
 }
 
 }  // namespace
@@ -392,19 +409,25 @@ void attention(const AttentionArgs& args, const AttentionPlan& plan, std::int64_
   std::int64_t packed = 0;
   Ahead<std::uint16_t> ahead;
   std::int64_t kv = -1;
-  for (std::int64_t unit = unit_begin; unit < unit_end; ++unit) {
-    const Head head(args, unit / plan.blocks);
+  const auto rows_of = [&](std::int64_t unit) {
     const std::int64_t row = unit % plan.blocks * plan.row_block;
+    return Next{&args, Head(args, unit / plan.blocks), row, unit < unit_end ? least(plan.row_block, args.rows - row) : 0, at.q[unit % 2]};
+  };
+  rows_of(unit_begin).pack();
+  for (std::int64_t unit = unit_begin; unit < unit_end; ++unit) {
+    const Next here = rows_of(unit);
+    Next next = rows_of(unit + 1);
+    const Head& head = here.head;
     const std::int64_t this_kv = head.batch * args.kv_heads + head.kv_head;
     if (this_kv != kv) packed = 0;
     kv = this_kv;
-    const Block block{row, least(plan.row_block, args.rows - row), 0, 0, args.causal};
-    const std::int64_t visible = args.causal ? least(args.keys, row + block.rows) : args.keys;
+    const Block block{here.row, here.rows, 0, 0, args.causal};
+    const std::int64_t visible = args.causal ? least(args.keys, block.row + block.rows) : args.keys;
     ahead.plan(args, plan, unit, unit_end, (block.rows + kRowsBetween - 1) / kRowsBetween * ((visible + kChunk - 1) / kChunk));
-    for (std::int64_t r = 0; r < block.rows; ++r) pack_q(q_row<std::uint16_t>(args, head, row + r), r, args.depth, at.q);
-    if (!attend_quickly(args, plan, head, block, at, &packed, groups, &ahead)) {
-      attend(args, plan, head, block, at, &packed, groups, &ahead);
+    if (!attend_quickly(args, plan, head, block, at, here.to, &next, &packed, groups, &ahead)) {
+      attend(args, plan, head, block, at, here.to, &packed, groups, &ahead);
     }
+    next.pack();
   }
   tile_release();
 }

@@ -13,7 +13,9 @@
 namespace ipexrun::kernels::amx {
 namespace {
 
-constexpr std::int64_t kChunk = 64;      ///< keys whose scores are weighed as soon as they are there: those of 32 rows take 8 KiB of L1
+constexpr std::int64_t kChunk = 64;  ///< keys whose scores are weighed as soon as they are there: those of 32 rows take 8 KiB of L1
+/// As kExp2Less1 of exp2.h with one power less: 9e-8 of 2^f.
+constexpr float kExp2Less1Short[] = {0.693147f, 0.24022242f, 0.055507336f, 0.009671513f, 0.0013264727f};
 constexpr int kGroup = 16;               ///< rows
 constexpr float kMostShift = 1024.0f;    ///< |largest score| * log2(e) below it
 constexpr float kNoShift = -1048576.0f;  ///< nothing seen but -inf
@@ -87,7 +89,8 @@ inline void begin(Group* group) {
 template <bool kPayload>
 [[gnu::always_inline]] inline __m512 weight_of(__m512 t, __m512 factor, __m512 whole) {
   const __m512 rounded = _mm512_fmadd_ps(t, factor, whole);
-  const __m512 p = exp2_of(_mm512_fmsub_ps(t, factor, _mm512_sub_ps(rounded, whole)));
+  const __m512 rest = _mm512_fmsub_ps(t, factor, _mm512_sub_ps(rounded, whole));
+  const __m512 p = _mm512_fmadd_ps(rest, polynomial(kExp2Less1Short, rest), _mm512_set1_ps(1.0f));
   const __mmask16 normal = _mm512_cmp_ps_mask(rounded, _mm512_set1_ps(kWhole - 125.0f), _CMP_NLT_UQ);
   if constexpr (kPayload) {
     return _mm512_maskz_scalef_ps(normal, p, _mm512_sub_ps(rounded, _mm512_set1_ps(kWhole)));
@@ -242,6 +245,16 @@ template <typename Mask>
   _mm512_store_ps(sums, sum);
 }
 
+/// ln(x * 2^shift) for a normal x > 0: x is m * 2^n with 3/4 <= m < 3/2, ln m = 2 artanh((m - 1) / (m + 1)), 1e-8 of it by five powers.
+[[gnu::always_inline]] inline __m512 logarithm(__m512 x, __m512 shift) {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  const __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
+  const __m512 n = _mm512_getexp_ps(_mm512_div_ps(x, m));
+  const __m512 t = _mm512_div_ps(_mm512_sub_ps(m, one), _mm512_add_ps(m, one));
+  constexpr float kArtanh[] = {2.0f, 2.0f / 3, 2.0f / 5, 2.0f / 7, 2.0f / 9};
+  return _mm512_fmadd_ps(t, polynomial(kArtanh, _mm512_mul_ps(t, t)), _mm512_mul_ps(_mm512_add_ps(n, shift), _mm512_set1_ps(kLn2)));
+}
+
 /// What the sums of the first `rows` rows are multiplied by in the end, and their logsumexp. Those that were computed `quick` may be too
 /// large or NaN: false.
 inline bool finish(const Group& group, std::int64_t rows, bool quick, float* factors, float* logsumexp) {
@@ -256,10 +269,7 @@ inline bool finish(const Group& group, std::int64_t rows, bool quick, float* fac
   const __mmask16 nothing = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_EQ_OQ);
   const __m512 safe = _mm512_mask_mov_ps(sum, nothing, _mm512_set1_ps(1.0f));
   _mm512_storeu_ps(factors, _mm512_div_ps(_mm512_set1_ps(1.0f), safe));
-  _mm512_storeu_ps(logsumexp, safe);
-  for (std::int64_t r = 0; r < rows; ++r) logsumexp[r] = __builtin_logf(logsumexp[r]);
-  _mm512_storeu_ps(logsumexp, _mm512_maskz_fmadd_ps(static_cast<__mmask16>(~nothing), _mm512_load_ps(group.shift), _mm512_set1_ps(kLn2),
-                                                    _mm512_loadu_ps(logsumexp)));
+  _mm512_storeu_ps(logsumexp, _mm512_maskz_mov_ps(static_cast<__mmask16>(~nothing), logarithm(safe, _mm512_load_ps(group.shift))));
   return true;
 }
 
