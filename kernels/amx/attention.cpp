@@ -198,11 +198,14 @@ void multiply_weights_v(const Block& block, const AttentionPlan& plan, std::int6
   }
 }
 
+/// No NaN and no infinity among the sums of a row.
 bool all_finite(const float* row, std::int64_t depth) {
-  for (std::int64_t i = 0; i < depth; ++i) {
-    if (!__builtin_isfinite(row[i])) return false;
+  unsigned odd = 0;
+  for (std::int64_t i = 0; i < depth; i += kLanes) {
+    const auto keep = static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(least(depth - i, kLanes))));
+    odd |= _mm512_mask_fpclass_ps_mask(keep, _mm512_load_ps(row + i), 0x99);  // both NaN, both infinities
   }
-  return true;
+  return odd == 0;
 }
 
 void scale_row(float* row, std::int64_t depth, float factor) {
@@ -281,7 +284,7 @@ Packed pack_block(const AttentionArgs& args, const AttentionPlan& plan, const He
   return {k, v, panel_bytes};
 }
 
-/// Results of the rows. False where a sum or a result is too large for what they were computed with.
+/// Results of the rows. Computed `quick`, they may have overflowed: false, and nothing is settled.
 bool finish_rows(const AttentionArgs& args, const AttentionPlan& plan, const Head& head, const Block& block, const Scratch& at,
                  const Group* groups, bool quick) {
   for (std::int64_t first = 0; first < block.rows; first += kGroup) {
@@ -291,7 +294,7 @@ bool finish_rows(const AttentionArgs& args, const AttentionPlan& plan, const Hea
     for (std::int64_t r = 0; r < least(kGroup, block.rows - first); ++r) {
       const std::int64_t row = block.row + first + r;
       const float* sums = at.sums + (first + r) * plan.padded_depth;
-      if (quick && factors[r] < kTallFactor && !all_finite(sums, args.depth)) return false;
+      if (quick && !all_finite(sums, args.depth)) return false;
       finish_row(sums, args.depth, factors[r], out_row<std::uint16_t>(args, head, row));
       if (args.logsumexp != nullptr) *lse_of(args, head, row) = logsumexp[r];
     }

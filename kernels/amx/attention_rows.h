@@ -28,8 +28,7 @@ struct Weights {
   }
 };
 
-constexpr float kMostSum = 1.2e18f;          ///< of weights of which none was looked at before
-constexpr float kTallFactor = 1.0f / 65536;  ///< a row whose weights' sum is above 2^16 may have overflowed with a huge V
+constexpr float kMostSum = 1.2e18f;  ///< of weights of which none was looked at before
 
 /// What 16 rows have seen so far.
 struct alignas(64) Group {

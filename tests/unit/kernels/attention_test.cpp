@@ -357,6 +357,40 @@ TEST_P(AttentionOnIsa, LargeScores) {
   }
 }
 
+/// The largest score comes late, so late weights are huge beside the first keys' (or would overflow): what was summed has to be redone.
+TEST_P(AttentionOnIsa, ScoresThatGrow) {
+  for (const DType dtype : kTypes) {
+    for (const float top : {12.0f, 45.0f, 80.0f, 300.0f}) {
+      for (const float large : {1.0f, 1e34f, 1e36f}) {
+        for (const bool masked : {false, true}) {
+          Problem problem({.rows = 35, .keys = 300, .depth = 16, .mask = masked ? Mask::kRowOfKeys : Mask::kNone}, dtype, random_);
+          problem.args().scale = 1;
+          for (std::int64_t i = 0; i < 35 * 16; ++i) problem.q().set(i, i % 16 == 0 ? 1.0f : 0.0f);
+          for (std::int64_t i = 0; i < 300 * 16; ++i) problem.k().set(i, masked ? 0.0f : static_cast<float>(i / 16) * top / 300);
+          if (masked) {
+            for (std::int64_t key = 0; key < 300; ++key) problem.mask().set(key, static_cast<float>(key) * top / 300);
+          }
+          for (std::int64_t i = 0; i < 300 * 16; ++i) problem.v().set(i, i % 2 == 0 ? large : -large);
+          ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+          EXPECT_EQ(problem.difference(), "") << top << " " << large << " " << masked;
+        }
+      }
+    }
+  }
+}
+
+/// Rows of a block whose first keys are hidden, beside rows that see them.
+TEST_P(AttentionOnIsa, FirstKeysHiddenFromSomeRows) {
+  for (const DType dtype : kTypes) {
+    for (const float hidden : {-kInf, -1e4f}) {
+      Problem problem({.rows = 40, .keys = 330, .depth = 16, .mask = Mask::kWhole}, dtype, random_);
+      for (std::int64_t i = 0; i < 40 * 330; ++i) problem.mask().set(i, i / 330 % 3 == 1 && i % 330 < 260 ? hidden : 0.25f);
+      ASSERT_TRUE(attention(problem.args(), {}, GetParam()));
+      EXPECT_EQ(problem.difference(), "") << hidden;
+    }
+  }
+}
+
 TEST_P(AttentionOnIsa, NanAndInfinity) {
   constexpr std::int64_t kDepth = 20;
   for (const DType dtype : kTypes) {
