@@ -79,6 +79,9 @@ struct LinearInt4Variant {
   void (*dot)(const LinearInt4Args& args, std::int64_t block, std::int64_t row, std::int64_t rows, const float* sums);
   /// 32 columns, from 32 * panel on, as a panel of packed.h; null where that does not pay.
   void (*unpack)(const LinearInt4Args& args, std::int64_t panel, std::uint16_t* to);
+  /// All rows of blocks [begin, end), `sums` as for dot; null where there are no tiles. `scratch`, 64-byte aligned, has scratch_bytes().
+  void (*blocks)(const LinearInt4Args& args, std::int64_t begin, std::int64_t end, const float* sums, void* scratch);
+  std::size_t (*scratch_bytes)(const LinearInt4Args& args);
 };
 
 using LinearInt4Variants = Variants<LinearInt4Variant>;

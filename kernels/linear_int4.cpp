@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kSerialProducts = 1 << 18;
 /// Unpacking takes as long as dot products of so many rows.
 constexpr std::int64_t kFewRows = 12;
+constexpr std::int64_t kRowsOfTiles = 256;  ///< of more, sharing unpacked W among tiles of rows saves more than its rounding costs
 constexpr std::int64_t kRowsAtOnce = 4;
 constexpr std::int64_t kRowBlock = 256;
 /// Of unpacked W: in L2 where few rows use it, else as much as spares converting A once more a part.
@@ -43,9 +44,23 @@ bool sums_of_groups(const LinearInt4Args& args, float* sums) {
   return finite;
 }
 
+bool takes_tiles(const LinearInt4Args& args, const LinearInt4Variant& variant) {
+  return variant.blocks != nullptr && args.m > 1 && args.m <= kRowsOfTiles;
+}
+
+/// A multiple of 64.
+std::size_t bytes_of_sums(const LinearInt4Args& args) {
+  return static_cast<std::size_t>(ceil_div(args.m * (args.k / args.group) * 4, 64) * 64);
+}
+
 /// Blocks [begin, end) of 64 columns.
-bool dot_products(const LinearInt4Args& args, const LinearInt4Variant& variant, std::int64_t begin, std::int64_t end, float* sums) {
+bool dot_products(const LinearInt4Args& args, const LinearInt4Variant& variant, std::int64_t begin, std::int64_t end, char* scratch) {
+  auto* sums = reinterpret_cast<float*>(scratch);
   const bool plain = sums_of_groups(args, sums);
+  if (plain && takes_tiles(args, variant)) {
+    variant.blocks(args, begin, end, sums, scratch + bytes_of_sums(args));
+    return true;
+  }
   const auto dot = plain ? variant.dot : linear_int4_variants().first[linear_int4_variants().count - 1].dot;
   const std::int64_t groups = args.k / args.group;
   for (std::int64_t block = begin; block < end; ++block) {
@@ -61,7 +76,8 @@ struct Part {
   std::size_t b_bytes, products_bytes;
 };
 
-LinearArgs products_of(const LinearInt4Args& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, const void* b) {
+LinearArgs products_of(const LinearInt4Args& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+                       const void* b) {
   LinearArgs products;
   products.a = args.a + row * args.lda;
   products.a_dtype = DType::kBf16;
@@ -114,7 +130,7 @@ bool linear_int4(const LinearInt4Args& args, const Parallel& parallel, IsaSet is
   const LinearInt4Variant& variant = choose(linear_int4_variants(), isa);
   const LinearVariant& products = choose(linear_variants(), isa);
   const bool large = args.m * args.n > kSerialProducts / args.k;
-  if (args.m > kFewRows && variant.unpack != nullptr && products.native) {
+  if (args.m > kFewRows && !takes_tiles(args, variant) && variant.unpack != nullptr && products.native) {
     const std::int64_t panels = args.n / kPanelColumns;
     const std::int64_t parts = parts_of(panels, large, parallel);
     const Part part = part_of(args, products, ceil_div(panels, parts));
@@ -126,8 +142,9 @@ bool linear_int4(const LinearInt4Args& args, const Parallel& parallel, IsaSet is
   }
   const std::int64_t blocks = args.n / kInt4Columns;
   const std::int64_t parts = parts_of(blocks, large, parallel);
-  return share(parts, static_cast<std::size_t>(args.m * (args.k / args.group) * 4), parallel, [&](std::int64_t index, void* scratch) {
-    return dot_products(args, variant, begin_of(blocks, index, parts), begin_of(blocks, index + 1, parts), static_cast<float*>(scratch));
+  const std::size_t bytes = bytes_of_sums(args) + (takes_tiles(args, variant) ? variant.scratch_bytes(args) : 0);
+  return share(parts, bytes, parallel, [&](std::int64_t index, void* scratch) {
+    return dot_products(args, variant, begin_of(blocks, index, parts), begin_of(blocks, index + 1, parts), static_cast<char*>(scratch));
   });
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kSerialProducts = 1 << 18;
 /// Up to so many rows dot products take as long as reading B; of more, B would be converted again and again.
 constexpr std::int64_t kFewRows = 4;
-constexpr std::int64_t kColumnUnit = 4;  // of dot products
+constexpr std::int64_t kColumnUnit = 4;         // of dot products
 constexpr std::int64_t kRowsBytes = 512 << 10;  // of A as fp32, which stays in L2
 constexpr std::int64_t kRowBlock = 256;
 /// Of unpacked B: in L2 where few rows use it, else as much as spares converting A once more a part.
@@ -116,7 +116,8 @@ Part part_of(const LinearInt8Args& args, IsaSet isa, std::int64_t panels) {
   part.b_bytes = static_cast<std::size_t>(part.panels * panel_bytes);
   part.sums_bytes = static_cast<std::size_t>(ceil_div(part.rows * width * 4, 64) * 64);
   part.scales_bytes = static_cast<std::size_t>(width * 4);
-  part.products_bytes = products_for(isa).scratch_bytes(products_of(args, 0, part.rows, width, width, nullptr, nullptr), {0, part.rows, 0, part.panels});
+  part.products_bytes =
+      products_for(isa).scratch_bytes(products_of(args, 0, part.rows, width, width, nullptr, nullptr), {0, part.rows, 0, part.panels});
   return part;
 }
 
@@ -143,8 +144,7 @@ void unpacked_products(const LinearInt8Args& args, IsaSet isa, const Part& part,
       const std::int64_t rows = std::min(part.rows, args.m - row);
       const std::int64_t width = panels * kPanelColumns;
       products_for(isa).run(products_of(args, row, rows, columns, width, b, sums), {0, rows, 0, panels}, rest);
-      for (std::int64_t r = 0; r < rows; ++r)
-        variant.finish(sums + r * width, scales, columns, args.c_dtype, at_c(args, row + r, column));
+      for (std::int64_t r = 0; r < rows; ++r) variant.finish(sums + r * width, scales, columns, args.c_dtype, at_c(args, row + r, column));
     }
   }
 }

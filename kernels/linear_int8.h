@@ -16,10 +16,10 @@ namespace ipexrun::kernels {
 struct LinearInt8Args {
   const void* a = nullptr;  ///< [M, K]
   DType a_dtype = DType::kF32;
-  std::int64_t lda = 0;             ///< elements between rows of A, >= K
-  const std::int8_t* b = nullptr;   ///< [N, K]
-  std::int64_t ldb = 0;             ///< elements between rows of B, >= K
-  const void* scales = nullptr;     ///< [N]
+  std::int64_t lda = 0;            ///< elements between rows of A, >= K
+  const std::int8_t* b = nullptr;  ///< [N, K]
+  std::int64_t ldb = 0;            ///< elements between rows of B, >= K
+  const void* scales = nullptr;    ///< [N]
   DType scales_dtype = DType::kF32;
   void* c = nullptr;  ///< [M, N], must not overlap the inputs
   DType c_dtype = DType::kF32;

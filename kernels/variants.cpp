@@ -38,6 +38,7 @@
 #ifdef IPEXRUN_KERNELS_AMX
 #include "kernels/amx/attention.h"
 #include "kernels/amx/linear.h"
+#include "kernels/amx/linear_int4.h"
 #endif
 
 namespace ipexrun::kernels {
@@ -71,9 +72,13 @@ constexpr LinearInt8Variant kLinearInt8[] = {
 
 constexpr LinearInt4Variant kLinearInt4[] = {
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
-    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::int4_dot, avx512_bf16::int4_unpack},
+#ifdef IPEXRUN_KERNELS_AMX
+    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, avx512_bf16::int4_dot, avx512_bf16::int4_unpack, amx::int4_blocks,
+     amx::int4_scratch_bytes},
 #endif
-    {"ref", 0, ref::int4_dot, nullptr},
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::int4_dot, avx512_bf16::int4_unpack, nullptr, nullptr},
+#endif
+    {"ref", 0, ref::int4_dot, nullptr, nullptr, nullptr},
 };
 
 constexpr ReorderVariant kReorder[] = {

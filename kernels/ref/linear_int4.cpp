@@ -14,8 +14,7 @@ void int4_dot(const LinearInt4Args& args, std::int64_t block, std::int64_t row, 
         const std::uint16_t* pair = args.scales_and_zeros + ((i / args.group) * args.n + block * kInt4Columns + column) * 2;
         const int byte = bytes[i * (kInt4Columns / 2) + column % 32];
         const int q = column < 32 ? byte & 15 : byte >> 4;
-        const double weight =
-            (q - 8) * static_cast<double>(bf16_to_f32(pair[0])) + static_cast<double>(bf16_to_f32(pair[1]));
+        const double weight = (q - 8) * static_cast<double>(bf16_to_f32(pair[0])) + static_cast<double>(bf16_to_f32(pair[1]));
         sum += static_cast<double>(bf16_to_f32(args.a[r * args.lda + i])) * weight;
       }
       args.c[r * args.ldc + block * kInt4Columns + column] = bf16_from_f32(static_cast<float>(sum));

@@ -73,14 +73,16 @@ bool LinearInt4Call::accurate(const Outputs& stock, const Outputs& result, int /
     for (std::int64_t i = 0; i < call.k; ++i) {
       const std::uint16_t* pair = call.scales_and_zeros + (i / group * call.n + column) * 2;
       const int q = in_block < 32 ? bytes[i * 32] & 15 : bytes[i * 32] >> 4;
-      const double weight = (q - 8) * static_cast<double>(kernels::bf16_to_f32(pair[0])) + static_cast<double>(kernels::bf16_to_f32(pair[1]));
+      const double weight =
+          (q - 8) * static_cast<double>(kernels::bf16_to_f32(pair[0])) + static_cast<double>(kernels::bf16_to_f32(pair[1]));
       sum += static_cast<double>(kernels::bf16_to_f32(call.a[at / call.n * call.k + i])) * weight;
     }
     return sum;
   };
   const std::int64_t count = stock.first.numel();
   Samples samples;
-  spread(count, std::clamp<std::int64_t>(kSampledProducts / call.k, 1, count), [&](std::int64_t at) { samples.add(truth(at), s[at], c[at]); });
+  spread(count, std::clamp<std::int64_t>(kSampledProducts / call.k, 1, count),
+         [&](std::int64_t at) { samples.add(truth(at), s[at], c[at]); });
   return samples.pass(1, s, c, count, Precision::kBf16Op);
 }
 

@@ -77,7 +77,8 @@ class Int4Problem {
         const double rounded_weights = std::ldexp(std::sqrt(squares), -9) * 6;
         const double bound = std::ldexp(size, -22) + rounded_weights + std::ldexp(std::abs(sum), -8);
         if (!(std::abs(c_.get(at) - sum) <= bound))
-          return "row " + std::to_string(row) + " column " + std::to_string(column) + ": " + std::to_string(c_.get(at)) + " for " + std::to_string(sum);
+          return "row " + std::to_string(row) + " column " + std::to_string(column) + ": " + std::to_string(c_.get(at)) + " for " +
+                 std::to_string(sum);
       }
     }
     return c_.front_is_clean() ? "" : "written in front";
@@ -139,7 +140,7 @@ TEST_P(LinearInt4, StridesAndThreads) {
 }
 
 TEST_P(LinearInt4, PartsThatDoNotFitOneAnother) {
-  for (const std::int64_t m : {13, 65, 300}) {
+  for (const std::int64_t m : {13, 16, 17, 64, 65, 300}) {
     const Int4Problem problem({m, 448, 2048, 128, 0, 0, 2});
     ASSERT_EQ(problem.run(GetParam()), "") << "m " << m;
   }
@@ -169,8 +170,9 @@ TEST_P(LinearInt4, ShapesThatDoNotFitAreRefused) {
   EXPECT_TRUE(linear_int4(LinearInt4Args{}, {}, GetParam())) << "nothing to do";
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, LinearInt4, testing::ValuesIn(int4_levels()),
-                         [](const auto& which) { return std::string(linear_int4_variant(which.param)) + "_" + std::to_string(which.index); });
+INSTANTIATE_TEST_SUITE_P(Isa, LinearInt4, testing::ValuesIn(int4_levels()), [](const auto& which) {
+  return std::string(linear_int4_variant(which.param)) + "_" + std::to_string(which.index);
+});
 
 }  // namespace
 }  // namespace ipexrun::kernels::test
