@@ -72,7 +72,7 @@ def gated(lib, dtype, level, smoke):
 
 
 def rotary(lib, dtype, level, smoke):
-    """Queries in [batch, positions, heads, depth] and [batch, heads, positions, depth], tables in the dtype of the queries, as transformers has them."""
+    """Queries in [batch, positions, heads, depth] and [batch, heads, positions, depth], tables in their dtype, as transformers has them."""
     call = lib.ipexrun_bench_rotary
     call.argtypes = [I32, VOID, VOID, VOID, VOID, VOID, VOID, I32, I32, VOID, TEXT]
     shapes = [(2, 3, 2, 12, 8)] if smoke else [(1, 1, 32, 128, 128), (1, 128, 32, 128, 128), (1, 1024, 32, 128, 128), (8, 128, 16, 64, 64),
@@ -209,8 +209,11 @@ def dropout(lib, dtype, level, smoke):
             sys.exit(f"dropout in {dtype} is wrong")
         moved = n * (2 * x.itemsize + 1)
         yield Case(f"dropout {n}", ours, [lambda x=x: torch.native_dropout(x, p, True), lambda x=x: F.dropout(x, p)], None, moved)
-        yield Case(f"dropout grad {n}", ours_back, lambda grad=grad, mask=mask: torch.ops.aten.native_dropout_backward(grad, mask, 1 / (1 - p)),
-                   grad.double() * mask / (1 - p), moved)
+
+        def stock_back(grad=grad, mask=mask):
+            return torch.ops.aten.native_dropout_backward(grad, mask, 1 / (1 - p))
+
+        yield Case(f"dropout grad {n}", ours_back, stock_back, grad.double() * mask / (1 - p), moved)
 
 
 def convert(lib, dtype, level, smoke):
@@ -218,6 +221,7 @@ def convert(lib, dtype, level, smoke):
     call = lib.ipexrun_bench_convert
     call.argtypes = [VOID, I32, VOID, I32, I64, I32, VOID, TEXT]
     formats = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+    names = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
     # Of the two runs of the table one has what fp32 is a part of, the other bf16 and fp16.
     pairs = [(a, b) for a in formats for b in formats if a != b and (torch.float32 in (a, b)) == (dtype == torch.float32)]
     for n in [111] if smoke else [8192, 98304, 393216, 3145728, 16777216]:
@@ -234,8 +238,7 @@ def convert(lib, dtype, level, smoke):
 
             if not torch.equal(ours(), stock()):
                 sys.exit(f"{source} to {target} is wrong")
-            names = "{}-{} {}".format(*(str(d).replace("torch.", "").replace("bfloat", "bf").replace("float", "f") for d in (source, target)), n)
-            yield Case(names, ours, stock, None, n * (source.itemsize + target.itemsize))
+            yield Case(f"{names[source]}-{names[target]} {n}", ours, stock, None, n * (source.itemsize + target.itemsize))
 
 
 OPS = {"gated": gated, "rotary": rotary, "residual": residual, "cross_entropy": cross_entropy, "dropout": dropout, "convert": convert}
