@@ -6,7 +6,7 @@
 // in stock; elsewhere it is widened to fp32. Few rows of Q (decoding) walk K and V where they lie. exp as in normalize.h. The truth is
 // ref/attention.cpp, in doubles.
 // A row of which nothing is visible (all keys masked with -inf) becomes 0 with a logsumexp of 0, as in stock. NaN go where arithmetic takes
-// them. Of a key that `causal` hides a NaN in V may reach rows a few places before it (0 * NaN in a tile of rows); in stock it reaches
+// them. Of a key that `causal` hides a NaN in V may reach rows up to 31 places before it (0 * NaN in a tile of rows); in stock it reaches
 // the whole block of rows.
 // A row's bits do not depend on the number of threads.
 // Thread rule: may be called concurrently. Any alignment of whole elements will do. Each call takes scratch (thread-local, bounded by

@@ -1,7 +1,8 @@
 // attention on AMX, 32 rows of Q at a time: two tiles of rows meet two tiles of keys, or of the depth, in four tiles of sums.
 //
-// K and V of a head are packed once as tiles of pairs and walked in blocks of keys; scores of 32 rows and a block lie near L1, the
-// weights take their place. Rows that a tile has too many, and keys and depth up to whole tiles, are zeros or never stored.
+// K and V of a head are packed once as tiles of pairs and walked in blocks of keys. Scores of 64 keys become weights while they lie in L1,
+// without a look for the largest ones (attend_quickly); rows for which that does not do are computed again, a whole block of keys at
+// a time (attend). Rows that a tile has too many, and keys and depth up to whole tiles, are zeros or never stored.
 #include "kernels/amx/attention.h"
 
 #include <immintrin.h>
