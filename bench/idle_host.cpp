@@ -1,5 +1,6 @@
 // What a call costs in a C++ program that does nothing but calls: an operator that ipexrun does not own, one that it owns and declines.
-// Prints one JSON object: seconds since the program's own start until libtorch answered once, nanoseconds per call. Knows nothing of ipexrun.
+// Prints one JSON object: seconds since the program's own start until libtorch answered once, nanoseconds per call. Knows nothing of
+// ipexrun.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>

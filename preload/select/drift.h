@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kLeastCalls = 16;        ///< of one check: short
 inline constexpr std::uint64_t kRecheckFactor = 4;      ///< the next check after a good one, in calls of the process
 inline constexpr int kMaxAborts = 3;                    ///< checks that came to no end, after which no more are begun
 
-inline constexpr std::uint32_t kMostSpan = 32;          ///< of uses of one weight in a pass
+inline constexpr std::uint32_t kMostSpan = 32;  ///< of uses of one weight in a pass
 
 inline constexpr std::uint64_t kAfterWeights = std::uint64_t{1} << 40;  ///< marks from here on are of ops without weights
 
@@ -92,7 +92,8 @@ class DriftLedger {
   /// At the end of a pass: whether the next one is to be checked. True claims the check for the caller, who ends it by finish(), abort() or
   /// postpone(). A check is worth its price (time of one pass, about) once waiting calls have lost as much for want of it: so a program
   /// loses at most twice what it would have by knowing beforehand how long it runs (Karlin et al., "Competitive snoopy caching", 1988).
-  /// What a check leaves to be looked at again needs no waiting where exploring has means of its own (`can_afford`); `pinned` uses never do.
+  /// What a check leaves to be looked at again needs no waiting where exploring has means of its own (`can_afford`); `pinned` uses never
+  /// do.
   bool begin(std::int64_t price_ns, bool can_afford, bool pinned) noexcept;
 
   /// How many times the weight that begins a pass comes in it, as far as is known: layers share weights. Grows when a check met none of the
@@ -129,8 +130,8 @@ class DriftLedger {
   std::atomic<std::uint32_t> epoch_{1};
   std::atomic<std::uint64_t> waiting_{0};
   std::atomic<std::uint64_t> waiting_before_{0};  ///< at the end of the pass before
-  std::atomic<std::int64_t> lost_ns_{0};  ///< by calls that wait, since the last check began
-  std::atomic<int> barren_{0};             ///< checks in a row that met nothing that waited: each doubles the price of the next
+  std::atomic<std::int64_t> lost_ns_{0};          ///< by calls that wait, since the last check began
+  std::atomic<int> barren_{0};                    ///< checks in a row that met nothing that waited: each doubles the price of the next
   std::atomic<std::uint32_t> span_{1};
   std::atomic<bool> claimed_{false};
   std::atomic<bool> searching_{false};
