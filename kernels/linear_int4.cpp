@@ -19,6 +19,7 @@ constexpr std::int64_t kSerialProducts = 1 << 18;
 constexpr std::int64_t kFewRows = 12;
 constexpr std::int64_t kRowsOfTiles = 256;  ///< of more, sharing unpacked W among tiles of rows saves more than its rounding costs
 constexpr std::int64_t kRowsAtOnce = 4;
+constexpr float kLargeSum = 1e36f;
 constexpr std::int64_t kRowBlock = 256;
 /// Of unpacked W: in L2 where few rows use it, else as much as spares converting A once more a part.
 constexpr std::int64_t kPartBytes = 512 << 10;
@@ -30,18 +31,24 @@ bool fits(const LinearInt4Args& args) {
          args.k % args.group == 0;
 }
 
-/// Sums of A over each group, a row after the other. False when one is not finite.
+/// Sums of A over each group, a row after the other. False when one is not finite, or numbers are so large that 143 times as much may not
+/// be.
 bool sums_of_groups(const LinearInt4Args& args, float* sums) {
-  bool finite = true;
+  bool plain = true;
   for (std::int64_t row = 0; row < args.m; ++row) {
     for (std::int64_t begin = 0; begin < args.k; begin += args.group) {
       float sum = 0;
-      for (std::int64_t i = begin; i < begin + args.group; ++i) sum += bf16_to_f32(args.a[row * args.lda + i]);
+      float size = 0;
+      for (std::int64_t i = begin; i < begin + args.group; ++i) {
+        const float value = bf16_to_f32(args.a[row * args.lda + i]);
+        sum += value;
+        size += std::abs(value);
+      }
       *sums++ = sum;
-      finite = finite && std::isfinite(sum);
+      plain = plain && size < kLargeSum;  // false for NaN
     }
   }
-  return finite;
+  return plain;
 }
 
 bool takes_tiles(const LinearInt4Args& args, const LinearInt4Variant& variant) {

@@ -85,7 +85,8 @@ Readiness OpTrial::after_drift(int candidate) {
   DriftMark& mark = weight_count_ == 0 ? site_.drift : weights_[0].weight->drift;
   const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
   if (verdict == DriftVerdict::kTooFar) {
-    for (int i = 0; i < weight_count_; ++i) {
+    const bool racing = site_.state.load(std::memory_order_relaxed) == SiteState::kExploring;  // needs the pack once more, in its timing
+    for (int i = 0; i < weight_count_ && !racing; ++i) {
       const WeightState& known = weights_[static_cast<std::size_t>(i)];
       if (known.packs[static_cast<std::size_t>(candidate)] != nullptr)
         state_.weights.drop_pack_of(*known.weight, candidate);  // nobody uses it

@@ -41,10 +41,11 @@ void DriftLedger::wait(DriftMark& mark, std::int64_t saving_ns) noexcept {
 }
 
 bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noexcept {
-  const bool again = again_.load(std::memory_order_relaxed);
-  const std::int64_t price_now_ns = price_ns << std::min(barren_.load(std::memory_order_relaxed), 20);
-  if (!pinned && !(again && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_now_ns) return false;
   const std::uint64_t waiting = waiting_.load(std::memory_order_relaxed);
+  const bool again = again_.load(std::memory_order_relaxed);
+  const bool due = again || waiting == 0;  // nobody waits: another look at what was let through
+  const std::int64_t price_now_ns = price_ns << std::min(barren_.load(std::memory_order_relaxed), 20);
+  if (!pinned && !(due && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_now_ns) return false;
   const std::uint64_t before = waiting_before_.exchange(waiting, std::memory_order_relaxed);
   const std::uint64_t many = std::max(kManyWaiting, fine_.load(std::memory_order_relaxed) / 4);
   // Sites are decided one after the other: a check at each of them would cost more than it lets them gain.

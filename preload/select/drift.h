@@ -92,8 +92,8 @@ class DriftLedger {
   /// At the end of a pass: whether the next one is to be checked. True claims the check for the caller, who ends it by finish(), abort() or
   /// postpone(). A check is worth its price (time of one pass, about) once waiting calls have lost as much for want of it: so a program
   /// loses at most twice what it would have by knowing beforehand how long it runs (Karlin et al., "Competitive snoopy caching", 1988).
-  /// What a check leaves to be looked at again needs no waiting where exploring has means of its own (`can_afford`); `pinned` uses never
-  /// do.
+  /// What a check leaves to be looked at again, and another look when nobody waits, need no such loss where exploring has means of its own
+  /// (`can_afford`); `pinned` uses never do.
   bool begin(std::int64_t price_ns, bool can_afford, bool pinned) noexcept;
 
   /// How many times the weight that begins a pass comes in it, as far as is known: layers share weights. Grows when a check met none of the

@@ -205,8 +205,10 @@ int Selector::explore(Site& site, Trial& trial) {
     return answer(site, trial);
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);
-  const Answered answered = run_pair(site, trial, challenger, ready == Readiness::kUnverified, lookup_ns);
+  Answered answered = run_pair(site, trial, challenger, ready == Readiness::kUnverified, lookup_ns);
   const std::int64_t spent = clock_.thread_cpu_ns() - start;
+  // A candidate's time is of the clock on the wall; of the CPU time it had at most half, because the challenger ran as well.
+  if (answered.choice != kStock) answered.cpu_ns = std::min(answered.cpu_ns, spent / 2);
   tier_ns_.fetch_add(answered.cpu_ns, std::memory_order_relaxed);
   explored_ns_.fetch_add(std::max<std::int64_t>(spent - answered.cpu_ns, 0), std::memory_order_relaxed);
   return answered.choice;

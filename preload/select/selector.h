@@ -105,7 +105,7 @@ class Selector {
   int timed_stock(Site& site, Trial& trial);
   struct Answered {
     int choice;
-    std::int64_t cpu_ns;  ///< what the answer alone cost
+    std::int64_t cpu_ns;  ///< what the answer alone cost; of a candidate, time on the wall
   };
   Answered run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns);
   void judge_pair(Site& site, Trial& trial, bool check, std::int64_t rival_ns, std::int64_t challenger_ns);

@@ -156,6 +156,15 @@ TEST_P(LinearInt4, NanAndInfinityGoWhereArithmeticTakesThem) {
   }
 }
 
+TEST_P(LinearInt4, LargeNumbersDoNotOverflowOnTheWay) {
+  for (const std::int64_t m : {1, 3}) {
+    Int4Problem problem({m, 64, 64, 32});
+    for (std::int64_t i = 0; i < 32; ++i) problem.a().set(i, i % 2 == 0 ? 2e37f : -2e37f);
+    static_cast<void>(problem.run(GetParam()));
+    for (std::int64_t column = 0; column < 64; ++column) EXPECT_TRUE(std::isfinite(problem.c().get(column)));
+  }
+}
+
 TEST_P(LinearInt4, ShapesThatDoNotFitAreRefused) {
   const Int4Problem problem({1, 64, 64, 32});
   for (int what = 0; what < 4; ++what) {

@@ -166,6 +166,18 @@ TEST_F(Ledger, ACheckThatBeganAtTheWrongPlaceIsBegunAgainAtOnce) {
 
 class Search : public Ledger, public testing::WithParamInterface<std::size_t> {};
 
+TEST(DriftLedger, what_was_let_through_is_looked_at_again_though_nobody_waits) {
+  DriftLedger ledger;
+  DriftMark mark;
+  ledger.wait(mark, 100);
+  static_cast<void>(ledger.begin(100, true, false));
+  ASSERT_TRUE(ledger.begin(100, true, false));
+  ledger.finish({{&mark, nullptr}}, 0, 1000);
+  ASSERT_TRUE(ledger.watching(kLongestPass * kRecheckFactor));
+  EXPECT_FALSE(ledger.begin(100, false, false)) << "not beyond the means of exploring";
+  EXPECT_TRUE(ledger.begin(100, true, false));
+}
+
 TEST(DriftLedger, a_check_that_met_nothing_that_waits_saw_part_of_a_pass_and_the_next_one_is_dearer) {
   DriftLedger ledger;
   DriftMark met;
