@@ -9,6 +9,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
 #include "kernels/share.h"
+#include "kernels/unpacked.h"
 
 namespace ipexrun::kernels {
 namespace {
@@ -20,11 +21,6 @@ constexpr std::int64_t kFewRows = 12;
 constexpr std::int64_t kRowsOfTiles = 256;  ///< of more, sharing unpacked W among tiles of rows saves more than its rounding costs
 constexpr std::int64_t kRowsAtOnce = 4;
 constexpr float kLargeSum = 1e36f;
-constexpr std::int64_t kRowBlock = 256;
-/// Of unpacked W: in L2 where few rows use it, else as much as spares converting A once more a part.
-constexpr std::int64_t kPartBytes = 512 << 10;
-constexpr std::int64_t kPartBytesOfManyRows = 4 << 20;
-constexpr std::int64_t kManyRows = 64;
 
 bool fits(const LinearInt4Args& args) {
   return args.m > 0 && args.n > 0 && args.k > 0 && args.group > 0 && args.n % kInt4Columns == 0 && args.group % kStepK == 0 &&
@@ -77,12 +73,6 @@ bool dot_products(const LinearInt4Args& args, const LinearInt4Variant& variant, 
   return true;
 }
 
-struct Part {
-  std::int64_t panels;
-  std::int64_t rows;
-  std::size_t b_bytes, products_bytes;
-};
-
 LinearArgs products_of(const LinearInt4Args& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
                        const void* b) {
   LinearArgs products;
@@ -99,21 +89,9 @@ LinearArgs products_of(const LinearInt4Args& args, std::int64_t row, std::int64_
   return products;
 }
 
-Part part_of(const LinearInt4Args& args, const LinearVariant& products, std::int64_t panels) {
-  const std::int64_t panel_bytes = steps_of(args.k) * kStepBytes;
-  const std::int64_t fit = (args.m > kManyRows ? kPartBytesOfManyRows : kPartBytes) / panel_bytes;
-  Part part{};
-  part.panels = std::min(std::max<std::int64_t>(fit, 1), panels);
-  part.rows = std::min(kRowBlock, args.m);
-  part.b_bytes = static_cast<std::size_t>(part.panels * panel_bytes);
-  part.products_bytes =
-      products.scratch_bytes(products_of(args, 0, part.rows, 0, part.panels * kPanelColumns, nullptr), {0, part.rows, 0, part.panels});
-  return part;
-}
-
 /// Panels [begin, end) of 32 columns, all rows.
-void unpacked_products(const LinearInt4Args& args, const LinearInt4Variant& variant, const LinearVariant& products, const Part& part,
-                       std::int64_t begin, std::int64_t end, char* scratch) {
+void unpacked_products(const LinearInt4Args& args, const LinearInt4Variant& variant, const LinearVariant& products,
+                       const UnpackedPart& part, std::int64_t begin, std::int64_t end, char* scratch) {
   for (std::int64_t first = begin; first < end; first += part.panels) {
     const std::int64_t panels = std::min(part.panels, end - first);
     for (std::int64_t p = 0; p < panels; ++p)
@@ -140,7 +118,7 @@ bool linear_int4(const LinearInt4Args& args, const Parallel& parallel, IsaSet is
   if (args.m > kFewRows && !takes_tiles(args, variant) && variant.unpack != nullptr && products.native) {
     const std::int64_t panels = args.n / kPanelColumns;
     const std::int64_t parts = parts_of(panels, large, parallel);
-    const Part part = part_of(args, products, ceil_div(panels, parts));
+    const UnpackedPart part = unpacked_part(products, products_of(args, 0, args.m, 0, args.n, nullptr), panels, parts);
     return share(parts, part.b_bytes + part.products_bytes, parallel, [&](std::int64_t index, void* scratch) {
       unpacked_products(args, variant, products, part, begin_of(panels, index, parts), begin_of(panels, index + 1, parts),
                         static_cast<char*>(scratch));

@@ -33,8 +33,8 @@ struct LinearInt4Args {
 /// False for shapes that do not fit, and where only the reference would compute it.
 bool linear_int4_supported(const LinearInt4Args& args, IsaSet isa);
 
-/// Computes C, in fp32 sums; where rows are many W is rounded to bf16 before. A group of a row of A that holds NaN or infinities is
-/// computed by the reference, which sends them where arithmetic takes them. False when memory for scratch is short, C is undefined then.
+/// Computes C, in fp32 sums; where rows are many W is rounded to bf16 before. Where A holds NaN, infinities or sums beyond 1e36, the call
+/// is computed by the reference, which sends them where arithmetic takes them. False when memory for scratch is short, C is undefined then.
 bool linear_int4(const LinearInt4Args& args, const Parallel& parallel, IsaSet isa);
 
 /// "amx_bf16", "avx512_bf16" or "ref".

@@ -9,6 +9,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
 #include "kernels/share.h"
+#include "kernels/unpacked.h"
 
 namespace ipexrun::kernels {
 namespace {
@@ -19,11 +20,6 @@ constexpr std::int64_t kSerialProducts = 1 << 18;
 constexpr std::int64_t kFewRows = 4;
 constexpr std::int64_t kColumnUnit = 4;         // of dot products
 constexpr std::int64_t kRowsBytes = 512 << 10;  // of A as fp32, which stays in L2
-constexpr std::int64_t kRowBlock = 256;
-/// Of unpacked B: in L2 where few rows use it, else as much as spares converting A once more a part.
-constexpr std::int64_t kPartBytes = 512 << 10;
-constexpr std::int64_t kPartBytesOfManyRows = 4 << 20;
-constexpr std::int64_t kManyRows = 64;
 
 const LinearInt8Variant& variant_for(IsaSet isa) { return choose(linear_int8_variants(), isa); }
 const LinearVariant& products_for(IsaSet isa) { return choose(linear_variants(), isa); }
@@ -85,12 +81,6 @@ void dot_products(const LinearInt8Args& args, const LinearInt8Variant& variant, 
 
 // ---- unpacked products ------------------------------------------------------------------------------------------------------------
 
-struct Part {
-  std::int64_t panels;
-  std::int64_t rows;
-  std::size_t b_bytes, sums_bytes, scales_bytes, products_bytes;
-};
-
 LinearArgs products_of(const LinearInt8Args& args, std::int64_t row, std::int64_t rows, std::int64_t columns, std::int64_t width,
                        const void* b, float* sums) {
   LinearArgs products;
@@ -106,30 +96,20 @@ LinearArgs products_of(const LinearInt8Args& args, std::int64_t row, std::int64_
   return products;
 }
 
-Part part_of(const LinearInt8Args& args, IsaSet isa, std::int64_t panels) {
-  const std::int64_t panel_bytes = steps_of(args.k) * kStepBytes;
-  const std::int64_t fit = (args.m > kManyRows ? kPartBytesOfManyRows : kPartBytes) / panel_bytes;
-  Part part{};
-  part.panels = std::min(std::max<std::int64_t>(fit, 1), panels);
-  part.rows = std::min(kRowBlock, args.m);
-  const std::int64_t width = part.panels * kPanelColumns;
-  part.b_bytes = static_cast<std::size_t>(part.panels * panel_bytes);
-  part.sums_bytes = static_cast<std::size_t>(ceil_div(part.rows * width * 4, 64) * 64);
-  part.scales_bytes = static_cast<std::size_t>(width * 4);
-  part.products_bytes =
-      products_for(isa).scratch_bytes(products_of(args, 0, part.rows, width, width, nullptr, nullptr), {0, part.rows, 0, part.panels});
-  return part;
+std::int64_t sums_bytes(const UnpackedPart& part) { return part.rows * part.panels * kPanelColumns * 4; }
+std::int64_t scales_bytes(const UnpackedPart& part) { return part.panels * kPanelColumns * 4; }
+std::size_t bytes_of_part(const UnpackedPart& part) {
+  return part.b_bytes + static_cast<std::size_t>(sums_bytes(part) + scales_bytes(part)) + part.products_bytes;
 }
 
-std::size_t bytes_of_part(const Part& part) { return part.b_bytes + part.sums_bytes + part.scales_bytes + part.products_bytes; }
-
 /// Panels [begin, end) of 32 columns, all rows.
-void unpacked_products(const LinearInt8Args& args, IsaSet isa, const Part& part, std::int64_t begin, std::int64_t end, char* scratch) {
+void unpacked_products(const LinearInt8Args& args, IsaSet isa, const UnpackedPart& part, std::int64_t begin, std::int64_t end,
+                       char* scratch) {
   const LinearInt8Variant& variant = variant_for(isa);
   char* b = scratch;
   auto* sums = reinterpret_cast<float*>(b + part.b_bytes);
-  auto* scales = reinterpret_cast<float*>(b + part.b_bytes + part.sums_bytes);
-  char* rest = b + part.b_bytes + part.sums_bytes + part.scales_bytes;
+  auto* scales = reinterpret_cast<float*>(b + part.b_bytes + sums_bytes(part));
+  char* rest = reinterpret_cast<char*>(scales) + scales_bytes(part);
   for (std::int64_t first = begin; first < end; first += part.panels) {
     const std::int64_t panels = std::min(part.panels, end - first);
     const std::int64_t column = first * kPanelColumns;
@@ -166,7 +146,8 @@ bool linear_int8(const LinearInt8Args& args, const Parallel& parallel, IsaSet is
   if (unpacks(args, isa)) {
     const std::int64_t panels = panels_of(args.n);
     const std::int64_t parts = parts_of(panels, large, parallel);
-    const Part part = part_of(args, isa, ceil_div(panels, parts));
+    const UnpackedPart part =
+        unpacked_part(products_for(isa), products_of(args, 0, args.m, args.n, args.n, nullptr, nullptr), panels, parts);
     return share(parts, bytes_of_part(part), parallel, [&](std::int64_t index, void* scratch) {
       unpacked_products(args, isa, part, begin_of(panels, index, parts), begin_of(panels, index + 1, parts), static_cast<char*>(scratch));
       return true;

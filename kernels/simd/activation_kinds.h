@@ -93,5 +93,22 @@ struct Gelu {
 };
 #endif
 
+/// run.operator()<Kind>() with the one of the types above that `kind` names.
+template <typename Run>
+[[gnu::always_inline]] inline void with_kind(Activation kind, const Run& run) {
+  switch (kind) {
+    case Activation::kGelu:
+      return run.template operator()<Gelu>();
+    case Activation::kGeluTanh:
+      return run.template operator()<GeluTanh>();
+    case Activation::kTanh:
+      return run.template operator()<Tanh>();
+    case Activation::kSigmoid:
+      return run.template operator()<Sigmoid>();
+    case Activation::kSilu:
+      return run.template operator()<Silu>();
+  }
+}
+
 }  // namespace
 }  // namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA

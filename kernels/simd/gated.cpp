@@ -39,18 +39,7 @@ void run(const GatedArgs& args) {
 
 template <template <typename> typename Of>
 void run_kind(const GatedArgs& args) {
-  switch (args.kind) {
-    case Activation::kGelu:
-      return run<Of<Gelu>>(args);
-    case Activation::kGeluTanh:
-      return run<Of<GeluTanh>>(args);
-    case Activation::kTanh:
-      return run<Of<Tanh>>(args);
-    case Activation::kSigmoid:
-      return run<Of<Sigmoid>>(args);
-    case Activation::kSilu:
-      return run<Of<Silu>>(args);
-  }
+  with_kind(args.kind, [&]<typename Kind>() { run<Of<Kind>>(args); });
 }
 
 }  // namespace

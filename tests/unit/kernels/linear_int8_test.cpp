@@ -137,6 +137,10 @@ TEST_P(LinearInt8, PartsThatDoNotFitOneAnother) {
     const Int8Problem problem({m, 200, 4100, DType::kBf16, DType::kBf16, 0, 0, 0, 2});
     ASSERT_EQ(problem.run(GetParam()), "") << "m " << m;
   }
+  for (const std::int64_t m : {96, 288}) {  // 21 panels and 8, which linear cuts otherwise
+    const Int8Problem problem({m, 29 * 32, 3072, DType::kBf16, DType::kBf16});
+    ASSERT_TRUE(linear_int8(problem.args(), {}, GetParam()));
+  }
 }
 
 TEST_P(LinearInt8, AnyNumberOfThreadsGivesTheSameBits) {
