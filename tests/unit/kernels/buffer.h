@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -49,5 +50,12 @@ class Buffer {
   std::int64_t offset_ = 0;
   Guarded memory_;
 };
+
+/// `bound` widened by the last rounding.
+inline bool near(double seen, double truth, double bound, DType dtype) {
+  if (std::isnan(truth)) return std::isnan(seen);
+  if (dtype == DType::kBf16) bound += (std::fabs(truth) + bound) / 256;
+  return std::fabs(seen - truth) <= bound;
+}
 
 }  // namespace ipexrun::kernels::test
