@@ -1,8 +1,7 @@
 // The kernels as a C library for bench/*_vs_torch.py; no product links it.
-#include <condition_variable>
+#include <dlfcn.h>
+
 #include <cstring>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "configs/base/isa.h"
@@ -21,70 +20,30 @@ namespace {
 
 using ipexrun::kernels::DType;
 
-/// Workers that wait for the next run; the caller is worker 0. One caller at a time.
-class Pool {
- public:
-  explicit Pool(int threads) {
-    for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
-  }
+/// The threads that torch itself uses: libgomp of the process, found by name. A pool of our own would add waking its workers to our side
+/// alone, where stock's spin between calls.
+struct Pool {
+  void (*parallel)(void (*)(void*), void*, unsigned threads, unsigned flags);
+  int (*thread_num)();
+  int threads;
 
-  ~Pool() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-  }
-
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
+  struct Call {
+    const Pool* pool;
+    int n;
+    void (*fn)(void* arg, int i);
+    void* arg;
+  };
 
   static void run(void* context, int n, void (*fn)(void* arg, int i), void* arg) {
-    auto* pool = static_cast<Pool*>(context);
-    {
-      const std::lock_guard lock(pool->mutex_);
-      pool->n_ = n;
-      pool->fn_ = fn;
-      pool->arg_ = arg;
-      pool->left_ = static_cast<int>(pool->workers_.size());
-      ++pool->round_;
-    }
-    pool->wake_.notify_all();
-    pool->share(0);
-    std::unique_lock lock(pool->mutex_);
-    pool->done_.wait(lock, [pool] { return pool->left_ == 0; });
+    const auto* pool = static_cast<const Pool*>(context);
+    Call call{pool, n, fn, arg};
+    pool->parallel(
+        [](void* data) {
+          const auto* own = static_cast<const Call*>(data);
+          for (int i = own->pool->thread_num(); i < own->n; i += own->pool->threads) own->fn(own->arg, i);
+        },
+        &call, static_cast<unsigned>(pool->threads), 0);
   }
-
- private:
-  void share(int worker) {
-    for (int i = worker; i < n_; i += static_cast<int>(workers_.size()) + 1) fn_(arg_, i);
-  }
-
-  void work(int worker) {
-    for (unsigned seen = 0;;) {
-      {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return stop_ || round_ != seen; });
-        if (stop_) return;
-        seen = round_;
-      }
-      share(worker);
-      const std::lock_guard lock(mutex_);
-      if (--left_ == 0) done_.notify_one();
-    }
-  }
-
-  std::vector<std::thread> workers_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::condition_variable done_;
-  unsigned round_ = 0;
-  int left_ = 0;
-  int n_ = 0;
-  void (*fn_)(void*, int) = nullptr;
-  void* arg_ = nullptr;
-  bool stop_ = false;
 };
 
 ipexrun::IsaSet isa_of(const char* level) {
@@ -94,7 +53,9 @@ ipexrun::IsaSet isa_of(const char* level) {
 
 DType dtype_of(int bf16) { return bf16 != 0 ? DType::kBf16 : DType::kF32; }
 
-ipexrun::kernels::Parallel parallel_of(int threads, void* pool) { return {threads, threads > 1 ? &Pool::run : nullptr, pool}; }
+ipexrun::kernels::Parallel parallel_of(int threads, void* pool) {
+  return {threads, threads > 1 && pool != nullptr ? &Pool::run : nullptr, pool};
+}
 
 }  // namespace
 
@@ -109,7 +70,14 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_pack(const float* weight, std::int64_t k
   ipexrun::kernels::pack_b({weight, DType::kF32, k, n, 1, k}, to, {});
 }
 
-IPEXRUN_BENCH_EXPORT void* ipexrun_bench_pool(int threads) { return new Pool(threads); }
+/// Null where no libgomp is loaded for all to see (torch has one).
+IPEXRUN_BENCH_EXPORT void* ipexrun_bench_pool(int threads) {
+  Pool pool{};
+  pool.parallel = reinterpret_cast<decltype(pool.parallel)>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  pool.thread_num = reinterpret_cast<decltype(pool.thread_num)>(dlsym(RTLD_DEFAULT, "omp_get_thread_num"));
+  pool.threads = threads;
+  return pool.parallel != nullptr && pool.thread_num != nullptr ? new Pool(pool) : nullptr;
+}
 IPEXRUN_BENCH_EXPORT void ipexrun_bench_pool_delete(void* pool) { delete static_cast<Pool*>(pool); }
 
 /// Dense A and C; `level` is a level name of configs/base/isa.h or null for what this process may use. 1 on success.

@@ -120,13 +120,14 @@ def race(pair, copies, seconds, clock):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
-    parser.add_argument("--threads", type=int, default=1, help="of torch's pool, and of a std::thread pool for ours (default 1)")
+    parser.add_argument("--threads", type=int, default=1, help="of torch's pool, and of ours, which is the same (default 1)")
     parser.add_argument("--seconds", type=float, default=0.3, help="a shape")
     parser.add_argument("--level", help="cap ours at this instruction level, for example avx512_bf16")
     parser.add_argument("--rows", type=lambda s: [int(v) for v in s.split(",")], default=ROWS)
     parser.add_argument("--shapes", type=lambda s: [tuple(int(v) for v in p.split("x")) for p in s.split(",")], default=SHAPES, help="KxN,...")
     parser.add_argument("--memory", choices=["hot", "cold"], default=None, help="default: both")
     parser.add_argument("--cold-mib", type=int, default=64, help="bf16 weights in rotation when cold (each exists four times)")
+    parser.add_argument("--rivals", type=lambda s: s.split(","), default=[rival for rival, _ in PAIRS], help="of " + ",".join(r for r, _ in PAIRS))
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="one small shape, to see that it runs")
     args = parser.parse_args()
@@ -137,9 +138,10 @@ def main():
     torch.set_grad_enabled(False)
     kernels = Kernels(args.library, args.threads, args.level)
     rows = []
+    pairs = [pair for pair in PAIRS if pair[0] in args.rivals]
     if not args.json:
         print(f"torch {torch.__version__}, {args.threads} thread(s), medians; a ratio above 1 means ours is faster")
-        print("memory     K     N     M   ours bf16 us  TFLOP/s | f32/ours f32  bf16/ours bf16  prepacked/ours bf16  cast+prepacked+cast/ours f32")
+        print(f"memory     K     N     M        ours us  TFLOP/s | {'  '.join(f'{rival:>16}' for rival, _ in pairs)}")
     for memory in [args.memory] if args.memory else ["hot", "cold"]:
         for k, n in args.shapes:
             copies = 1 if memory == "hot" else max(2, args.cold_mib * (1 << 20) // (k * n * 2))
@@ -147,17 +149,16 @@ def main():
                 table, keep = candidates(kernels, m, k, n, copies)
                 clock = time.thread_time if args.threads == 1 else time.perf_counter
                 row = {"memory": memory, "k": k, "n": n, "m": m, "threads": args.threads}
-                for rival, ours in PAIRS:
-                    us = race((table[rival], table[ours]), copies, args.seconds / len(PAIRS), clock)
+                for rival, ours in pairs:
+                    us = race((table[rival], table[ours]), copies, args.seconds / len(pairs), clock)
                     row[rival] = {"us": us[0], "ours": ours, "ours_us": us[1], "ratio": us[0] / us[1]}
-                ours_us = row["mkldnn_bf16"]["ours_us"]
+                ours_us = row[pairs[-1][0]]["ours_us"]
                 row["tflops"] = 2e-6 * m * n * k / ours_us
                 del table, keep
                 rows.append(row)
                 if not args.json:
-                    ratios = [row[rival]["ratio"] for rival, _ in PAIRS]
-                    print(f"{memory:6} {k:5} {n:5} {m:5} {ours_us:14.1f} {row['tflops']:8.2f} | {ratios[0]:12.2f} {ratios[1]:15.2f} "
-                          f"{ratios[2]:20.2f} {ratios[3]:29.2f}", flush=True)
+                    print(f"{memory:6} {k:5} {n:5} {m:5} {ours_us:14.1f} {row['tflops']:8.2f} | "
+                          + "  ".join(f"{row[rival]['ratio']:16.2f}" for rival, _ in pairs), flush=True)
     if args.json:
         json.dump({"torch": torch.__version__, "threads": args.threads, "rows": rows}, sys.stdout, indent=1)
         print()
