@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/decode_attention.h"
 #include "kernels/dropout.h"
 #include "kernels/gated.h"
 #include "kernels/linear.h"
@@ -171,6 +172,31 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* s
   args.lse_head_stride = 1;
   args.lse_row_stride = args.heads;
   return ipexrun::kernels::attention(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// A cache of [blocks, block_rows, kv_heads, depth], dense; sizes are {batch, heads, rows, depth, kv_heads, blocks, block_rows, table's
+/// entries of a sequence}; q and out dense [batch, rows, heads, depth]. `table` null: a block for each sequence.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_decode(int bf16, int cache_bf16, const std::int64_t* sizes, const void* q, void* k, void* v,
+                                              const std::int32_t* table, const std::int32_t* lengths, float scale, void* out, int threads,
+                                              void* pool, const char* level) {
+  ipexrun::kernels::DecodeAttentionArgs args;
+  args.dtype = dtype_of(bf16);
+  args.batch = sizes[0];
+  args.heads = sizes[1];
+  args.rows = sizes[2];
+  args.depth = sizes[3];
+  args.kv_heads = sizes[4];
+  args.q = {q, args.rows * args.heads * args.depth, args.depth, args.heads * args.depth};
+  const std::int64_t row = args.kv_heads * args.depth;
+  const ipexrun::kernels::KvStrides strides{sizes[6] * row, row, args.depth};
+  args.cache = {k, v, dtype_of(cache_bf16), strides, strides, sizes[5], sizes[6], table, sizes[7], sizes[7]};
+  args.lengths.of_32_bits = lengths;
+  args.scale = scale;
+  args.out = out;
+  args.out_batch_stride = args.q.batch_stride;
+  args.out_head_stride = args.q.head_stride;
+  args.out_row_stride = args.q.row_stride;
+  return ipexrun::kernels::decode_attention(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }
 
 /// sizes are {batch, positions, heads, depth, rotated, pairs, inverse}, strides {batch, position, head} of from and of to in elements, then
