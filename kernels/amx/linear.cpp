@@ -1,10 +1,12 @@
 // linear on AMX: 32 x 32 of C in four tiles, two tiles of A and two of B beside them.
 //
-// Loops, outermost first: blocks of rows (their A, converted to bf16 once, stays in L2), chunks of panels (their part of B stays in
-// L2), blocks of K (only beyond 1024), strips of 32 rows, panels. Between blocks of K the sums wait in fp32 in L2. The
-// bias is what the first block of K starts from. The last block of K leaves its sums in C where that is fp32 and whole,
-// else in a stage whose rows are converted and written to C between the products of the next block. Neighbours in a row of C follow
-// each other: written down a column, each 64 bytes of a wide C would cost a page walk (seen: half the speed).
+// Loops, outermost first: blocks of rows, chunks of panels, blocks of K (at most 512, so that a strip's A stays in L1), strips of 32 rows,
+// panels. The sums of a block of rows and a chunk wait in fp32 in L2 between blocks of K. A slice is one block of K of a chunk: while its
+// products run, the B and A of the next slice are fetched into L2, evenly, a few lines a step; a burst at the slice's begin would wait for
+// L3 or memory. A is brought into tiles a slice ahead of its first use, and used again by the other chunks. The bias is what the first
+// block of K starts from. The last block of K leaves its sums in C where that is fp32 and whole, else in a stage whose rows are converted
+// and written to C between the products of the next block. Neighbours in a row of C follow each other: written down a column, each 64 bytes
+// of a wide C would cost a page walk (seen: half the speed).
 #include "kernels/amx/linear.h"
 
 #include <immintrin.h>
@@ -20,14 +22,15 @@ constexpr std::int64_t kTileBytes = 1024;
 constexpr std::int64_t kBlockBytes = 4 * kTileBytes;  // 32 x 32 of C in fp32
 constexpr std::int64_t kStripRows = 32;
 // Sizes by measurement on a core with 48 KiB of L1 and 2 MiB of L2 (bench/linear_vs_torch.py).
-constexpr std::int64_t kStepsWhole = 32;            // up to 1024 rows of K, one block: the sums of more would cost more than they spare
-constexpr std::int64_t kStepsMost = 16;             // of a block of a longer K: a strip's 512 rows stay in L1
-constexpr std::int64_t kPackedABytes = 1280 << 10;  // A of a row block: the more rows, the less often B comes from beyond L2
-constexpr std::int64_t kRowsMost = 384;
-constexpr std::int64_t kChunkBytes = 256 << 10;  // B of a chunk of panels, one block of K
+constexpr std::int64_t kStepsMost = 16;              // of a block of K
+constexpr std::int64_t kRowsMost = 384;              // of a block of rows: the more, the less often B comes from beyond L2
+constexpr std::int64_t kPackedABytes = 6 << 20;      // the same, for a very long K
+constexpr std::int64_t kResidentBytes = 1024 << 10;  // up to so much A of a block of rows stays in L2; else it comes back with each slice
+constexpr std::int64_t kSliceBytes = 128 << 10;      // B of a slice
+constexpr std::int64_t kSliceBytesMore = 256 << 10;  // where A comes back with each
 constexpr std::int64_t kPanelsMost = 16;
-constexpr std::int64_t kSumsBytes = 384 << 10;  // sums of a row block and a chunk
-constexpr std::int64_t kPrefetchBytes = 4096;   // of B, ahead of the products that use it first
+constexpr std::int64_t kSumsBytes = 600 << 10;  // of a block of rows and a chunk
+constexpr std::int64_t kPrefetchBytes = 4096;   // of B, ahead of the products, where nothing came before that could fetch it
 
 /// Where the four tiles of a 32 x 32 block of fp32 lie: how far the lines of one, the lower pair and the right ones are from the
 /// first. All in bytes.
@@ -47,9 +50,12 @@ struct Plan {
   std::int64_t k_blocks;
   std::int64_t row_block;  // a multiple of 32
   std::int64_t chunk;      // panels
+  bool resident;           // A of a block of rows stays in L2
   std::int64_t a_bytes;
   std::int64_t sums_bytes;
   std::int64_t bias_bytes;
+
+  [[nodiscard]] std::int64_t step_of(std::int64_t k_block) const { return steps * k_block / k_blocks; }
 };
 
 constexpr std::int64_t at_least(std::int64_t value, std::int64_t low) { return value < low ? low : value; }
@@ -63,14 +69,16 @@ Plan plan_of(const LinearArgs& args, const LinearBlock& block) {
   const std::int64_t panels = block.panel_end - block.panel_begin;
   plan.steps = steps_of(args.k);
   // One strip passes over B once: nothing is used again that blocks of K would keep near.
-  plan.k_blocks = rows <= kStripRows || plan.steps <= kStepsWhole ? 1 : ceil_div(plan.steps, kStepsMost);
-  const std::int64_t rows_fit = kPackedABytes / (plan.steps * 64) / kStripRows * kStripRows;
-  plan.row_block = ceil_div(equal_pieces(rows, at_most(at_least(rows_fit, kStripRows), kRowsMost)), kStripRows) * kStripRows;
-  std::int64_t most = kChunkBytes / (ceil_div(plan.steps, plan.k_blocks) * kStepBytes);
+  plan.k_blocks = rows <= kStripRows ? 1 : ceil_div(plan.steps, kStepsMost);
+  const std::int64_t rows_fit = at_least(kPackedABytes / (plan.steps * 64) / kStripRows * kStripRows, kStripRows);
+  plan.row_block = ceil_div(equal_pieces(rows, at_most(rows_fit, kRowsMost)), kStripRows) * kStripRows;
+  plan.a_bytes = plan.row_block / 16 * plan.steps * kTileBytes;
+  plan.resident = plan.a_bytes <= kResidentBytes;
+  const std::int64_t panel_bytes = ceil_div(plan.steps, plan.k_blocks) * kStepBytes;
+  std::int64_t most = (plan.resident ? kSliceBytes : kSliceBytesMore) / panel_bytes;
   if (plan.k_blocks > 1) most = at_most(most, kSumsBytes / (plan.row_block / kStripRows * kBlockBytes));
   plan.chunk = equal_pieces(panels, at_most(at_least(most, 2), kPanelsMost));
   if (plan.k_blocks > 1) plan.sums_bytes = plan.chunk * (plan.row_block / kStripRows) * kBlockBytes;
-  plan.a_bytes = plan.row_block / 16 * plan.steps * kTileBytes;
   plan.bias_bytes = panels * kPanelColumns * 4;
   return plan;
 }
@@ -89,32 +97,62 @@ inline __attribute__((always_inline)) void prefetch_step(const char* b) {
   for (std::int64_t line = 0; line < kStepBytes; line += 64) _mm_prefetch(b + kPrefetchBytes + line, _MM_HINT_T0);
 }
 
+/// Lines that will be wanted, fetched a few at a time between products.
+struct Ahead {
+  const char* sums = nullptr;  ///< of the next block, into L1; null = none
+  const char* at = nullptr;    ///< into L2
+  std::int64_t lines = 0;
+};
+
 /// 32 rows x 32 columns over `steps` steps of K. a0 and a1 are the tiles of the upper and lower 16 rows; `pending` is written
-/// meanwhile. kFirst: B was not used before, so it is fetched ahead. The order leaves each load of B, which comes from L2, a whole
-/// product of slack: a tile register behaves as if it were not renamed.
-template <bool kFirst>
-void multiply_pair(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to, Pending pending) {
+/// meanwhile. kFirst: B was not fetched before. The order leaves each load of B, which comes from L2, a whole product of slack: a tile
+/// register behaves as if it were not renamed. What is not needed is left out by template: instructions between products cost as much as
+/// products do, they hardly overlap.
+template <bool kFirst, bool kSums, bool kDrain>
+void multiply_pair_of(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to, Pending pending,
+                      const Ahead& ahead) {
   const std::int64_t rows = ceil_div(pending.rows, steps);
+  const std::int64_t each = ceil_div(ahead.lines, steps);
+  const std::int64_t sums_each = ceil_div(kBlockBytes / 64, steps);
+  const char* at = ahead.at;
+  const char* sums = ahead.sums;
   tile_load<0>(from.at, from.line);
   tile_load<1>(from.at + from.right, from.line);
   tile_load<2>(from.at + from.down, from.line);
   tile_load<3>(from.at + from.down + from.right, from.line);
-  for (std::int64_t s = 0; s < steps; ++s) {
-    if (kFirst) prefetch_step(b + s * kStepBytes);
-    tile_load<4>(a0 + s * kTileBytes, 64);
-    tile_stream<6>(b + s * kStepBytes, 64);
+  for (std::int64_t s = 0; s < steps; ++s, a0 += kTileBytes, a1 += kTileBytes, b += kStepBytes) {
+    if constexpr (kFirst) prefetch_step(b);
+    tile_load<4>(a0, 64);
+    tile_stream<6>(b, 64);
     tile_multiply<0, 4, 6>();
-    tile_load<5>(a1 + s * kTileBytes, 64);
+    tile_load<5>(a1, 64);
     tile_multiply<2, 5, 6>();
-    tile_stream<7>(b + s * kStepBytes + kTileBytes, 64);
+    tile_stream<7>(b + kTileBytes, 64);
     tile_multiply<1, 4, 7>();
     tile_multiply<3, 5, 7>();
-    drain(pending, rows);
+    if constexpr (kDrain) drain(pending, rows);
+    if constexpr (kSums) {
+      for (std::int64_t i = 0; i < sums_each; ++i, sums += 64) _mm_prefetch(sums, _MM_HINT_T0);
+    }
+    for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
   }
   tile_store<0>(to.at, to.line);
   tile_store<1>(to.at + to.right, to.line);
   tile_store<2>(to.at + to.down, to.line);
   tile_store<3>(to.at + to.down + to.right, to.line);
+}
+
+template <bool kFirst>
+void multiply_pair(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
+                   const Pending& pending, const Ahead& ahead) {
+  const bool drains = pending.rows > 0;
+  if (ahead.sums != nullptr) {
+    drains ? multiply_pair_of<kFirst, true, true>(a0, a1, b, steps, from, to, pending, ahead)
+           : multiply_pair_of<kFirst, true, false>(a0, a1, b, steps, from, to, pending, ahead);
+  } else {
+    drains ? multiply_pair_of<kFirst, false, true>(a0, a1, b, steps, from, to, pending, ahead)
+           : multiply_pair_of<kFirst, false, false>(a0, a1, b, steps, from, to, pending, ahead);
+  }
 }
 
 /// Up to 16 rows x 32 columns.
@@ -219,31 +257,109 @@ void run_few_rows(Run& run, std::int64_t rows) {
   }
 }
 
-/// One block of K of a chunk [first, end) of panels, all strips of rows [row, row + rows).
-void run_chunk(Run& run, std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t end, std::int64_t k_block) {
+/// One block of K of a chunk [first, end) of panels and of the rows [row, row + rows). Empty when end <= first.
+struct Slice {
+  std::int64_t row;
+  std::int64_t rows;
+  std::int64_t first;
+  std::int64_t end;
+  std::int64_t k_block;
+};
+
+/// The slice after `now`, empty after the last.
+Slice after(const Run& run, const Slice& now) {
   const Plan& plan = run.plan;
-  const std::int64_t step = plan.steps * k_block / plan.k_blocks;
-  const std::int64_t steps = plan.steps * (k_block + 1) / plan.k_blocks - step;
-  const bool last = k_block + 1 == plan.k_blocks;
+  const LinearBlock& block = run.block;
+  Slice next = now;
+  if (++next.k_block < plan.k_blocks) return next;
+  next.k_block = 0;
+  next.first = now.end;
+  if (next.first >= block.panel_end) {
+    next.row += now.rows;
+    next.rows = at_most(block.row_end - next.row, plan.row_block);
+    next.first = block.panel_begin;
+  }
+  next.end = next.rows <= 0 ? next.first : at_most(next.first + plan.chunk, block.panel_end);
+  return next;
+}
+
+/// Walks over what the next slice reads, in runs of adjacent lines: its panels of B, then its A.
+class Walk {
+ public:
+  Walk(const Run& run, const Slice& next, std::int64_t blocks) {
+    if (next.end <= next.first) return;
+    const Plan& plan = run.plan;
+    const LinearArgs& args = run.args;
+    const std::int64_t step = plan.step_of(next.k_block);
+    const std::int64_t steps = plan.step_of(next.k_block + 1) - step;
+    parts_[0] = {run.panel(next.first) + step * kStepBytes, plan.steps * kStepBytes, next.end - next.first, steps * kStepBytes / 64};
+    if (next.first == run.block.panel_begin) {
+      const std::int64_t element = args.a_dtype == DType::kF32 ? 4 : 2;
+      const char* a = static_cast<const char*>(args.a) + (next.row * args.lda + step * kStepK) * element;
+      parts_[1] = {a, args.lda * element, next.rows, steps * element / 2};
+    } else if (!plan.resident) {
+      parts_[1] = {run.a + step * kTileBytes, plan.steps * kTileBytes, ceil_div(next.rows, 16), steps * kTileBytes / 64};
+    }
+    share_ = ceil_div(parts_[0].count * parts_[0].lines + parts_[1].count * parts_[1].lines, blocks);
+  }
+
+  /// A block's share: at most one run.
+  void next(Ahead* ahead) {
+    while (part_ < 2 && parts_[part_].count <= 0) ++part_;
+    if (part_ == 2) return;
+    Part& part = parts_[part_];
+    ahead->at = part.at + line_ * 64;
+    ahead->lines = at_most(share_, part.lines - line_);
+    line_ += ahead->lines;
+    if (line_ < part.lines) return;
+    line_ = 0;
+    part.at += part.stride;
+    --part.count;
+  }
+
+ private:
+  struct Part {
+    const char* at = nullptr;
+    std::int64_t stride = 0;
+    std::int64_t count = 0;
+    std::int64_t lines = 0;
+  };
+  Part parts_[2];
+  int part_ = 0;
+  std::int64_t line_ = 0;
+  std::int64_t share_ = 0;
+};
+
+/// All strips of a slice; nothing was fetched for the first of all.
+void run_slice(Run& run, const Slice& slice, const Slice& next, bool first_of_all) {
+  const Plan& plan = run.plan;
+  const std::int64_t step = plan.step_of(slice.k_block);
+  const std::int64_t steps = plan.step_of(slice.k_block + 1) - step;
+  const bool last = slice.k_block + 1 == plan.k_blocks;
   const std::int64_t group_bytes = plan.steps * kTileBytes;  // of A, 16 rows
+  if (slice.first == run.block.panel_begin) pack_rows(run.args, slice.row, slice.rows, ceil_div(slice.rows, 16) * 16, step, steps, run.a);
+  Walk walk(run, next, ceil_div(slice.rows, kStripRows) * (slice.end - slice.first));
   char* sums = run.sums;
-  for (std::int64_t r = 0; r < rows; r += kStripRows) {
-    const std::int64_t here = at_most(rows - r, kStripRows);
+  for (std::int64_t r = 0; r < slice.rows; r += kStripRows) {
+    const std::int64_t here = at_most(slice.rows - r, kStripRows);
     const char* a = run.a + r / 16 * group_bytes + step * kTileBytes;
-    for (std::int64_t panel = first; panel < end; ++panel, sums += kBlockBytes) {
+    for (std::int64_t panel = slice.first; panel < slice.end; ++panel, sums += kBlockBytes) {
       const char* b = run.panel(panel) + step * kStepBytes;
-      const Quad from = k_block == 0 ? in_bias(reinterpret_cast<char*>(run.bias_of(panel))) : in_rows(sums, 128);
+      const Quad from = slice.k_block == 0 ? in_bias(reinterpret_cast<char*>(run.bias_of(panel))) : in_rows(sums, 128);
       const bool direct = last && run.stores_whole_tiles(here, panel);
-      const Quad to = direct ? run.in_c(row + r, panel) : last ? run.next_stage() : in_rows(sums, 128);
+      const Quad to = direct ? run.in_c(slice.row + r, panel) : last ? run.next_stage() : in_rows(sums, 128);
+      Ahead ahead;
+      if (slice.k_block > 0) ahead.sums = sums + kBlockBytes;
+      walk.next(&ahead);
       if (here <= 16) {
         multiply_single(a, b, steps, from, to, run.pending);
-      } else if (r == 0) {
-        multiply_pair<true>(a, a + group_bytes, b, steps, from, to, run.pending);
+      } else if (first_of_all && r == 0) {
+        multiply_pair<true>(a, a + group_bytes, b, steps, from, to, run.pending, ahead);
       } else {
-        multiply_pair<false>(a, a + group_bytes, b, steps, from, to, run.pending);
+        multiply_pair<false>(a, a + group_bytes, b, steps, from, to, run.pending, ahead);
       }
       run.pending.rows = 0;
-      if (last && !direct) run.queue(row + r, here, panel);
+      if (last && !direct) run.queue(slice.row + r, here, panel);
     }
   }
 }
@@ -264,17 +380,17 @@ void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
   for (std::int64_t panel = block.panel_begin; panel < block.panel_end; ++panel) load_bias(args, panel, run.bias_of(panel));
   const std::int64_t all_rows = block.row_end - block.row_begin;
   tile_configure(config_for(at_most(all_rows, 16)));
-  for (std::int64_t row = block.row_begin; row < block.row_end; row += plan.row_block) {
-    const std::int64_t rows = at_most(block.row_end - row, plan.row_block);
+  if (all_rows <= 16) {
     // Tiles of a call below 16 rows are configured that short; any other call multiplies whole tiles.
-    pack_rows(args, row, rows, all_rows < 16 ? rows : ceil_div(rows, 16) * 16, run.a);
-    if (all_rows <= 16) {
-      run_few_rows(run, rows);
-      break;
-    }
-    for (std::int64_t first = block.panel_begin; first < block.panel_end; first += plan.chunk) {
-      const std::int64_t end = at_most(first + plan.chunk, block.panel_end);
-      for (std::int64_t k_block = 0; k_block < plan.k_blocks; ++k_block) run_chunk(run, row, rows, first, end, k_block);
+    pack_rows(args, block.row_begin, all_rows, all_rows, 0, plan.steps, run.a);
+    run_few_rows(run, all_rows);
+  } else {
+    Slice slice{block.row_begin, at_most(all_rows, plan.row_block), block.panel_begin,
+                at_most(block.panel_begin + plan.chunk, block.panel_end), 0};
+    for (bool first = true; slice.end > slice.first; first = false) {
+      const Slice next = after(run, slice);
+      run_slice(run, slice, next, first);
+      slice = next;
     }
   }
   drain(run.pending, run.pending.rows);

@@ -87,7 +87,7 @@ void int4_blocks(const LinearInt4Args& args, std::int64_t begin, std::int64_t en
   rows.a_dtype = DType::kBf16;
   rows.lda = args.lda;
   rows.k = args.k;
-  pack_rows(rows, 0, args.m, args.m < kTileRows ? args.m : row_blocks * kTileRows, a);
+  pack_rows(rows, 0, args.m, args.m < kTileRows ? args.m : row_blocks * kTileRows, 0, steps_of(args.k), a);
   tile_configure(config_for(args.m < kTileRows ? args.m : kTileRows));
   for (std::int64_t block = begin; block < end; ++block) {
     const std::uint8_t* lines = args.b + block * args.k * kInt4LineBytes;

@@ -26,28 +26,31 @@ static inline __m512i load_step(const void* row, DType dtype, std::int64_t k, st
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
-/// Rows [row, row + rows) of A, all of K, into tiles of 16 rows x 32: tile t of a group of 16 rows at t KiB. Rows from `rows` to
-/// `padded` become zeros (their products are never stored).
-static inline void pack_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t padded, char* to) {
+/// Rows [row, row + rows) of A, `count` steps of K from `first` on, into tiles of 16 rows x 32: tile t of a group of 16 rows at t KiB.
+/// Rows from `rows` to `padded` become zeros (their products are never stored).
+static inline void pack_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t padded, std::int64_t first,
+                             std::int64_t count, char* to) {
   const std::int64_t steps = steps_of(args.k);
+  const std::int64_t end = first + count;
+  const std::int64_t whole = args.k / kStepK < end ? args.k / kStepK : end;
   const std::int64_t element = args.a_dtype == DType::kF32 ? 4 : 2;
   for (std::int64_t r = 0; r < padded; ++r) {
     char* line = to + (r / 16) * steps * 1024 + (r % 16) * 64;
+    std::int64_t s = first;
     if (r >= rows) {
-      for (std::int64_t s = 0; s < steps; ++s) _mm512_store_si512(line + s * 1024, _mm512_setzero_si512());
+      for (; s < end; ++s) _mm512_store_si512(line + s * 1024, _mm512_setzero_si512());
       continue;
     }
     const char* from = static_cast<const char*>(args.a) + (row + r) * args.lda * element;
-    std::int64_t s = 0;
     if (args.a_dtype == DType::kF32) {
-      for (; (s + 1) * kStepK <= args.k; ++s) {
+      for (; s < whole; ++s) {
         const float* values = reinterpret_cast<const float*>(from) + s * kStepK;
         _mm512_store_si512(line + s * 1024, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(values + 16), _mm512_loadu_ps(values)));
       }
     } else {
-      for (; (s + 1) * kStepK <= args.k; ++s) _mm512_store_si512(line + s * 1024, _mm512_loadu_si512(from + s * 64));
+      for (; s < whole; ++s) _mm512_store_si512(line + s * 1024, _mm512_loadu_si512(from + s * 64));
     }
-    if (s < steps) _mm512_store_si512(line + s * 1024, load_step(from, args.a_dtype, s * kStepK, args.k - s * kStepK));
+    if (s < end) _mm512_store_si512(line + s * 1024, load_step(from, args.a_dtype, s * kStepK, args.k - s * kStepK));
   }
 }
 
