@@ -7,6 +7,7 @@
 #include "configs/base/isa.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/conv.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/decode_attention.h"
@@ -271,4 +272,58 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_convert(const void* from, int from_forma
   using ipexrun::kernels::Format;
   ipexrun::kernels::convert({from, static_cast<Format>(from_format), to, static_cast<Format>(to_format), n}, parallel_of(threads, pool),
                             isa_of(level));
+}
+
+/// A contiguous weight [out_channels, in_channels / groups, kernel...] of fp32 or bf16; `sizes`: in_channels, out_channels, groups and the
+/// three sizes of the kernel. Returns the bytes of the pack, and writes it where `to` is not null.
+IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_pack_conv(int bf16, const void* data, const std::int64_t* sizes, void* to) {
+  ipexrun::kernels::ConvWeight weight;
+  weight.data = data;
+  weight.dtype = dtype_of(bf16);
+  weight.in_channels = sizes[0];
+  weight.out_channels = sizes[1];
+  weight.groups = sizes[2];
+  std::int64_t stride = 1;
+  for (int i = ipexrun::kernels::kConvAxes - 1; i >= 0; --i) {
+    weight.kernel[i] = sizes[3 + i];
+    weight.strides[i] = stride;
+    stride *= sizes[3 + i];
+  }
+  weight.in_stride = stride;
+  weight.out_stride = stride * sizes[0] / sizes[2];
+  if (to != nullptr) ipexrun::kernels::pack_conv(weight, to);
+  return ipexrun::kernels::conv_packed_bytes(weight);
+}
+
+/// Dense channels-last images. `sizes`: images, in_channels, out_channels, groups; then in, out, kernel, stride, pad and dilation of each
+/// of three dimensions; the activation as ConvActivation counts; whether the residual comes after it. 1 on success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_conv(int bf16, const void* from, const void* packed, const float* bias, const void* residual,
+                                            void* to, const std::int64_t* sizes, double low, double high, int threads, void* pool,
+                                            const char* level) {
+  ipexrun::kernels::ConvArgs args;
+  args.from = from;
+  args.packed = packed;
+  args.bias = bias;
+  args.residual = residual;
+  args.to = to;
+  args.from_dtype = args.to_dtype = dtype_of(bf16);
+  args.images = sizes[0];
+  args.in_channels = sizes[1];
+  args.out_channels = sizes[2];
+  args.groups = sizes[3];
+  std::int64_t in[ipexrun::kernels::kConvAxes];
+  std::int64_t out[ipexrun::kernels::kConvAxes];
+  for (int i = 0; i < ipexrun::kernels::kConvAxes; ++i) {
+    const std::int64_t* axis = sizes + 4 + 6 * i;
+    args.axes[i] = {axis[0], axis[1], axis[2], axis[3], axis[4], axis[5]};
+    in[i] = axis[0];
+    out[i] = axis[1];
+  }
+  args.from_strides = ipexrun::kernels::dense_strides(args.in_channels, in);
+  args.to_strides = args.residual_strides = ipexrun::kernels::dense_strides(args.out_channels, out);
+  args.activation = static_cast<ipexrun::kernels::ConvActivation>(sizes[22]);
+  args.residual_after = sizes[23] != 0;
+  args.low = static_cast<float>(low);
+  args.high = static_cast<float>(high);
+  return ipexrun::kernels::convolve(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }

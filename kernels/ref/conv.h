@@ -1,0 +1,13 @@
+// The truth of conv.
+#pragma once
+
+#include "kernels/conv_variants.h"
+
+namespace ipexrun::kernels::ref {
+
+/// Of a sum with its bias.
+double conv_activation(const ConvArgs& args, double value);
+
+void depthwise(const ConvArgs& args, const DepthwisePlan& plan, std::int64_t begin, std::int64_t end, void* scratch);
+
+}  // namespace ipexrun::kernels::ref
