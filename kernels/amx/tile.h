@@ -49,4 +49,14 @@ static inline __attribute__((always_inline)) void tile_multiply() {
   __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
 }
 
+/// kC += kA * kB, four bytes into int32: those of A signed or not, those of B signed. Wraps around.
+template <bool kSigned, int kC, int kA, int kB>
+static inline __attribute__((always_inline)) void tile_multiply_bytes() {
+  if constexpr (kSigned) {
+    __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
+  } else {
+    __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
+  }
+}
+
 }  // namespace ipexrun::kernels::amx

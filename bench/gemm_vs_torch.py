@@ -1,0 +1,157 @@
+"""Are our products of bytes faster than what stock torch offers?
+
+Int8: onednn.qlinear_pointwise with a prepacked weight (to bytes, fp32 or bf16) and torch._int_mm. Two are raced at a time, in turn
+(interleaved), with ours allocating its output as stock does. The weights of a shape rotate over more memory than L2 (--cold-mib), or
+are one with --memory hot. Prints a table, or JSON with --json; a ratio above 1 means ours is faster.
+
+Run it in the Python that has torch: python bench/gemm_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
+"""
+
+import argparse
+import ctypes
+import json
+import sys
+import time
+
+import torch
+
+from linear_vs_torch import race
+
+SHAPES = [(768, 768), (768, 3072), (3072, 768), (2048, 5632)]
+ROWS = [1, 4, 16, 128, 1024]
+I64, VOID, INT, FLOAT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_float
+OUTPUTS = {torch.int32: 0, torch.float32: 1, torch.bfloat16: 2, torch.uint8: 3, torch.int8: 4}
+
+
+def aligned(size):
+    raw = torch.empty(size + 64, dtype=torch.uint8)
+    start = -raw.data_ptr() % 64
+    return raw[start:start + size]
+
+
+class Kernels:
+    """The C library; addresses are passed as integers, so a call costs about a microsecond."""
+
+    def __init__(self, path, threads, level):
+        self.lib = ctypes.CDLL(path)
+        self.lib.ipexrun_bench_pool.restype = VOID
+        self.pool = self.lib.ipexrun_bench_pool(threads) if threads > 1 else None
+        self.tail = (threads, self.pool, level.encode() if level else None)
+
+    def function(self, name, *types, result=INT):
+        call = getattr(self.lib, "ipexrun_bench_" + name)
+        call.argtypes, call.restype = types, result
+        return call
+
+
+class Int8:
+    """x u8 with a zero point (s8 without one for _int_mm), a scale a column."""
+
+    def __init__(self, kernels):
+        self.tail = kernels.tail
+        self.bytes = kernels.function("s8_bytes", I64, I64, result=ctypes.c_size_t)
+        self.pack = kernels.function("s8_pack", VOID, I64, I64, VOID, result=None)
+        self.call = kernels.function("s8", VOID, INT, INT, VOID, VOID, VOID, VOID, INT, VOID, INT, FLOAT, INT, I64, I64, I64, INT, VOID,
+                                     ctypes.c_char_p)
+
+    def packed(self, weight):
+        n, k = weight.shape
+        to = aligned(self.bytes(k, n))
+        self.pack(weight.data_ptr(), k, n, to.data_ptr())
+        return to
+
+    def pairs(self, m, k, n, copies):
+        weights = [torch.randint(-128, 128, (n, k), dtype=torch.int8) for _ in range(copies)]
+        stock_packs = [torch.ops.onednn.qlinear_prepack(w, [m, k]) for w in weights]
+        packs = [self.packed(w) for w in weights]
+        pointers = [p.data_ptr() for p in packs]
+        x = torch.randint(0, 256, (m, k), dtype=torch.uint8)
+        signed = torch.randint(-128, 128, (m, k), dtype=torch.int8)
+        scales, zeros = torch.rand(n) * 0.01 + 0.01, torch.zeros(n, dtype=torch.int64)
+        bias, a_scale = torch.randn(n), torch.tensor([0.02])
+        c_scale = 0.02 * 0.015 * 74 * 74 * k**0.5 / 40
+        qlinear = torch.ops.onednn.qlinear_pointwise.default
+
+        def stock(dtype):
+            scale, zero = (c_scale, 100) if dtype == torch.uint8 else (1.0, 0)
+            return lambda i: qlinear(x, 0.02, 113, stock_packs[i], scales, zeros, bias, scale, zero, dtype, "none", [], "")
+
+        def ours(dtype):
+            code = OUTPUTS[dtype]
+
+            def run(i):
+                out = torch.empty(m, n, dtype=dtype)
+                if self.call(x.data_ptr(), 0, 113, a_scale.data_ptr(), pointers[i], scales.data_ptr(), bias.data_ptr(), 0, out.data_ptr(),
+                             code, 1 / c_scale, 100, m, n, k, *self.tail) != 1:
+                    sys.exit("the kernel reports failure")
+                return out
+
+            return run
+
+        def ours_int(i):
+            out = torch.empty(m, n, dtype=torch.int32)
+            if self.call(signed.data_ptr(), 1, 0, None, pointers[i], None, None, 0, out.data_ptr(), 0, 1.0, 0, m, n, k, *self.tail) != 1:
+                sys.exit("the kernel reports failure")
+            return out
+
+        table = {f"int8_{str(d)[6:]}": (stock(d), ours(d)) for d in (torch.uint8, torch.float32, torch.bfloat16)}
+        table["int_mm"] = (lambda i: torch._int_mm(signed, weights[i].t()), ours_int)
+        for name, (theirs, own) in table.items():
+            a, b = theirs(0), own(0)
+            far = (a.double() - b.double()).abs().max().item() if a.dtype != torch.bfloat16 else 0
+            if far > (1 if a.dtype == torch.uint8 else 1e-2 if a.is_floating_point() else 0):
+                sys.exit(f"{name} is wrong at m {m} k {k} n {n}: off by {far}")
+        return table, packs
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library")
+    parser.add_argument("--kind", choices=list(KINDS), action="append", help="default: all")
+    parser.add_argument("--threads", type=int, default=1, help="of torch's pool, and of ours, which is the same (default 1)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="a pair")
+    parser.add_argument("--level", help="cap ours at this instruction level, for example avx512_vnni")
+    parser.add_argument("--rows", type=lambda s: [int(v) for v in s.split(",")], default=ROWS)
+    parser.add_argument("--shapes", type=lambda s: [tuple(int(v) for v in p.split("x")) for p in s.split(",")], default=SHAPES, help="KxN,...")
+    parser.add_argument("--memory", choices=["hot", "cold"], default="cold")
+    parser.add_argument("--cold-mib", type=int, default=64, help="weights in rotation when cold, in our packs")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--smoke", action="store_true", help="one small shape, to see that it runs")
+    args = parser.parse_args()
+    if args.smoke:
+        args.rows, args.shapes, args.seconds, args.cold_mib = [2, 32], [(64, 96)], 0.01, 1
+    torch.manual_seed(0)
+    torch.set_num_threads(args.threads)
+    torch.set_grad_enabled(False)
+    kernels = Kernels(args.library, args.threads, args.level)
+    clock = time.thread_time if args.threads == 1 else time.perf_counter
+    rows = []
+    for name in args.kind or KINDS:
+        kind, element = KINDS[name]
+        kind = kind(kernels)
+        heading = None
+        for k, n in args.shapes:
+            copies = 1 if args.memory == "hot" else max(2, args.cold_mib * (1 << 20) // (k * n * element))
+            for m in args.rows:
+                table, keep = kind.pairs(m, k, n, copies)
+                row = {"kind": name, "memory": args.memory, "k": k, "n": n, "m": m, "threads": args.threads}
+                for rival, pair in table.items():
+                    us = race(pair, copies, args.seconds, clock)
+                    row[rival] = {"us": us[0], "ours_us": us[1], "ratio": us[0] / us[1]}
+                del keep, pair
+                rows.append(row)
+                if args.json:
+                    continue
+                if heading is None:
+                    heading = "    K     N     M | " + " ".join(f"{rival:>14}     ours us" for rival in table)
+                    print(f"torch {torch.__version__}, {args.threads} thread(s), {args.memory}\n{heading}")
+                print(f"{k:5} {n:5} {m:5} | " + " ".join(f"{row[r]['ratio']:14.2f} {row[r]['ours_us']:11.1f}" for r in table), flush=True)
+    if args.json:
+        json.dump({"torch": torch.__version__, "rows": rows}, sys.stdout, indent=1)
+        print()
+
+
+KINDS = {"int8": (Int8, 1)}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+// How a product C[M,N] is cut among workers, by rows and by panels of packed.h. For sources that are compiled for the base instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/dispatch.h"
+#include "kernels/packed.h"
+#include "kernels/parallel.h"
+
+namespace ipexrun::kernels {
+
+/// How many parts C is cut into by rows and by panels. K is never cut, so every element of C is summed in one order, whatever the
+/// number of threads.
+struct Grid {
+  std::int64_t rows;
+  std::int64_t panels;
+};
+
+inline constexpr std::int64_t kRowUnit = 16;  // a cut between two tiles costs nothing
+
+/// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading (and
+/// converting) its rows of A, plus reading its panels of B. The weights are rough estimates for operands in L2 or L3;
+/// they only have to rank cuts: few rows -> cut N, many rows -> cut M.
+inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads) {
+  const std::int64_t row_units = ceil_div(m, kRowUnit);
+  const std::int64_t panels = panels_of(n);
+  Grid best{1, 1};
+  double best_cost = -1;
+  for (std::int64_t rows = 1; rows <= threads && rows <= row_units; ++rows) {
+    const std::int64_t columns = threads / rows < panels ? threads / rows : panels;
+    const auto units = static_cast<double>(ceil_div(row_units, rows));
+    const auto width = static_cast<double>(ceil_div(panels, columns));
+    const double cost = units * width + 1.0 * units + 4.0 * width;
+    if (best_cost < 0 || cost < best_cost) {
+      best_cost = cost;
+      best = {rows, columns};
+    }
+  }
+  return best;
+}
+
+/// The i-th of `parts` nearly equal slices of [0, total).
+constexpr std::int64_t slice(std::int64_t total, std::int64_t parts, std::int64_t i) { return total * i / parts; }
+
+/// What the worker of that number computes.
+inline LinearBlock block_of(const Grid& grid, int index, std::int64_t m, std::int64_t n) {
+  const std::int64_t row = index / grid.panels;
+  const std::int64_t column = index % grid.panels;
+  const std::int64_t row_units = ceil_div(m, kRowUnit);
+  const std::int64_t panels = panels_of(n);
+  LinearBlock block{slice(row_units, grid.rows, row) * kRowUnit, slice(row_units, grid.rows, row + 1) * kRowUnit,
+                    slice(panels, grid.panels, column), slice(panels, grid.panels, column + 1)};
+  if (block.row_end > m) block.row_end = m;
+  return block;
+}
+
+/// Workers that a call pays for: below so many multiply-adds it is shorter than waking a second one.
+inline int workers_for(std::int64_t m, std::int64_t n, std::int64_t k, const Parallel& parallel) {
+  constexpr double kSerialProducts = 1 << 18;
+  const double products = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  return parallel.run != nullptr && products > kSerialProducts && parallel.threads > 1 ? parallel.threads : 1;
+}
+
+}  // namespace ipexrun::kernels
