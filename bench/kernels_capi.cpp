@@ -83,44 +83,29 @@ IPEXRUN_BENCH_EXPORT void* ipexrun_bench_pool(int threads) {
 }
 IPEXRUN_BENCH_EXPORT void ipexrun_bench_pool_delete(void* pool) { delete static_cast<Pool*>(pool); }
 
-/// Dense A and C; `level` is a level name of configs/base/isa.h or null for what this process may use. 1 on success.
-IPEXRUN_BENCH_EXPORT int ipexrun_bench_linear(const void* a, int a_bf16, const void* packed, const float* bias, void* c, int c_bf16,
-                                              std::int64_t m, std::int64_t n, std::int64_t k, int threads, void* pool, const char* level) {
-  const ipexrun::kernels::LinearArgs args{a, a_bf16 != 0 ? DType::kBf16 : DType::kF32, k, packed, bias, DType::kF32,
-                                          c, c_bf16 != 0 ? DType::kBf16 : DType::kF32, n, m,      n,    k};
-  return ipexrun::kernels::linear_bf16(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
-}
-
-IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_s8_bytes(std::int64_t k, std::int64_t n) { return ipexrun::kernels::packed_s8_bytes(k, n); }
-
-/// A row-major weight [n, k], packed for x * w.t().
-IPEXRUN_BENCH_EXPORT void ipexrun_bench_s8_pack(const std::int8_t* weight, std::int64_t k, std::int64_t n, void* to) {
-  ipexrun::kernels::pack_s8({weight, k, n, 1, k}, to, {});
-}
-
-/// Dense A and C; `c_type` counts as LinearS8Output does; scales: one of A, n of B. 1 on success.
-IPEXRUN_BENCH_EXPORT int ipexrun_bench_s8(const void* a, int a_signed, int a_zero, const float* a_scale, const void* packed,
-                                          const float* b_scale, const float* bias, int activation, void* c, int c_type,
-                                          float c_inverse_scale, int c_zero, std::int64_t m, std::int64_t n, std::int64_t k, int threads,
-                                          void* pool, const char* level) {
-  ipexrun::kernels::LinearS8Args args;
+/// Dense A and C; `level` is a level name of configs/base/isa.h or null for what this process may use. `unary` counts as Unary does;
+/// `addend`, of C's shape and dtype, is added after it, null = none. 1 on success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_linear(const void* a, int a_bf16, const void* packed, const float* bias, int unary,
+                                              const void* addend, void* c, int c_bf16, std::int64_t m, std::int64_t n, std::int64_t k,
+                                              int threads, void* pool, const char* level) {
+  ipexrun::kernels::LinearArgs args;
   args.a = a;
-  args.a_signed = a_signed != 0;
-  args.lda = args.k = k;
-  args.a_zero = a_zero;
-  args.a_scale = a_scale;
+  args.a_dtype = dtype_of(a_bf16);
+  args.lda = k;
   args.packed_b = packed;
-  args.b_scale = b_scale;
-  args.b_scale_per_column = true;
   args.bias = bias;
-  args.activation = static_cast<ipexrun::kernels::LinearS8Activation>(activation);
   args.c = c;
-  args.c_type = static_cast<ipexrun::kernels::LinearS8Output>(c_type);
-  args.ldc = args.n = n;
-  args.c_inverse_scale = c_inverse_scale;
-  args.c_zero = c_zero;
+  args.c_dtype = dtype_of(c_bf16);
+  args.ldc = n;
   args.m = m;
-  return ipexrun::kernels::linear_s8(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+  args.n = n;
+  args.k = k;
+  args.epilogue.unary = static_cast<ipexrun::kernels::Unary>(unary);
+  if (addend != nullptr) args.epilogue.binary = ipexrun::kernels::Binary::kAdd;
+  args.epilogue.other = addend;
+  args.epilogue.other_dtype = args.c_dtype;
+  args.epilogue.ld_other = n;
+  return ipexrun::kernels::linear_bf16(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }
 
 /// [N][C][P] to [N][P][C], or back when `to_planar` is not 0; dtypes as above.

@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 
 SHAPES = [(384, 384), (384, 1536), (1536, 384), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 5632)]
-PAIRS = [("stock_f32", "ours_f32"), ("stock_bf16", "ours_bf16"), ("mkldnn_bf16", "ours_bf16"), ("cast_mkldnn_cast", "ours_f32")]
+PAIRS = [("stock_f32", "ours_f32"), ("stock_bf16", "ours_bf16"), ("mkldnn_bf16", "ours_bf16"), ("cast_mkldnn_cast", "ours_f32"),
+         ("mkldnn_gelu", "ours_gelu"), ("mkldnn_add", "ours_add")]
 ROWS = [1, 4, 16, 128, 512, 1024, 4096]
 
 
@@ -35,7 +36,7 @@ class Kernels:
         self.lib.ipexrun_bench_pool.restype = ctypes.c_void_p
         i64, void = ctypes.c_int64, ctypes.c_void_p
         self.call = self.lib.ipexrun_bench_linear
-        self.call.argtypes = [void, ctypes.c_int, void, void, void, ctypes.c_int, i64, i64, i64, ctypes.c_int, void, ctypes.c_char_p]
+        self.call.argtypes = [void, ctypes.c_int, void, void, ctypes.c_int, void, void, ctypes.c_int, i64, i64, i64, ctypes.c_int, void, ctypes.c_char_p]
         self.threads = threads
         self.pool = self.lib.ipexrun_bench_pool(threads) if threads > 1 else None
         self.level = level.encode() if level else None
@@ -49,16 +50,17 @@ class Kernels:
         self.lib.ipexrun_bench_pack(weight.data_ptr(), k, n, view.data_ptr())
         return view
 
-    def bind(self, x, packs, bias):
-        """A function of the copy index that returns x * w.t() + bias in the dtype of x."""
+    def bind(self, x, packs, bias, unary=0, addend=None):
+        """A function of the copy index that returns unary(x * w.t() + bias) + addend in the dtype of x; 2 is gelu."""
         (m, k), n = x.shape, bias.shape[0]
         dtype, is_bf16 = x.dtype, int(x.dtype == torch.bfloat16)
         pointers = [p.data_ptr() for p in packs]
+        other = addend.data_ptr() if addend is not None else None
 
         def linear(i):
             out = torch.empty(m, n, dtype=dtype)
-            if self.call(x.data_ptr(), is_bf16, pointers[i], bias.data_ptr(), out.data_ptr(), is_bf16, m, n, k, self.threads, self.pool,
-                         self.level) != 1:
+            if self.call(x.data_ptr(), is_bf16, pointers[i], bias.data_ptr(), unary, other, out.data_ptr(), is_bf16, m, n, k,
+                         self.threads, self.pool, self.level) != 1:
                 sys.exit("the kernel reports failure")
             return out
 
@@ -74,6 +76,7 @@ def candidates(kernels, m, k, n, copies):
     half_bias = bias.bfloat16()
     x = torch.randn(m, k)
     half_x = x.bfloat16()
+    addend = torch.randn(m, n).bfloat16()
     pointwise = torch.ops.mkldnn._linear_pointwise.default
     table = {
         "stock_f32": lambda i: F.linear(x, weights[i], bias),
@@ -82,13 +85,18 @@ def candidates(kernels, m, k, n, copies):
         "cast_mkldnn_cast": lambda i: pointwise(x.bfloat16(), reordered[i], half_bias, "none", [], None).float(),
         "ours_bf16": kernels.bind(half_x, packs, bias),
         "ours_f32": kernels.bind(x, packs, bias),
+        "mkldnn_gelu": lambda i: pointwise(half_x, reordered[i], half_bias, "gelu", [], "none"),
+        "ours_gelu": kernels.bind(half_x, packs, bias, unary=2),
+        "mkldnn_add": lambda i: torch.ops.mkldnn._linear_pointwise.binary(half_x, addend, reordered[i], half_bias, "add"),
+        "ours_add": kernels.bind(half_x, packs, bias, addend=addend),
     }
     truth = F.linear(x.bfloat16().double(), halves[0].double(), bias.double())
-    for name in ("ours_bf16", "ours_f32"):
+    truths = {"ours_bf16": truth, "ours_f32": truth, "ours_gelu": F.gelu(truth), "ours_add": truth + addend.double()}
+    for name, truth in truths.items():
         error = ((table[name](0).double() - truth).norm() / truth.norm()).item()
         if error > 4e-3:
             sys.exit(f"{name} is wrong at m {m} k {k} n {n}: relative error {error:.2g}")
-    keep = (weights, halves, reordered, packs, bias, half_bias, x, half_x)
+    keep = (weights, halves, reordered, packs, bias, half_bias, x, half_x, addend)
     return table, keep
 
 
@@ -136,7 +144,7 @@ def main():
     parser.add_argument("--shapes", type=lambda s: [tuple(int(v) for v in p.split("x")) for p in s.split(",")], default=SHAPES, help="KxN,...")
     parser.add_argument("--memory", choices=["hot", "cold"], default=None, help="default: both")
     parser.add_argument("--cold-mib", type=int, default=64, help="bf16 weights in rotation when cold (each exists four times)")
-    parser.add_argument("--rivals", type=lambda s: s.split(","), default=[rival for rival, _ in PAIRS], help="of " + ",".join(r for r, _ in PAIRS))
+    parser.add_argument("--rivals", type=lambda s: s.split(","), default=[rival for rival, _ in PAIRS[:4]], help="of " + ",".join(r for r, _ in PAIRS))
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="one small shape, to see that it runs")
     args = parser.parse_args()

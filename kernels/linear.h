@@ -1,4 +1,4 @@
-// linear: C[M,N] = A[M,K] * B[K,N] (+ bias[N]), with B packed once to bf16 and fp32 accumulation.
+// linear: C[M,N] = A[M,K] * B[K,N] (+ bias[N]), and what may follow (epilogue.h), with B packed once to bf16 and fp32 accumulation.
 //
 // A and C are fp32 or bf16, row-major with a leading dimension. Method: cache-blocked GEMM over AMX tiles (TDPBF16PS),
 // AVX512-BF16 dot products or a portable loop, chosen at run time by isa_of_process(); the truth is ref/linear.cpp.
@@ -10,6 +10,7 @@
 
 #include "configs/base/isa.h"
 #include "kernels/dtype.h"
+#include "kernels/epilogue.h"
 #include "kernels/parallel.h"
 
 namespace ipexrun::kernels {
@@ -38,12 +39,13 @@ struct LinearArgs {
   const void* packed_b = nullptr;
   const void* bias = nullptr;  ///< [N], null = none
   DType bias_dtype = DType::kF32;
-  void* c = nullptr;  ///< [M, N], must not overlap the inputs
+  void* c = nullptr;  ///< [M, N], must not overlap the inputs but as epilogue.h says
   DType c_dtype = DType::kF32;
   std::int64_t ldc = 0;  ///< elements between rows of C, >= N
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  Epilogue epilogue;
 };
 
 /// True when linear_bf16() has a variant for these shapes on `isa` that is worth offering (not the reference).

@@ -221,7 +221,7 @@ struct Run {
 
   /// True when tiles can be stored into C as they are.
   [[nodiscard]] bool stores_whole_tiles(std::int64_t rows, std::int64_t panel_index) const {
-    return args.c_dtype == DType::kF32 && rows % 16 == 0 && (panel_index + 1) * kPanelColumns <= args.n;
+    return args.c_dtype == DType::kF32 && !args.epilogue.any() && rows % 16 == 0 && (panel_index + 1) * kPanelColumns <= args.n;
   }
   [[nodiscard]] Quad in_c(std::int64_t row, std::int64_t panel_index) const {
     return in_rows(static_cast<char*>(args.c) + (row * args.ldc + panel_index * kPanelColumns) * 4, args.ldc * 4);
@@ -232,7 +232,8 @@ struct Run {
     const std::int64_t element = args.c_dtype == DType::kF32 ? 4 : 2;
     const std::int64_t column = panel_index * kPanelColumns;
     char* c = static_cast<char*>(args.c) + (row * args.ldc + column) * element;
-    pending = {next_stage().at, c, args.ldc * element, rows, mask32(args.n - column), args.c_dtype};
+    const Epilogue* epilogue = args.epilogue.any() ? &args.epilogue : nullptr;
+    pending = {next_stage().at, c, args.ldc * element, rows, mask32(args.n - column), args.c_dtype, epilogue, row, column};
     turn ^= 1;
   }
 };

@@ -8,6 +8,7 @@
 
 #include "kernels/linear.h"
 #include "kernels/packed.h"
+#include "kernels/simd/epilogue.h"
 
 namespace ipexrun::kernels::amx {
 
@@ -75,17 +76,24 @@ static inline void load_bias(const LinearArgs& args, std::int64_t panel, float* 
 
 /// A finished block of C, 32 x 32 sums in fp32 (128 bytes a row), that waits to become rows of C.
 struct Pending {
-  const char* sums = nullptr;
+  char* sums = nullptr;
   char* c = nullptr;
   std::int64_t stride_bytes = 0;
   std::int64_t rows = 0;  ///< not yet written
   __mmask32 columns = 0;  ///< inside C
   DType dtype = DType::kF32;
+  const Epilogue* epilogue = nullptr;  ///< null = none
+  std::int64_t row = 0;                ///< of C, with `column` where the sums belong
+  std::int64_t column = 0;
 };
 
 /// Writes up to `count` rows. Called between tile products, whose unit is not the one that converts and stores.
 static inline __attribute__((always_inline)) void drain(Pending& pending, std::int64_t count) {
   for (; count > 0 && pending.rows > 0; --count, --pending.rows) {
+    if (pending.epilogue != nullptr) {
+      const std::int64_t valid = __builtin_popcount(pending.columns);
+      finish_row(*pending.epilogue, pending.row++, pending.column, valid, reinterpret_cast<float*>(pending.sums));
+    }
     const __m512 left = _mm512_load_ps(pending.sums);
     const __m512 right = _mm512_load_ps(pending.sums + 64);
     if (pending.dtype == DType::kBf16) {

@@ -5,9 +5,22 @@
 #include "kernels/bf16.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
+#include "kernels/ref/activation.h"
 #include "kernels/ref/element.h"
 
 namespace ipexrun::kernels::ref {
+
+double finished(const Epilogue& epilogue, std::int64_t row, std::int64_t column, double sum) {
+  const auto unary = [&epilogue](double x) {
+    if (epilogue.unary == Unary::kNone) return x;
+    if (epilogue.unary == Unary::kRelu) return x < 0 ? 0.0 : x;
+    return activation_of(kernels::activation_of(epilogue.unary), x);
+  };
+  if (epilogue.binary == Binary::kNone) return unary(sum);
+  const double other = get(epilogue.other, epilogue.other_dtype, row * epilogue.ld_other + column);
+  const auto combine = [&epilogue, other](double x) { return epilogue.binary == Binary::kAdd ? x + other : x * other; };
+  return epilogue.binary_first ? unary(combine(sum)) : combine(unary(sum));
+}
 
 std::size_t linear_scratch_bytes(const LinearArgs&, const LinearBlock&) { return 0; }
 
@@ -24,7 +37,7 @@ void linear(const LinearArgs& args, const LinearBlock& block, void*) {
         const float b = bf16_to_f32(panel[packed_offset(k, n % kPanelColumns)]);
         sum += static_cast<double>(a) * static_cast<double>(b);
       }
-      put(args.c, args.c_dtype, m * args.ldc + n, sum);
+      put(args.c, args.c_dtype, m * args.ldc + n, finished(args.epilogue, m, n, sum));
     }
   }
 }

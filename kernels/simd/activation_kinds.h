@@ -6,7 +6,7 @@
 #include "kernels/simd/floats.h"
 //
 #include "kernels/simd/exp2.h"
-#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+#if defined(__AVX512F__)
 #include "kernels/simd/phi_pieces.h"
 #endif
 
@@ -60,7 +60,7 @@ struct Tanh {
   }
 };
 
-#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+#if defined(__AVX512F__)
 struct Gelu {
   // A lookup costs as much as a multiplication, and five of these then do for fourteen.
   [[gnu::always_inline]] static Vector run(Vector x) {

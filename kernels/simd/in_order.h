@@ -2,8 +2,15 @@
 #pragma once
 
 #include "kernels/simd/floats.h"
-#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+#if defined(__AVX512F__)
 #include "kernels/simd/halves_avx512.h"
+#if !defined(IPEXRUN_KERNEL_ISA_AVX512)
+namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
+namespace {
+using avx512::Halves;
+}  // namespace
+}  // namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA
+#endif
 #else
 #include "kernels/simd/halves_avx2.h"
 #endif

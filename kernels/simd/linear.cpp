@@ -6,6 +6,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/packed.h"
+#include "kernels/simd/epilogue.h"
 
 #if defined(IPEXRUN_KERNEL_ISA_AVX512_BF16)
 #include "kernels/simd/isa_avx512_bf16.h"
@@ -62,9 +63,10 @@ constexpr Multiply kMultiply[] = {
 };
 static_assert(sizeof(kMultiply) / sizeof(kMultiply[0]) == Isa::kRows);
 
-void write_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, const float* from) {
+void write_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, float* from) {
   const std::int64_t valid = args.n - column < columns ? args.n - column : columns;
   for (std::int64_t r = 0; r < rows; ++r, from += columns) {
+    if (args.epilogue.any()) finish_row(args.epilogue, row + r, column, valid, from);
     const std::int64_t at = (row + r) * args.ldc + column;
     if (args.c_dtype == DType::kF32) {
       __builtin_memcpy(static_cast<float*>(args.c) + at, from, static_cast<std::size_t>(valid) * 4);

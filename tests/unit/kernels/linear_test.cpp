@@ -80,6 +80,46 @@ TEST_P(LinearOnIsa, ManyBlocksOfEveryKind) {
   check({.m = 400, .n = 900, .k = 300, .a = DType::kBf16});
 }
 
+TEST_P(LinearOnIsa, EveryEpilogue) {
+  for (int unary = 0; unary <= static_cast<int>(Unary::kSilu); ++unary) {
+    for (int binary = 0; binary <= static_cast<int>(Binary::kMul); ++binary) {
+      for (const bool first : {false, true}) {
+        Case c{.m = 35,
+               .n = 45,
+               .k = 70,
+               .bias = 1,
+               .unary = static_cast<Unary>(unary),
+               .binary = static_cast<Binary>(binary),
+               .binary_first = first};
+        check(c);
+        c.c = c.a = DType::kBf16;
+        c.extra_ldc = 3;
+        check(c);
+        c.m = 5;
+        c.n = 130;
+        c.other = DType::kBf16;
+        c.extra_ld_other = 7;
+        check(c);
+        c.c = DType::kF32;
+        c.in_place = true;
+        check(c);
+        c.k = 0;
+        check(c);
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnIsa, EpilogueOfManyBlocks) {
+  if (GetParam() == 0) return;  // the reference has no blocks
+  for (const DType c : {DType::kF32, DType::kBf16}) {
+    check(
+        {.m = 420, .n = 520, .k = 1100, .c = c, .bias = 1, .threads = 3, .unary = Unary::kGelu, .binary = Binary::kAdd, .in_place = true});
+    check({.m = 64, .n = 64, .k = 96, .c = c, .unary = Unary::kRelu, .binary = Binary::kAdd, .binary_first = true, .other = c});
+    check({.m = 1, .n = 300, .k = 64, .c = c, .unary = Unary::kSilu, .binary = Binary::kMul, .other = DType::kBf16});
+  }
+}
+
 TEST_P(LinearOnIsa, SeededFuzz) {
   std::mt19937 random(20240613);
   const auto pick = [&random](std::int64_t low, std::int64_t high) {
@@ -100,7 +140,13 @@ TEST_P(LinearOnIsa, SeededFuzz) {
                  .offset_a = pick(0, 3),
                  .offset_c = pick(0, 3),
                  .threads = static_cast<int>(pick(1, 8)),
-                 .seed = i + 1};
+                 .seed = i + 1,
+                 .unary = static_cast<Unary>(pick(0, 6)),
+                 .binary = static_cast<Binary>(pick(0, 2)),
+                 .binary_first = pick(0, 1) != 0,
+                 .other = pick(0, 1) != 0 ? DType::kF32 : DType::kBf16,
+                 .extra_ld_other = pick(0, 5),
+                 .in_place = pick(0, 3) == 0};
     check(c);
     if (HasFailure()) return;
   }

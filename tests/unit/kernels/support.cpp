@@ -14,6 +14,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/dispatch.h"
+#include "kernels/ref/linear.h"
 
 namespace ipexrun::kernels::test {
 namespace {
@@ -98,7 +99,9 @@ std::string describe(const Case& c, IsaSet isa) {
   std::ostringstream text;
   text << variant_of(isa) << " m " << c.m << " n " << c.n << " k " << c.k << " a " << static_cast<int>(c.a) << " b "
        << static_cast<int>(c.b) << " c " << static_cast<int>(c.c) << " bias " << c.bias << " lda+" << c.extra_lda << " ldc+" << c.extra_ldc
-       << " plain " << c.plain_b << " at " << c.offset_a << "," << c.offset_c << " threads " << c.threads << " seed " << c.seed;
+       << " unary " << static_cast<int>(c.unary) << " binary " << static_cast<int>(c.binary) << (c.binary_first ? " first" : "")
+       << " other " << static_cast<int>(c.other) << (c.in_place ? " in place" : "") << " ld+" << c.extra_ld_other << " plain " << c.plain_b
+       << " at " << c.offset_a << "," << c.offset_c << " threads " << c.threads << " seed " << c.seed;
   return text.str();
 }
 
@@ -110,6 +113,13 @@ Problem::Problem(const Case& c) : case_(c) {
   b_ = Guarded(static_cast<std::size_t>(c.k * c.n) * size_of(c.b));
   bias_ = Guarded(static_cast<std::size_t>(c.n) * (c.bias == 2 ? 2 : 4));
   c_ = Guarded((static_cast<std::size_t>(c.offset_c) + count(c.m, c.n, ldc())) * size_of(c.c));
+  if (c.binary != Binary::kNone) {
+    if (c.in_place) {
+      case_.other = c.c;
+      case_.extra_ld_other = c.extra_ldc;
+    }
+    other_ = Guarded(count(c.m, c.n, c.n + case_.extra_ld_other) * size_of(case_.other));
+  }
   packed_ = Guarded(packed_b_bytes(c.k, c.n));
   std::mt19937 random(c.seed);
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
@@ -120,6 +130,9 @@ Problem::Problem(const Case& c) : case_(c) {
   if (c.bias != 0) {
     for (std::int64_t n = 0; n < c.n; ++n) set_bias(n, uniform(random));
   }
+  for (std::int64_t m = 0; c.binary != Binary::kNone && m < c.m; ++m) {
+    for (std::int64_t n = 0; n < c.n; ++n) put(other_.data(), case_.other, m * (c.n + case_.extra_ld_other) + n, uniform(random));
+  }
 }
 
 float Problem::a(std::int64_t m, std::int64_t k) const { return get(a_.data(), case_.a, case_.offset_a + m * lda() + k); }
@@ -128,6 +141,10 @@ float Problem::bias(std::int64_t n) const {
   return case_.bias == 0 ? 0.0f : get(bias_.data(), case_.bias == 1 ? DType::kF32 : DType::kBf16, n);
 }
 float Problem::c(std::int64_t m, std::int64_t n) const { return get(c_.data(), case_.c, case_.offset_c + m * ldc() + n); }
+
+float Problem::other(std::int64_t m, std::int64_t n) const {
+  return get(other_.data(), case_.other, m * (case_.n + case_.extra_ld_other) + n);
+}
 
 void Problem::set_a(std::int64_t m, std::int64_t k, float value) { put(a_.data(), case_.a, case_.offset_a + m * lda() + k, value); }
 void Problem::set_b(std::int64_t k, std::int64_t n, float value) { put(b_.data(), case_.b, b_index(k, n), value); }
@@ -147,6 +164,12 @@ LinearArgs Problem::args() const {
   args.m = case_.m;
   args.n = case_.n;
   args.k = case_.k;
+  args.epilogue.unary = case_.unary;
+  args.epilogue.binary = case_.binary;
+  args.epilogue.binary_first = case_.binary_first;
+  args.epilogue.other = case_.in_place ? args.c : other_.data();
+  args.epilogue.other_dtype = case_.other;
+  args.epilogue.ld_other = case_.n + case_.extra_ld_other;
   return args;
 }
 
@@ -159,6 +182,7 @@ bool Problem::run(IsaSet isa) { return run(isa, thread_parallel(case_.threads));
 
 bool Problem::run(IsaSet isa, const Parallel& parallel) {
   std::memset(c_.data(), kFill, c_.bytes());
+  if (case_.in_place) std::memcpy(c_.data() + static_cast<std::size_t>(case_.offset_c) * size_of(case_.c), other_.data(), other_.bytes());
   pack(parallel);
   return linear_bf16(args(), parallel, isa);
 }
@@ -178,6 +202,13 @@ std::string Problem::difference() const {
     for (std::int64_t k = 0; k < case_.k; ++k) row[static_cast<std::size_t>(k)] = rounded(a(m, k));
     for (std::int64_t n = 0; n < case_.n; ++n) {
       double sum = static_cast<double>(bias(n));
+      float one = 0;
+      Epilogue epilogue = args().epilogue;
+      if (epilogue.binary != Binary::kNone) {
+        one = other(m, n);
+        epilogue.other = &one;
+        epilogue.other_dtype = DType::kF32;
+      }
       double magnitude = std::fabs(sum);
       const double* column = weight.data() + n * case_.k;
       for (std::int64_t k = 0; k < case_.k; ++k) {
@@ -191,6 +222,11 @@ std::string Problem::difference() const {
       } else {
         // |error| <= (additions) * u * sum of |terms|, each addition rounded once; a bf16 C is rounded once more.
         double bound = static_cast<double>(case_.k + 2) * kEps * magnitude;
+        if (epilogue.any()) {
+          // No function is steeper than 1.13, no other operand above 1; activation.h bounds the functions' own errors.
+          bound = 1.2 * bound + 6e-7 * (std::fabs(sum) + 1);
+          sum = ref::finished(epilogue, 0, 0, sum);
+        }
         if (case_.c == DType::kBf16) bound += (std::fabs(sum) + bound) / 256;
         if (std::fabs(seen - sum) <= bound) continue;
       }

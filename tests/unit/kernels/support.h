@@ -67,6 +67,12 @@ struct Case {
   std::int64_t offset_c = 0;
   int threads = 1;
   std::uint32_t seed = 1;
+  Unary unary = Unary::kNone;
+  Binary binary = Binary::kNone;
+  bool binary_first = false;
+  DType other = DType::kF32;
+  std::int64_t extra_ld_other = 0;
+  bool in_place = false;  ///< C itself is what is combined with, as it was; `other` is then ignored
 };
 
 std::string describe(const Case& c, IsaSet isa);
@@ -101,7 +107,9 @@ class Problem {
   [[nodiscard]] std::int64_t b_index(std::int64_t k, std::int64_t n) const { return case_.plain_b ? k * case_.n + n : n * case_.k + k; }
 
   Case case_;
-  Guarded a_, b_, bias_, c_, packed_;
+  [[nodiscard]] float other(std::int64_t m, std::int64_t n) const;
+
+  Guarded a_, b_, bias_, c_, other_, packed_;
 };
 
 }  // namespace ipexrun::kernels::test
