@@ -7,6 +7,7 @@
 #include "configs/base/isa.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/attention_grad.h"
 #include "kernels/conv.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
@@ -191,6 +192,43 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* s
   args.lse_head_stride = 1;
   args.lse_row_stride = args.heads;
   return ipexrun::kernels::attention(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// `heads` are {q, k, v, out, grad_out, grad_q, grad_k, grad_v}, `strides` their {batch, head, row}, 24 numbers; the rest as
+/// ipexrun_bench_attention takes it.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention_grad(int bf16, const std::int64_t* sizes, void* const* heads, const std::int64_t* strides,
+                                                      const void* mask, int mask_bf16, const std::int64_t* ms, float scale, int causal,
+                                                      float* logsumexp, int threads, void* pool, const char* level) {
+  ipexrun::kernels::AttentionGradArgs args;
+  ipexrun::kernels::AttentionArgs& f = args.forward;
+  const auto in = [&](int i) { return ipexrun::kernels::Heads{heads[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]}; };
+  const auto to = [&](int i) { return ipexrun::kernels::HeadsOut{heads[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]}; };
+  f.q = in(0);
+  f.k = in(1);
+  f.v = in(2);
+  f.out = heads[3];
+  f.out_batch_stride = strides[9];
+  f.out_head_stride = strides[10];
+  f.out_row_stride = strides[11];
+  args.grad_out = in(4);
+  args.grad_q = to(5);
+  args.grad_k = to(6);
+  args.grad_v = to(7);
+  f.dtype = dtype_of(bf16);
+  f.batch = sizes[0];
+  f.heads = sizes[1];
+  f.rows = sizes[2];
+  f.keys = sizes[3];
+  f.depth = sizes[4];
+  f.kv_heads = sizes[5];
+  f.scale = scale;
+  f.causal = causal != 0;
+  if (mask != nullptr) f.mask = {mask, dtype_of(mask_bf16), ms[0], ms[1], ms[2], ms[3]};
+  f.logsumexp = logsumexp;
+  f.lse_batch_stride = f.rows * f.heads;
+  f.lse_head_stride = 1;
+  f.lse_row_stride = f.heads;
+  return ipexrun::kernels::attention_grad(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }
 
 /// A cache of [blocks, block_rows, kv_heads, depth], dense; sizes are {batch, heads, rows, depth, kv_heads, blocks, block_rows, table's

@@ -1,0 +1,13 @@
+// The variants made from simd/attention_grad.cpp, one namespace an instruction set; see attention_grad_variants.h.
+#pragma once
+
+#include "kernels/attention_grad_variants.h"
+
+namespace ipexrun::kernels::avx2 {
+std::size_t attention_grad_scratch(const AttentionGradArgs& args);
+void attention_grad(const AttentionGradArgs& args, std::int64_t unit_begin, std::int64_t unit_end, void* scratch);
+}  // namespace ipexrun::kernels::avx2
+namespace ipexrun::kernels::avx512 {
+std::size_t attention_grad_scratch(const AttentionGradArgs& args);
+void attention_grad(const AttentionGradArgs& args, std::int64_t unit_begin, std::int64_t unit_end, void* scratch);
+}  // namespace ipexrun::kernels::avx512
