@@ -1,5 +1,6 @@
 #include "kernels/attention_grad_variants.h"
 
+#include "kernels/amx/attention_grad.h"
 #include "kernels/ref/attention_grad.h"
 #include "kernels/simd/attention_grad.h"
 
@@ -7,6 +8,9 @@ namespace ipexrun::kernels {
 namespace {
 
 constexpr AttentionGradVariant kGrad[] = {
+#if defined(IPEXRUN_KERNELS_AMX) && defined(IPEXRUN_KERNELS_AVX512)
+    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, amx::attention_grad_scratch, amx::attention_grad},
+#endif
 #ifdef IPEXRUN_KERNELS_AVX512
     {"avx512", kLevelAvx512, avx512::attention_grad_scratch, avx512::attention_grad},
 #endif

@@ -7,7 +7,6 @@
 
 #include <immintrin.h>
 
-#include "kernels/amx/tile.h"
 #include "kernels/simd/floats_avx512.h"
 #include "kernels/simd/halves_avx512.h"
 
@@ -27,16 +26,12 @@ constexpr std::int64_t kTileRows = 32;  ///< that walk the keys together: two ti
 #include "kernels/simd/attention_weigh.h"
 //
 #include "kernels/amx/attention_rows.h"
+#include "kernels/amx/attention_tiles.h"
 
 namespace ipexrun::kernels::amx {
 namespace {
 
-constexpr std::int64_t kTileBytes = 1024;
-constexpr std::int64_t kPair = 2 * kTileBytes;  ///< two tiles beside each other: 32 keys or 32 columns of V
-constexpr std::int64_t kRowsBetween = 4;        ///< that are weighed between fetches
-constexpr std::int64_t kStep = 32;              ///< of a sum, that one tile holds
-
-constexpr std::int64_t steps_of(std::int64_t n) { return (n + kStep - 1) / kStep; }
+constexpr std::int64_t kRowsBetween = 4;  ///< that are weighed between fetches
 
 /// What one worker has in scratch. K and V need half of what the plan counts for them, so there is room for a chunk beside the weights.
 struct Scratch {
@@ -63,13 +58,6 @@ struct Scratch {
   }
 };
 
-/// kStep elements of a row from element i on; past `valid` zeros.
-[[gnu::always_inline]] inline __m512i load_step(const std::uint16_t* row, std::int64_t i, std::int64_t valid) {
-  const std::int64_t left = valid - i;
-  if (left >= kStep) return _mm512_loadu_si512(row + i);
-  return left <= 0 ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(_bzhi_u32(~0u, static_cast<unsigned>(left)), row + i);
-}
-
 void pack_q(const std::uint16_t* row, std::int64_t place, std::int64_t depth, char* to) {
   const std::int64_t steps = steps_of(depth);
   char* line = to + place / 16 * steps * kTileBytes + place % 16 * 64;
@@ -89,94 +77,6 @@ struct Next {
     rows = 0;
   }
 };
-
-/// `keys` rows of K, whole pairs of tiles.
-void pack_k(const std::uint16_t* from, std::int64_t stride, std::int64_t keys, std::int64_t depth, char* to) {
-  const std::int64_t steps = steps_of(depth);
-  for (std::int64_t key = 0; key < keys; key += kStep) {
-    for (std::int64_t s = 0; s < steps; ++s) {
-      for (std::int64_t half = 0; half < 2; ++half) {
-        Lanes::Vector lines[kLanes];
-        const std::int64_t first = key + half * kLanes;
-        if (first + kLanes <= keys && (s + 1) * kStep <= depth) {
-          for (std::int64_t i = 0; i < kLanes; ++i) lines[i] = Lanes::load(from + (first + i) * stride + s * kStep);
-        } else {
-          for (std::int64_t i = 0; i < kLanes; ++i) {
-            lines[i] = first + i < keys ? load_step(from + (first + i) * stride, s * kStep, depth) : Lanes::zero();
-          }
-        }
-        Lanes::transpose(lines);
-        for (std::int64_t i = 0; i < kLanes; ++i) _mm512_store_si512(to + half * kTileBytes + i * 64, lines[i]);
-      }
-      to += kPair;
-    }
-  }
-}
-
-/// `keys` rows of V, whole pairs of tiles; `panel_bytes` from one panel of 32 columns to the next.
-void pack_v(const std::uint16_t* from, std::int64_t stride, std::int64_t keys, std::int64_t depth, std::int64_t panel_bytes, char* to) {
-  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);  // so that the two unpackings give columns 0-15 and 16-31
-  const std::int64_t panels = steps_of(depth);
-  for (std::int64_t key = 0; key < steps_of(keys) * kStep; key += 2) {
-    const std::uint16_t* row = from + key * stride;
-    char* line = to + key / kStep * kPair + key % kStep / 2 * 64;
-    for (std::int64_t panel = 0; panel < panels; ++panel) {
-      const __m512i even = key < keys ? _mm512_permutexvar_epi64(order, load_step(row, panel * kStep, depth)) : Lanes::zero();
-      const __m512i odd = key + 1 < keys ? _mm512_permutexvar_epi64(order, load_step(row + stride, panel * kStep, depth)) : Lanes::zero();
-      _mm512_store_si512(line + panel * panel_bytes, _mm512_unpacklo_epi16(even, odd));
-      _mm512_store_si512(line + panel * panel_bytes + kTileBytes, _mm512_unpackhi_epi16(even, odd));
-    }
-  }
-}
-
-/// Tiles of 16 rows: how far the lines of one, the next step and the lower rows are apart, in bytes.
-struct Rows {
-  const char* at;
-  std::int64_t line;
-  std::int64_t step;
-  std::int64_t down;
-};
-
-/// C [16 or 32 rows, 32 columns] = A B or C + A B; `line` are C's bytes a row.
-[[gnu::always_inline]] inline void multiply(const Rows& a, bool lower, const char* b, std::int64_t steps, char* c, std::int64_t line,
-                                            bool add) {
-  char* const down = c + 16 * line;
-  if (add) {
-    tile_load<0>(c, line);
-    tile_load<1>(c + 64, line);
-    if (lower) tile_load<2>(down, line);
-    if (lower) tile_load<3>(down + 64, line);
-  } else {
-    tile_zero<0>();
-    tile_zero<1>();
-    tile_zero<2>();
-    tile_zero<3>();
-  }
-  if (lower) {
-    for (std::int64_t s = 0; s < steps; ++s) {
-      tile_load<4>(a.at + s * a.step, a.line);
-      tile_load<6>(b + s * kPair, 64);
-      tile_multiply<0, 4, 6>();
-      tile_load<5>(a.at + a.down + s * a.step, a.line);
-      tile_multiply<2, 5, 6>();
-      tile_load<7>(b + s * kPair + kTileBytes, 64);
-      tile_multiply<1, 4, 7>();
-      tile_multiply<3, 5, 7>();
-    }
-  } else {
-    for (std::int64_t s = 0; s < steps; ++s) {
-      tile_load<4>(a.at + s * a.step, a.line);
-      tile_load<6>(b + s * kPair, 64);
-      tile_multiply<0, 4, 6>();
-      tile_load<7>(b + s * kPair + kTileBytes, 64);
-      tile_multiply<1, 4, 7>();
-    }
-  }
-  tile_store<0>(c, line);
-  tile_store<1>(c + 64, line);
-  if (lower) tile_store<2>(down, line);
-  if (lower) tile_store<3>(down + 64, line);
-}
 
 /// Scores of the block's rows with `keys` keys of K's panel `panel` on.
 void multiply_q_k(const Block& block, std::int64_t depth, const char* q, const char* k, std::int64_t panel, std::int64_t keys,
@@ -402,13 +302,7 @@ bool attend_quickly(const AttentionArgs& args, const AttentionPlan& plan, const 
 
 void attention(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t unit_begin, std::int64_t unit_end, float* scratch) {
   const Scratch at(scratch, plan);
-  TileConfig config{};
-  config.palette = 1;
-  for (int tile = 0; tile < 8; ++tile) {
-    config.bytes_per_row[tile] = 64;
-    config.rows[tile] = 16;
-  }
-  tile_configure(config);
+  configure_whole_tiles();
   Group groups[kTileRows / kGroup];
   std::int64_t packed = 0;
   Ahead<std::uint16_t> ahead;

@@ -100,6 +100,7 @@ struct Sizes {
   std::int64_t pitch;   ///< of rows of `depth` elements
   std::int64_t blocks;  ///< of rows
   std::int64_t rows;    ///< in whole blocks
+  std::int64_t filled;  ///< of them: in whole vectors
   std::int64_t keys;    ///< whose sums are kept: one block's, or all where several heads of Q add to them
   bool shared;
 
@@ -107,6 +108,7 @@ struct Sizes {
       : pitch((args.depth + 15) / 16 * 16),
         blocks((args.rows + kRows - 1) / kRows),
         rows(blocks * kRows),
+        filled((args.rows + kLanes - 1) / kLanes * kLanes),
         keys(args.heads == args.kv_heads ? kKeys : (args.keys + kKeys - 1) / kKeys * kKeys),
         shared(args.heads != args.kv_heads) {}
 };
@@ -169,7 +171,7 @@ void widen(const Element* from, std::int64_t stride, std::int64_t count, std::in
 
 /// Blocks of kRows rows, transposed.
 void turn(const float* from, const Sizes& sizes, float* to) {
-  for (std::int64_t row = 0; row < sizes.rows; row += kLanes) {
+  for (std::int64_t row = 0; row < sizes.filled; row += kLanes) {
     float* block = to + row / kRows * kRows * sizes.pitch + row % kRows;
     for (std::int64_t i = 0; i < sizes.pitch; i += kLanes) {
       Lanes::Vector v[kLanes];
@@ -198,13 +200,13 @@ Element* place_of(const HeadsOut& heads, std::int64_t batch, std::int64_t head, 
 template <typename Element>
 void load_head(const AttentionGradArgs& args, const Head& head, const Sizes& sizes, const Scratch& at) {
   const AttentionArgs& f = args.forward;
-  widen(q_row<Element>(f, head, 0), f.q.row_stride, f.rows, sizes.rows, f.depth, sizes.pitch, at.q);
-  widen(row_of<Element>(args.grad_out, head.batch, head.head, 0), args.grad_out.row_stride, f.rows, sizes.rows, f.depth, sizes.pitch,
+  widen(q_row<Element>(f, head, 0), f.q.row_stride, f.rows, sizes.filled, f.depth, sizes.pitch, at.q);
+  widen(row_of<Element>(args.grad_out, head.batch, head.head, 0), args.grad_out.row_stride, f.rows, sizes.filled, f.depth, sizes.pitch,
         at.grad);
   turn(at.q, sizes, at.q_turned);
   turn(at.grad, sizes, at.grad_turned);
-  clear(at.grad_q, sizes.rows * sizes.pitch);
-  for (std::int64_t row = 0; row < sizes.rows; ++row) {
+  clear(at.grad_q, f.rows * sizes.pitch);
+  for (std::int64_t row = 0; row < sizes.filled; ++row) {
     at.lse[row] = row < f.rows ? *lse_of(f, head, row) : __builtin_inff();
     Vector sum = Floats::all(0.0f);
     const Element* out = out_row<Element>(f, head, row);

@@ -216,7 +216,7 @@ class Problem {
       // Where weights are 1 the gradient is a difference of numbers that are equal: what is left is their error.
       const double size = std::sqrt(squares / static_cast<double>(count)) + 0.02;
       const double relative = std::sqrt(wrong / static_cast<double>(count)) / size;
-      const double bound = dtype_ == DType::kF32 ? 4e-6 : 2e-2;
+      const double bound = dtype_ == DType::kF32 ? 4e-6 : 3e-2;
       if (!(relative <= bound) || !(worst <= 60 * bound * size)) {
         std::ostringstream text;
         text << describe(shape_, dtype_) << ": gradient "
