@@ -67,7 +67,6 @@ class Layer:
         last = torch.channels_last if len(image) == 2 else torch.channels_last_3d
         x = torch.randn(batch, channels_in, *image).to(dtype).contiguous(memory_format=last)
         bias = torch.randn(channels_out).to(dtype)
-        bias_f32 = bias.float()
         weight = torch.randn(channels_out, channels_in // groups, *kernel).to(dtype)
         bf16 = int(dtype == torch.bfloat16)
         sizes = numbers([channels_in, channels_out, groups, *padded(kernel, 1)])
@@ -91,7 +90,7 @@ class Layer:
 
         def ours():
             out = torch.empty_like(result)
-            if not lib.ipexrun_bench_conv(bf16, x.data_ptr(), next(packs), bias_f32.data_ptr(), None, out.data_ptr(), description, 0.0, 0.0,
+            if not lib.ipexrun_bench_conv(bf16, x.data_ptr(), next(packs), bias.data_ptr(), None, out.data_ptr(), description, 0.0, 0.0,
                                           1, None, level):
                 sys.exit("not computed")
             return out

@@ -335,7 +335,7 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_convert(const void* from, int from_forma
 IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_pack_conv(int bf16, const void* data, const std::int64_t* sizes, void* to) {
   ipexrun::kernels::ConvWeight weight;
   weight.data = data;
-  weight.dtype = dtype_of(bf16);
+  weight.dtype = weight.packed_dtype = dtype_of(bf16);
   weight.in_channels = sizes[0];
   weight.out_channels = sizes[1];
   weight.groups = sizes[2];
@@ -351,9 +351,9 @@ IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_pack_conv(int bf16, const void* d
   return ipexrun::kernels::conv_packed_bytes(weight);
 }
 
-/// Dense channels-last images. `sizes`: images, in_channels, out_channels, groups; then in, out, kernel, stride, pad and dilation of each
+/// Dense channels-last images, all in one type. `sizes`: images, in_channels, out_channels, groups; then in, out, kernel, stride, pad and dilation of each
 /// of three dimensions; the activation as ConvActivation counts; whether the residual comes after it. 1 on success.
-IPEXRUN_BENCH_EXPORT int ipexrun_bench_conv(int bf16, const void* from, const void* packed, const float* bias, const void* residual,
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_conv(int bf16, const void* from, const void* packed, const void* bias, const void* residual,
                                             void* to, const std::int64_t* sizes, double low, double high, int threads, void* pool,
                                             const char* level) {
   ipexrun::kernels::ConvArgs args;
@@ -362,7 +362,7 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_conv(int bf16, const void* from, const vo
   args.bias = bias;
   args.residual = residual;
   args.to = to;
-  args.from_dtype = args.to_dtype = dtype_of(bf16);
+  args.from_dtype = args.to_dtype = args.bias_dtype = args.packed_dtype = dtype_of(bf16);
   args.images = sizes[0];
   args.in_channels = sizes[1];
   args.out_channels = sizes[2];

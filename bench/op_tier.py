@@ -21,7 +21,7 @@ SMOKE_SHAPES = [(16, 256, 256)]
 CONVOLUTIONS = [  # input shape, out channels, kernel, keywords: layers of ResNet-50, MobileNet, a 1d and a transposed one
     ((1, 3, 224, 224), 64, 7, {"stride": 2, "padding": 3}), ((1, 64, 56, 56), 64, 3, {"padding": 1}), ((1, 256, 56, 56), 64, 1, {}),
     ((1, 512, 7, 7), 512, 3, {"padding": 1}), ((8, 256, 14, 14), 256, 3, {"padding": 1}), ((1, 96, 56, 56), 96, 3, {"groups": 96, "padding": 1}),
-    ((4, 256, 400), 256, 5, {"padding": 2}),
+    ((4, 256, 400), 256, 5, {"padding": 2}), ((1, 960, 7, 7), 960, 3, {"groups": 960, "padding": 1}), ((1, 192, 28, 28), 192, 7, {"groups": 192, "padding": 3}),
 ]
 ACTIVATIONS = ["gelu", "gelu tanh", "tanh", "sigmoid", "silu"]  # of 128 x 3072 elements
 ATTENTIONS = [  # batch, heads, rows, keys, depth, causal: BERT, ViT, a prompt, a token against a cache
@@ -106,7 +106,7 @@ CALLS = {  # functions of one tensor, with its shape: each is also measured with
 }
 SMOKE_CONVOLUTIONS = [((1, 16, 14, 14), 16, 3, {})]
 LINEAR_CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
-CONVOLUTION_CANDIDATES = ["onednn_bf16_packed", "onednn_f32_packed"]
+CONVOLUTION_CANDIDATES = ["own_f32", "onednn_bf16_packed", "onednn_f32_packed"]
 
 
 def parse():

@@ -53,6 +53,7 @@ DepthwisePlan plan_of(const ConvArgs& args) {
   plan.ring = reserve(&plan, slots * plan.pixels * kPixelBytes);
   plan.tags = reserve(&plan, slots * static_cast<std::int64_t>(sizeof(std::int64_t)));
   plan.at = reserve(&plan, 2 * slots * static_cast<std::int64_t>(sizeof(const float*)));
+  plan.weights = reserve(&plan, args.packed_dtype == DType::kF32 ? 0 : plan.taps * kPixelBytes);
   plan.sums = reserve(&plan, (1 + plan.segment) * kPixelBytes);
   return plan;
 }
@@ -81,11 +82,12 @@ std::size_t conv_packed_bytes(const ConvWeight& weight) {
   const double taps = static_cast<double>(weight.kernel[0]) * static_cast<double>(weight.kernel[1]) * static_cast<double>(weight.kernel[2]);
   const std::int64_t blocks = ceil_div(weight.out_channels, kConvChannels);
   if (taps * static_cast<double>(blocks) > 0x1p50) return 0;
-  return static_cast<std::size_t>(weight.kernel[0] * weight.kernel[1] * weight.kernel[2] * blocks * kPixelBytes);
+  return static_cast<std::size_t>(weight.kernel[0] * weight.kernel[1] * weight.kernel[2] * blocks * kConvChannels *
+                                  bytes_of(weight.packed_dtype));
 }
 
 void pack_conv(const ConvWeight& weight, void* to) {
-  auto* at = static_cast<float*>(to);
+  std::int64_t index = 0;
   for (std::int64_t block = 0; block < weight.out_channels; block += kConvChannels) {
     std::int64_t k[kConvAxes];
     for (k[0] = 0; k[0] < weight.kernel[0]; ++k[0]) {
@@ -96,7 +98,11 @@ void pack_conv(const ConvWeight& weight, void* to) {
             float value = 0;
             if (channel < weight.out_channels) value = weight_at(weight, channel * weight.out_stride + tap);
             if (channel < weight.out_channels && weight.scale != nullptr) value *= weight.scale[channel];
-            *at++ = value;
+            if (weight.packed_dtype == DType::kF32) {
+              static_cast<float*>(to)[index++] = value;
+            } else {
+              static_cast<std::uint16_t*>(to)[index++] = bf16_from_f32(value);
+            }
           }
         }
       }

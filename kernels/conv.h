@@ -57,8 +57,10 @@ struct ConvArgs {
   const void* from = nullptr;
   DType from_dtype = DType::kF32;
   ConvStrides from_strides;
-  const void* packed = nullptr;    ///< of pack_conv()
-  const float* bias = nullptr;     ///< [out_channels], null = none
+  const void* packed = nullptr;      ///< of pack_conv()
+  DType packed_dtype = DType::kF32;  ///< as it was made
+  const void* bias = nullptr;        ///< [out_channels], null = none
+  DType bias_dtype = DType::kF32;
   const void* residual = nullptr;  ///< of to_dtype and the size of the result; may be `to` with its strides. Null = none
   ConvStrides residual_strides;
   bool residual_after = false;  ///< added to what the activation gives
@@ -86,7 +88,8 @@ struct ConvWeight {
   std::int64_t out_stride = 0;
   std::int64_t in_stride = 0;
   std::int64_t strides[kConvAxes] = {};
-  const float* scale = nullptr;  ///< [out_channels] that the weight is multiplied by, null = none
+  const float* scale = nullptr;      ///< [out_channels] that the weight is multiplied by, null = none
+  DType packed_dtype = DType::kF32;  ///< of the pack: bf16 rounds, what was bf16 and has no scale stays as it is
 };
 
 /// True when this form of convolution exists here; all others are refused by what follows.

@@ -9,7 +9,7 @@
 
 namespace ipexrun::kernels {
 
-/// Channels that are worked on at a time, and of which a depthwise pack is made: block after block, [taps][32] fp32, zeros behind the last
+/// Channels that are worked on at a time, and of which a depthwise pack is made: block after block, [taps][32], zeros behind the last
 /// channel.
 inline constexpr std::int64_t kConvChannels = 32;
 
@@ -29,10 +29,11 @@ struct DepthwisePlan {
   ConvPut put = nullptr;  ///< the variant's
 
   // Offsets in scratch, in bytes.
-  std::size_t ring = 0;  ///< rows of the input as fp32
-  std::size_t tags = 0;  ///< which row of the strip's input lies in a row of scratch
-  std::size_t at = 0;    ///< rows that the windows of an output meet
-  std::size_t sums = 0;  ///< a row of outputs, behind the bias
+  std::size_t ring = 0;     ///< rows of the input as fp32
+  std::size_t tags = 0;     ///< which row of the strip's input lies in a row of scratch
+  std::size_t at = 0;       ///< rows that the windows of an output meet
+  std::size_t weights = 0;  ///< of a block as fp32, where they are not packed so
+  std::size_t sums = 0;     ///< a row of outputs, behind the bias
   std::size_t bytes = 0;
 };
 

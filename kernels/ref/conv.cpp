@@ -63,7 +63,6 @@ double conv_activation(const ConvArgs& args, double value) {
 }
 
 void depthwise(const ConvArgs& args, const DepthwisePlan& plan, std::int64_t begin, std::int64_t end, void* /*scratch*/) {
-  const auto* weights = static_cast<const float*>(args.packed);
   for (std::int64_t index = begin; index < end; ++index) {
     const std::int64_t strip = index / plan.rows;
     const std::int64_t row = index % plan.rows;
@@ -74,10 +73,11 @@ void depthwise(const ConvArgs& args, const DepthwisePlan& plan, std::int64_t beg
     std::int64_t at[kConvAxes] = {row / args.axes[1].out, row % args.axes[1].out, first};
     for (; at[2] < std::min(first + plan.segment, args.axes[2].out); ++at[2]) {
       for (std::int64_t channel = first_channel; channel < last_channel; ++channel) {
-        double sum = args.bias == nullptr ? 0 : static_cast<double>(args.bias[channel]);
+        double sum = args.bias == nullptr ? 0 : get(args.bias, args.bias_dtype, channel);
         for_each_tap(args, at, [&](std::int64_t offset, std::int64_t tap) {
-          const float weight = weights[(channel / kConvChannels * plan.taps + tap) * kConvChannels + channel % kConvChannels];
-          sum += get(args.from, args.from_dtype, image * args.from_strides.image + offset + channel) * static_cast<double>(weight);
+          const std::int64_t place = (channel / kConvChannels * plan.taps + tap) * kConvChannels + channel % kConvChannels;
+          sum += get(args.from, args.from_dtype, image * args.from_strides.image + offset + channel) *
+                 get(args.packed, args.packed_dtype, place);
         });
         finish(args, sum, image, at, channel);
       }

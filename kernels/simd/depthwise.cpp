@@ -37,6 +37,7 @@ struct Scratch {
   float* ring;
   std::int64_t* tags;
   Row* rows;
+  float* weights;
   float* bias;
   float* sums;
 
@@ -44,6 +45,7 @@ struct Scratch {
       : ring(reinterpret_cast<float*>(static_cast<char*>(memory) + plan.ring)),
         tags(reinterpret_cast<std::int64_t*>(static_cast<char*>(memory) + plan.tags)),
         rows(reinterpret_cast<Row*>(static_cast<char*>(memory) + plan.at)),
+        weights(reinterpret_cast<float*>(static_cast<char*>(memory) + plan.weights)),
         bias(reinterpret_cast<float*>(static_cast<char*>(memory) + plan.sums)),
         sums(bias + kConvChannels) {}
 };
@@ -336,7 +338,7 @@ void run_row(const ConvArgs& args, const DepthwisePlan& plan, const Scratch& scr
   }
 }
 
-Strip strip_of(const ConvArgs& args, const DepthwisePlan& plan, std::int64_t index) {
+Strip strip_of(const ConvArgs& args, const DepthwisePlan& plan, const Scratch& scratch, std::int64_t index) {
   Strip strip{};
   const std::int64_t block = index / plan.segments % plan.blocks;
   strip.image = index / plan.segments / plan.blocks;
@@ -344,8 +346,24 @@ Strip strip_of(const ConvArgs& args, const DepthwisePlan& plan, std::int64_t ind
   strip.channels = smaller(args.out_channels - strip.channel, kConvChannels);
   strip.first = index % plan.segments * plan.segment;
   strip.outputs = smaller(args.axes[2].out - strip.first, plan.segment);
-  strip.weights = static_cast<const float*>(args.packed) + block * plan.taps * kConvChannels;
+  const std::int64_t packed = block * plan.taps * kConvChannels;
+  if (args.packed_dtype == DType::kF32) {
+    strip.weights = static_cast<const float*>(args.packed) + packed;
+  } else {
+    lay_out<InOrderBf16>(static_cast<const std::uint16_t*>(args.packed) + packed, kConvChannels, plan.taps, kConvChannels, scratch.weights);
+    strip.weights = scratch.weights;
+  }
   return strip;
+}
+
+void lay_bias(const ConvArgs& args, const Strip& strip, float* to) {
+  lay_zeros(1, to);
+  if (args.bias == nullptr) return;
+  if (args.bias_dtype == DType::kF32) {
+    lay_out<InOrderF32>(static_cast<const float*>(args.bias) + strip.channel, 0, 1, strip.channels, to);
+  } else {
+    lay_out<InOrderBf16>(static_cast<const std::uint16_t*>(args.bias) + strip.channel, 0, 1, strip.channels, to);
+  }
 }
 
 }  // namespace
@@ -360,11 +378,9 @@ void depthwise(const ConvArgs& args, const DepthwisePlan& plan, std::int64_t beg
   for (std::int64_t i = begin; i < end; ++i) {
     if (i / plan.rows != last) {
       last = i / plan.rows;
-      strip = strip_of(args, plan, last);
+      strip = strip_of(args, plan, scratch, last);
       for (std::int64_t slot = 0; slot < args.axes[0].kernel * args.axes[1].kernel; ++slot) scratch.tags[slot] = kNoRow;
-      for (std::int64_t c = 0; c < kConvChannels; ++c) {
-        scratch.bias[c] = args.bias != nullptr && c < strip.channels ? args.bias[strip.channel + c] : 0.0f;
-      }
+      lay_bias(args, strip, scratch.bias);
     }
     run_row(args, plan, scratch, strip, i % plan.rows);
   }

@@ -22,6 +22,12 @@ def test_opinfo_samples_give_what_stock_gives(op, dtype, candidate, stock):
         assert relative(result, expected) <= bound(candidate, dtype)
 
 
+@pytest.fixture
+def own_f32(hook):
+    assert hook.force("own_f32")
+    return "own_f32"
+
+
 CONVOLUTIONS = {
     # name: (input shape, out channels, kernel, keywords)
     "1x1": ((2, 64, 14, 14), 128, 1, {}),
@@ -160,3 +166,79 @@ def test_one_channel_of_a_sequence_in_any_strides(candidate, stock):
     x = torch.randn(2, 1, 7)
     for view in (x, x.as_strided(x.shape, (7, 1, 1)), x):
         same_face(torch.conv1d(view, w, b), stock(torch.conv1d, view, w, b))
+
+
+DEPTHWISE = {
+    # name: (input shape, kernel, keywords)
+    "3x3": ((2, 40, 12, 15), 3, {"padding": 1}),
+    "5x5 strided": ((1, 33, 21, 20), 5, {"stride": 2, "padding": 2}),
+    "dilated": ((2, 64, 20, 20), 3, {"dilation": (2, 3), "padding": (1, 0)}),
+    "no square": ((1, 48, 9, 31), (1, 7), {"padding": (0, 3)}),
+    "1d": ((3, 40, 90), 4, {"padding": 3}),
+    "3d": ((2, 24, 6, 7, 8), 3, {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
+    "one channel": ((2, 1, 30, 30), 3, {"padding": 1}),
+    "same": ((2, 32, 11, 11), (4, 3), {"padding": "same"}),
+}
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "weight channels last", "sliced", "channels sliced"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", DEPTHWISE)
+def test_depthwise_convolutions_by_our_kernel(name, dtype, layout, own_f32, hook, stock):
+    shape, kernel, keywords = DEPTHWISE[name]
+    dims, channels = len(shape) - 2, shape[1]
+    sizes = kernel if isinstance(kernel, tuple) else (kernel,) * dims
+    x, w, bias = torch.randn(shape).to(dtype), torch.randn(channels, 1, *sizes).to(dtype), torch.randn(2 * channels).to(dtype)[::2]
+    last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(dims)
+    if "last" in layout:
+        if last is None:
+            pytest.skip("no channels last for one dimension")
+        w = w.to(memory_format=last)
+        x = x.to(memory_format=last) if layout == "channels last" else x
+    elif layout == "sliced":
+        x = torch.cat([x, x], dim=-1)[..., : shape[-1]]
+    elif layout == "channels sliced":
+        x = torch.cat([x, x], dim=1).movedim(1, -1).contiguous().movedim(-1, 1)[:, 1 : channels + 1]
+    convolution = getattr(F, f"conv{dims}d")
+    with torch.no_grad():
+        for added in (None, bias):
+            call = lambda: convolution(x, w, added, groups=channels, **keywords)  # noqa: E731
+            expected, before = stock(call), report(hook)["taken"]
+            result = call()
+            if channels > 1 and (dims, layout) != (1, "channels sliced"):  # stock's strides there are not what its operands ask for
+                assert report(hook)["taken"] == before + 1
+            same_face(result, expected)
+            assert relative(result, expected) <= bound(own_f32, dtype)
+
+
+def test_other_convolutions_are_not_our_kernels(own_f32, hook, stock):
+    x = torch.randn(2, 32, 12, 12)
+    before = report(hook)["taken"]
+    for w, groups in ((torch.randn(64, 32, 3, 3), 1), (torch.randn(64, 1, 3, 3), 32), (torch.randn(32, 2, 3, 3), 16)):
+        assert torch.equal(F.conv2d(x, w, groups=groups), stock(F.conv2d, x, w, groups=groups))
+    assert report(hook)["taken"] == before
+
+
+def test_gradients_of_a_depthwise_convolution(own_f32, stock):
+    layer, x = torch.nn.Conv2d(32, 32, 3, padding=1, groups=32), torch.randn(2, 32, 12, 12, requires_grad=True)
+
+    def gradients():
+        return torch.autograd.grad(layer(x).square().sum(), [x, *layer.parameters()])
+
+    for result, expected in zip(gradients(), stock(gradients)):
+        assert relative(result, expected) <= bound(own_f32)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_depthwise_weight_that_changes(threads, own_f32, stock):
+    x, w = torch.randn(2, 96, 30, 30), torch.randn(96, 1, 5, 5)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for change in (lambda: None, lambda: w.mul_(2), lambda: w.data.add_(1), lambda: w.numpy().fill(0.5)):
+            with torch.no_grad():
+                change()
+                for _ in range(2):
+                    assert relative(F.conv2d(x, w, groups=96), stock(F.conv2d, x, w, groups=96)) <= bound(own_f32)
+    finally:
+        torch.set_num_threads(before)

@@ -1,4 +1,5 @@
-// Sites and candidates of a convolution: oneDNN with weights packed once, in bf16 or fp32. Stock reorders the weight at every call.
+// Sites and candidates of a convolution: oneDNN with weights packed once, in bf16 or fp32, and our own kernel where each channel has a
+// window of its own. Stock reorders the weight at every call.
 #include "preload/plugin/adapters/convolution_call.h"
 
 #include <ATen/Parallel.h>
@@ -6,6 +7,7 @@
 #include <ATen/ops/empty_cpu_dispatch.h>
 
 #include "configs/contract/decision.h"
+#include "kernels/conv.h"
 #include "kernels/reorder.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
@@ -113,6 +115,21 @@ at::Tensor as_stock(const at::Tensor& result, at::ScalarType dtype, bool channel
   return to;
 }
 
+/// Channels of a pixel are neighbours, which our kernel reads; how pixels lie is its strides'.
+at::Tensor with_channels_last(const at::Tensor& input, IsaSet isa) {
+  if (input.size(1) == 1 || input.stride(1) == 1) return input;
+  if (input.is_contiguous()) return for_onednn(input, input.scalar_type(), isa);
+  return input.contiguous(last_format(input));
+}
+
+kernels::ConvStrides kernel_strides(const at::Tensor& tensor) {
+  kernels::ConvStrides strides;
+  strides.image = tensor.stride(0);
+  const std::int64_t dims = tensor.dim() - 2;
+  for (std::int64_t i = 0; i < dims; ++i) strides.axis[3 - dims + i] = tensor.stride(2 + i);
+  return strides;
+}
+
 /// The parameters of the widened problem.
 class Parameters {
  public:
@@ -173,9 +190,11 @@ SiteKey ConvolutionCall::site_key(const SiteId& id, const TierOptions& options) 
 std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
   const Operators& known = operators();
   const bool offered = transposed ? known.reorder_transposed && known.pointwise_transposed : known.reorder && known.pointwise;
-  if (!offered) return {};
   const bool half_inputs = dtype == at::kBFloat16;
+  const bool in_f32 = half_inputs || options.dtype != DtypePolicy::kBfloat16;
   std::vector<int> fitting;
+  if (in_f32 && !transposed && kernels::conv_supported(kernel_args(), options.isa)) fitting.push_back(kOwnF32);
+  if (!offered) return fitting;
   if ((half_inputs && bf16_is_native(options.isa)) || (!half_inputs && bf16_inside_allowed(options))) fitting.push_back(kOnednnBf16Packed);
   if (!half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
   return fitting;
@@ -188,7 +207,62 @@ void ConvolutionCall::weight_view(int /*i*/, WeightKey* key) const {
   key->strides = {static_cast<std::int64_t>(digest(use, w->sizes())), static_cast<std::int64_t>(digest(use, w->strides()))};
 }
 
+kernels::ConvArgs ConvolutionCall::kernel_args() const {
+  kernels::ConvArgs args;
+  args.images = x->size(0);
+  args.in_channels = in_channels();
+  args.out_channels = out_channels();
+  args.groups = groups;
+  for (std::size_t i = 0; i < 3; ++i) args.axes[i] = {in[i], out[i], kernel[i], stride[i], padding[i], dilation[i]};
+  return args;
+}
+
+std::shared_ptr<const TensorPack> ConvolutionCall::own_pack() const {
+  kernels::ConvWeight weight;
+  weight.data = w->const_data_ptr();
+  weight.dtype = weight.packed_dtype = kernel_dtype(*w);
+  weight.in_channels = in_channels();
+  weight.out_channels = out_channels();
+  weight.groups = groups;
+  for (std::size_t i = 0; i < 3; ++i) weight.kernel[i] = kernel[i];
+  weight.out_stride = w->stride(0);
+  weight.in_stride = w->stride(1);
+  const kernels::ConvStrides strides = kernel_strides(*w);
+  for (std::size_t i = 0; i < 3; ++i) weight.strides[i] = strides.axis[i];
+  const std::size_t bytes = kernels::conv_packed_bytes(weight);
+  if (bytes == 0) return nullptr;
+  at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, w->options().dtype(at::kByte));
+  kernels::pack_conv(weight, packed.mutable_data_ptr());
+  // As for oneDNN's packs, what padding adds to them is not counted.
+  return std::make_shared<const TensorPack>(std::move(packed), static_cast<std::size_t>(w->numel()) * w->element_size());
+}
+
+Outputs ConvolutionCall::run_own(const TensorPack& pack, IsaSet isa) const {
+  const at::Tensor input = with_channels_last(widened(*x), isa);
+  std::vector<std::int64_t> sizes = input.sizes().vec();
+  sizes[1] = out_channels();
+  for (std::size_t i = 2; i < sizes.size(); ++i) sizes[i] = out[3 - (sizes.size() - i)];
+  const at::Tensor result = at::cpu::empty(sizes, input.options(), last_format(input));
+  kernels::ConvArgs args = kernel_args();
+  args.from = input.const_data_ptr();
+  args.to = result.mutable_data_ptr();
+  args.from_dtype = args.to_dtype = args.packed_dtype = kernel_dtype(input);
+  args.from_strides = kernel_strides(input);
+  args.to_strides = kernel_strides(result);
+  args.packed = pack.packed().const_data_ptr();
+  at::Tensor added;
+  if (bias != nullptr) {
+    added = bias->contiguous();
+    args.bias = added.const_data_ptr();
+    args.bias_dtype = kernel_dtype(added);
+  }
+  if (!kernels::convolve(args, torch_pool(), isa)) return {};
+  const at::Tensor answer = as_stock(result, dtype, channels_last, isa);
+  return dims() == 1 ? answer.squeeze(2) : answer;
+}
+
 std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate) const {
+  if (candidate == kOwnF32) return own_pack();
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor weight = widened(*w).to(inside);
   const at::Tensor input = widened(*x);
@@ -204,6 +278,7 @@ std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate
 Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   const TensorPack* pack = packs[0];
   if (pack == nullptr) return {};
+  if (candidate == kOwnF32) return run_own(*pack, isa);
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor input = for_onednn(widened(*x), inside, isa);
   std::optional<at::Tensor> added;

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "kernels/conv.h"
 #include "preload/plugin/op_call.h"
 
 namespace ipexrun::preload {
@@ -45,6 +46,10 @@ class ConvolutionCall final : public OpCall {
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
 
  private:
+  /// What does not depend on memory.
+  [[nodiscard]] kernels::ConvArgs kernel_args() const;
+  [[nodiscard]] std::shared_ptr<const TensorPack> own_pack() const;
+  [[nodiscard]] Outputs run_own(const TensorPack& pack, IsaSet isa) const;
   template <typename T>
   [[nodiscard]] double sum_at(std::int64_t sample, std::int64_t channel, const Spatial& at) const;
   template <typename T>

@@ -68,7 +68,8 @@ class Problem {
     to_ = Buffer(dtype, size_of(args_.to_strides, s.out_channels, out_), 5);
     residual_ = Buffer(dtype, s.residual == 0 ? 0 : size_of(args_.residual_strides, s.out_channels, out_), 1);
     weight_ = Buffer(dtype, s.out_channels * (s.in_channels / s.groups) * taps_, 1);
-    bias_ = Buffer(DType::kF32, s.out_channels, 1);
+    const DType bias_dtype = s.gap == 0 ? dtype : DType::kF32;
+    bias_ = Buffer(bias_dtype, s.out_channels, 1);
     scale_ = Buffer(DType::kF32, s.out_channels, 2);
     from_.fill(random);
     residual_.fill(random);
@@ -88,7 +89,8 @@ class Problem {
     args_.to = to_.data();
     args_.residual = s.residual == 0 ? nullptr : residual_.data();
     args_.residual_after = s.residual == 2;
-    args_.bias = s.bias ? reinterpret_cast<const float*>(bias_.data()) : nullptr;
+    args_.bias = s.bias ? bias_.data() : nullptr;
+    args_.bias_dtype = bias_dtype;
     pack();
   }
 
@@ -106,6 +108,7 @@ class Problem {
     weight.in_stride = taps_;
     weight.out_stride = taps_ * (shape_.in_channels / shape_.groups);
     if (shape_.scaled) weight.scale = reinterpret_cast<const float*>(scale_.data());
+    weight.packed_dtype = args_.packed_dtype = shape_.scaled ? DType::kF32 : dtype_;
     packed_ = Guarded(conv_packed_bytes(weight));
     pack_conv(weight, packed_.data());
     args_.packed = packed_.data();
