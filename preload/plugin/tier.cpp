@@ -13,6 +13,7 @@
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
 #include "preload/plugin/drift_switch.h"
+#include "preload/plugin/parallel.h"
 #include "preload/plugin/tier_state.h"
 
 namespace ipexrun::preload {
@@ -60,6 +61,7 @@ WeightLimits read_limits() {
     limits.hard_bytes = available_memory_bytes() / 4 / instances;
   }
   limits.always_full_check = env::get(env::Id::kPackCheck).value_or("sample") == "full";
+  limits.pool = torch_pool;
   return limits;
 }
 

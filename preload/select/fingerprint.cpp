@@ -1,5 +1,6 @@
 #include "preload/select/fingerprint.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ipexrun::preload {
@@ -36,8 +37,13 @@ struct Lanes {
 
 }  // namespace
 
-std::uint64_t full_hash(const void* data, std::size_t size_bytes) noexcept {
-  const auto* bytes = static_cast<const unsigned char*>(data);
+namespace {
+
+/// A region is hashed in parts of this size, or in kPartsMost equal ones.
+constexpr std::size_t kPartBytes = std::size_t{1} << 20;
+constexpr std::size_t kPartsMost = 64;
+
+std::uint64_t hash_of(const unsigned char* bytes, std::size_t size_bytes) {
   Lanes lanes;
   std::size_t at = 0;
   for (; at + kLine <= size_bytes; at += kLine) lanes.add_line(bytes + at);
@@ -45,6 +51,29 @@ std::uint64_t full_hash(const void* data, std::size_t size_bytes) noexcept {
   if (at < size_bytes) std::memcpy(tail, bytes + at, size_bytes - at);
   lanes.add_line(tail);
   return lanes.finish(size_bytes);
+}
+
+struct Parts {
+  const unsigned char* bytes;
+  std::size_t size_bytes;
+  std::size_t part_bytes;
+  std::uint64_t hashes[kPartsMost];
+};
+
+}  // namespace
+
+std::uint64_t full_hash(const void* data, std::size_t size_bytes, const kernels::Parallel& parallel) noexcept {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  if (size_bytes <= kPartBytes) return hash_of(bytes, size_bytes);
+  Parts parts{bytes, size_bytes, std::max(kPartBytes, (size_bytes + kPartsMost - 1) / kPartsMost), {}};
+  const std::size_t count = (size_bytes + parts.part_bytes - 1) / parts.part_bytes;
+  const auto hash_part = [](void* arg, int i) {
+    auto* all = static_cast<Parts*>(arg);
+    const std::size_t begin = static_cast<std::size_t>(i) * all->part_bytes;
+    all->hashes[i] = hash_of(all->bytes + begin, std::min(all->part_bytes, all->size_bytes - begin));
+  };
+  parallel(static_cast<int>(count), hash_part, &parts);
+  return hash_of(reinterpret_cast<const unsigned char*>(parts.hashes), count * sizeof parts.hashes[0]);
 }
 
 std::uint64_t sampled_hash(const void* data, std::size_t size_bytes) noexcept {

@@ -68,7 +68,7 @@ std::shared_ptr<Weight> WeightTable::insert(const WeightUse& use, std::unique_pt
 
 std::uint64_t WeightTable::timed_full_hash(const WeightUse& use) noexcept {
   const std::int64_t start = clock_.now_ns();
-  const std::uint64_t hash = full_hash(use.key.data, use.size_bytes);
+  const std::uint64_t hash = full_hash(use.key.data, use.size_bytes, limits_.pool != nullptr ? limits_.pool() : kernels::Parallel{});
   constexpr std::size_t kWorthTiming = 65536;
   if (use.size_bytes >= kWorthTiming) {
     const std::int64_t taken_ps = (clock_.now_ns() - start) * 1000;

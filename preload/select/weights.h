@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/parallel.h"
 #include "preload/select/clock.h"
 #include "preload/select/drift.h"
 
@@ -103,9 +104,10 @@ struct WeightState {
 };
 
 struct WeightLimits {
-  std::uint64_t hard_bytes = 0;    ///< never more packs than this
-  bool bounded_by_weights = true;  ///< nor more than the original bytes of the weights met (twice that while a race runs)
-  bool always_full_check = false;  ///< IPEXRUN_PACK_CHECK=full
+  std::uint64_t hard_bytes = 0;           ///< never more packs than this
+  bool bounded_by_weights = true;         ///< nor more than the original bytes of the weights met (twice that while a race runs)
+  bool always_full_check = false;         ///< IPEXRUN_PACK_CHECK=full
+  kernels::Parallel (*pool)() = nullptr;  ///< threads for hashing all bytes of a weight; null: the caller's alone
 };
 
 class WeightTable {
