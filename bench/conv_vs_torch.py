@@ -1,5 +1,6 @@
 """Is our convolution faster than stock's best, a prepacked oneDNN convolution on channels-last images?
 
+Depthwise layers by kernels/conv.h; layers with windows of one pixel, in bf16, by kernels/linear.h, as the op tier does.
 Stock is mkldnn::_convolution_pointwise with the weight reordered for this very input, what stock's compiler emits; ours has its weight
 packed as well. Bias is in both. The two are called in turn, back and forth, by the thread's CPU time: "fastest" compares the fastest
 calls, "pairs" is the median of stock / ours of neighbouring calls. Weights rotate over --cold MiB (more than L2), the images
@@ -43,6 +44,18 @@ LAYERS = {
     "Mamba 128 1536 4": (1, 1536, 1536, (128,), 4, 1, 3, 1536),
     "X3D 8x14x14 128 3x3x3": (1, 128, 128, (8, 14, 14), 3, 1, 1, 128),
     "tiny 4 32 3x3": (1, 32, 32, (4, 4), 3, 1, 1, 32),
+    "ResNet-50 56 64 to 64": (1, 64, 64, (56, 56), 1, 1, 0, 1),
+    "ResNet-50 56 64 to 256": (1, 64, 256, (56, 56), 1, 1, 0, 1),
+    "ResNet-50 56 256 to 64": (1, 256, 64, (56, 56), 1, 1, 0, 1),
+    "ResNet-50 28 512 to 128": (1, 512, 128, (28, 28), 1, 1, 0, 1),
+    "ResNet-50 14 1024 to 256": (1, 1024, 256, (14, 14), 1, 1, 0, 1),
+    "ResNet-50 14 256 to 1024": (1, 256, 1024, (14, 14), 1, 1, 0, 1),
+    "ResNet-50 7 2048 to 512": (1, 2048, 512, (7, 7), 1, 1, 0, 1),
+    "ResNet-50 7 512 to 2048": (1, 512, 2048, (7, 7), 1, 1, 0, 1),
+    "MobileNetV2 56 144 to 24": (1, 144, 24, (56, 56), 1, 1, 0, 1),
+    "MobileNetV2 28 192 to 32": (1, 192, 32, (28, 28), 1, 1, 0, 1),
+    "MobileNetV2 14 96 to 576": (1, 96, 576, (14, 14), 1, 1, 0, 1),
+    "MobileNetV2 7 960 to 320": (1, 960, 320, (7, 7), 1, 1, 0, 1),
 }
 
 
@@ -70,13 +83,21 @@ class Layer:
         weight = torch.randn(channels_out, channels_in // groups, *kernel).to(dtype)
         bf16 = int(dtype == torch.bfloat16)
         sizes = numbers([channels_in, channels_out, groups, *padded(kernel, 1)])
-        size = lib.ipexrun_bench_pack_conv(bf16, weight.data_ptr(), sizes, None)
+        product = groups == 1
+        if product:
+            size = lib.ipexrun_bench_packed_bytes(channels_in, channels_out)
+        else:
+            size = lib.ipexrun_bench_pack_conv(bf16, weight.data_ptr(), sizes, None)
         copies = max(1, min(2000, cold // max(size, weight.numel() * weight.itemsize)))
         reordered = [torch.ops.mkldnn._reorder_convolution_weight(weight, padding, stride, ones, groups, x.shape) for _ in range(copies)]
         memory = torch.empty(copies * (size + 63) // 64 * 64 + 64 * copies, dtype=torch.uint8)
         first = -memory.data_ptr() % 64 + memory.data_ptr()
         packs = [first + i * ((size + 63) // 64 * 64) for i in range(copies)]
+        weight_f32 = weight.float()
         for pack in packs:
+            if product:
+                lib.ipexrun_bench_pack(weight_f32.data_ptr(), channels_in, channels_out, pack)
+                continue
             lib.ipexrun_bench_pack_conv(bf16, weight.data_ptr(), sizes, pack)
         stock_weights, packs = itertools.cycle(reordered), itertools.cycle(packs)
 
@@ -88,6 +109,16 @@ class Layer:
                      ((image, 1), (result.shape[2:], 1), (kernel, 1), (stride, 1), (padding, 0), (ones, 1))))
         description = numbers([batch, channels_in, channels_out, groups, *itertools.chain(*axes), 0, 0])
 
+        bias_f32 = bias.float()
+
+        def as_product():
+            out = torch.empty_like(result)
+            pixels = x.numel() // channels_in
+            if not lib.ipexrun_bench_linear(x.data_ptr(), 1, next(packs), bias_f32.data_ptr(), 0, None, out.data_ptr(), 1, pixels,
+                                            channels_out, channels_in, 1, None, level):
+                sys.exit("not computed")
+            return out
+
         def ours():
             out = torch.empty_like(result)
             if not lib.ipexrun_bench_conv(bf16, x.data_ptr(), next(packs), bias.data_ptr(), None, out.data_ptr(), description, 0.0, 0.0,
@@ -95,7 +126,7 @@ class Layer:
                 sys.exit("not computed")
             return out
 
-        self.ours, self.stock, self.keep = ours, stock, (memory, reordered)
+        self.ours, self.stock, self.keep = as_product if product else ours, stock, (memory, reordered)
         convolve = {2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}[len(image)]
         self.truth = convolve(x.double(), weight.double(), bias.double(), stride, padding, 1, groups)
         self.flops = 2 * result.numel() * weight[0].numel()
@@ -140,13 +171,17 @@ def main():
     lib.ipexrun_bench_pack_conv.argtypes = [I32, VOID, VOID, VOID]
     lib.ipexrun_bench_pack_conv.restype = ctypes.c_size_t
     lib.ipexrun_bench_conv.argtypes = [I32, VOID, VOID, VOID, VOID, VOID, VOID, F64, F64, I32, VOID, ctypes.c_char_p]
+    i64 = ctypes.c_int64
+    lib.ipexrun_bench_packed_bytes.argtypes, lib.ipexrun_bench_packed_bytes.restype = [i64, i64], ctypes.c_size_t
+    lib.ipexrun_bench_pack.argtypes = [VOID, i64, i64, VOID]
+    lib.ipexrun_bench_linear.argtypes = [VOID, I32, VOID, VOID, I32, VOID, VOID, I32, i64, i64, i64, I32, VOID, ctypes.c_char_p]
     rows = []
     if not args.json:
         print(f"torch {torch.__version__}, 1 thread; stock/ours above 1 means ours is faster")
         print("layer                            dtype   stock us    ours us  ours GFLOP/s | fastest  pairs")
     for name, shape in LAYERS.items():
         for dtype_name, dtype in DTYPES.items():
-            if args.layers not in name:
+            if args.layers not in name or (shape[-1] == 1 and dtype != torch.bfloat16):
                 continue
             layer = Layer(lib, shape, dtype, args.level.encode() if args.level else None, args.cold << 20)
             errors = error(layer.ours(), layer.truth), error(layer.stock(), layer.truth)

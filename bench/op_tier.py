@@ -106,7 +106,7 @@ CALLS = {  # functions of one tensor, with its shape: each is also measured with
 }
 SMOKE_CONVOLUTIONS = [((1, 16, 14, 14), 16, 3, {})]
 LINEAR_CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
-CONVOLUTION_CANDIDATES = ["own_f32", "onednn_bf16_packed", "onednn_f32_packed"]
+CONVOLUTION_CANDIDATES = ["own_f32", "own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
 
 
 def parse():

@@ -211,6 +211,57 @@ def test_depthwise_convolutions_by_our_kernel(name, dtype, layout, own_f32, hook
             assert relative(result, expected) <= bound(own_f32, dtype)
 
 
+POINTWISE = {
+    # name: (input shape, out channels)
+    "wide": ((2, 96, 9, 11), 160),
+    "narrow": ((1, 33, 20, 20), 7),
+    "one pixel": ((3, 512, 1, 1), 64),
+    "one channel": ((2, 1, 30, 30), 48),
+    "1d": ((2, 64, 50), 96),
+    "3d": ((1, 32, 4, 5, 6), 40),
+}
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "weight channels last", "sliced", "channels sliced"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", POINTWISE)
+def test_windows_of_one_pixel_by_our_product(name, dtype, layout, hook, stock):
+    shape, outputs = POINTWISE[name]
+    dims = len(shape) - 2
+    x, w, bias = torch.randn(shape).to(dtype), torch.randn(outputs, shape[1], *[1] * dims).to(dtype), torch.randn(2 * outputs).to(dtype)[::2]
+    last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(dims)
+    if "last" in layout:
+        if last is None:
+            pytest.skip("no channels last for one dimension")
+        w = w.to(memory_format=last)
+        x = x.to(memory_format=last) if layout == "channels last" else x
+    elif layout == "sliced":
+        x = torch.cat([x, x], dim=-1)[..., : shape[-1]]
+    elif layout == "channels sliced":
+        x = torch.cat([x, x], dim=1)[:, : shape[1]]
+    convolution = getattr(F, f"conv{dims}d")
+    hook.force("own_bf16")
+    before = report(hook)["taken"]
+    with torch.no_grad():
+        for added in (None, bias):
+            expected, result = stock(convolution, x, w, added), convolution(x, w, added)
+            same_face(result, expected)
+            assert relative(result, expected) <= bound("own_bf16", dtype)
+    told_apart = shape[1] > 1 and shape[-1] > 1
+    if told_apart and not (dims == 3 and "last" in layout):  # stock's strides there are not always what its operands ask for
+        assert report(hook)["taken"] == before + 2
+
+
+def test_other_windows_are_not_our_products(hook, stock):
+    hook.force("own_bf16")
+    x = torch.randn(2, 32, 12, 12)
+    before = report(hook)["taken"]
+    for w, keywords in ((torch.randn(64, 32, 3, 3), {}), (torch.randn(64, 32, 1, 1), {"stride": 2}), (torch.randn(64, 32, 1, 1), {"padding": 1}),
+                        (torch.randn(64, 16, 1, 1), {"groups": 2})):
+        assert torch.equal(F.conv2d(x, w, **keywords), stock(F.conv2d, x, w, **keywords))
+    assert report(hook)["taken"] == before
+
+
 def test_other_convolutions_are_not_our_kernels(own_f32, hook, stock):
     x = torch.randn(2, 32, 12, 12)
     before = report(hook)["taken"]

@@ -1,5 +1,5 @@
-// Sites and candidates of a convolution: oneDNN with weights packed once, in bf16 or fp32, and our own kernel where each channel has a
-// window of its own. Stock reorders the weight at every call.
+// Sites and candidates of a convolution: oneDNN with weights packed once, in bf16 or fp32, our own kernel where each channel has a
+// window of its own, and our own product where a window is one pixel. Stock reorders the weight at every call.
 #include "preload/plugin/adapters/convolution_call.h"
 
 #include <ATen/Parallel.h>
@@ -8,6 +8,7 @@
 
 #include "configs/contract/decision.h"
 #include "kernels/conv.h"
+#include "kernels/linear.h"
 #include "kernels/reorder.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
@@ -194,8 +195,13 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
   const bool in_f32 = half_inputs || options.dtype != DtypePolicy::kBfloat16;
   std::vector<int> fitting;
   if (in_f32 && !transposed && kernels::conv_supported(kernel_args(), options.isa)) fitting.push_back(kOwnF32);
+  const bool in_bf16 = half_inputs ? bf16_is_native(options.isa) : bf16_inside_allowed(options);
+  if (in_bf16 && pointwise() && kernels::packed_b_bytes(in_channels(), out_channels()) > 0 &&
+      kernels::linear_bf16_supported(linear_args(), options.isa)) {
+    fitting.push_back(kOwnBf16);
+  }
   if (!offered) return fitting;
-  if ((half_inputs && bf16_is_native(options.isa)) || (!half_inputs && bf16_inside_allowed(options))) fitting.push_back(kOnednnBf16Packed);
+  if (in_bf16) fitting.push_back(kOnednnBf16Packed);
   if (!half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
   return fitting;
 }
@@ -217,6 +223,56 @@ kernels::ConvArgs ConvolutionCall::kernel_args() const {
   return args;
 }
 
+bool ConvolutionCall::pointwise() const {
+  const Spatial ones{1, 1, 1};
+  return !transposed && groups == 1 && kernel == ones && stride == ones && padding == Spatial{};
+}
+
+kernels::LinearArgs ConvolutionCall::linear_args() const {
+  kernels::LinearArgs args;
+  args.m = x->size(0) * in[0] * in[1] * in[2];
+  args.k = args.lda = in_channels();
+  args.n = args.ldc = out_channels();
+  return args;
+}
+
+std::shared_ptr<const TensorPack> ConvolutionCall::pointwise_pack() const {
+  const std::size_t bytes = kernels::packed_b_bytes(in_channels(), out_channels());
+  at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, w->options().dtype(at::kByte));
+  kernels::pack_b({w->const_data_ptr(), kernel_dtype(*w), in_channels(), out_channels(), w->stride(1), w->stride(0)},
+                  packed.mutable_data_ptr(), torch_pool());
+  return std::make_shared<const TensorPack>(std::move(packed), uncounted_padding(bytes));
+}
+
+Outputs ConvolutionCall::run_pointwise(const TensorPack& pack, IsaSet isa) const {
+  at::Tensor input = widened(*x);
+  if (!input.is_contiguous(last_format(input))) {
+    input = input.is_contiguous() ? for_onednn(input, at::kBFloat16, isa) : input.contiguous(last_format(input));
+  }
+  std::vector<std::int64_t> sizes = input.sizes().vec();
+  sizes[1] = out_channels();
+  const at::Tensor result = at::cpu::empty(sizes, input.options().dtype(dtype), last_format(input));
+  kernels::LinearArgs args = linear_args();
+  args.a = input.const_data_ptr();
+  args.a_dtype = kernel_dtype(input);
+  args.c = result.mutable_data_ptr();
+  args.c_dtype = kernel_dtype(result);
+  args.packed_b = pack.packed().const_data_ptr();
+  at::Tensor added;
+  if (bias != nullptr) {
+    added = bias->contiguous();
+    args.bias = added.const_data_ptr();
+    args.bias_dtype = kernel_dtype(added);
+  }
+  if (!kernels::linear_bf16(args, torch_pool(), isa)) return {};
+  const at::Tensor answer = as_stock(result, dtype, channels_last, isa);
+  return dims() == 1 ? answer.squeeze(2) : answer;
+}
+
+std::size_t ConvolutionCall::uncounted_padding(std::size_t bytes) const {
+  return std::min(bytes, static_cast<std::size_t>(w->numel()) * w->element_size());
+}
+
 std::shared_ptr<const TensorPack> ConvolutionCall::own_pack() const {
   kernels::ConvWeight weight;
   weight.data = w->const_data_ptr();
@@ -233,8 +289,7 @@ std::shared_ptr<const TensorPack> ConvolutionCall::own_pack() const {
   if (bytes == 0) return nullptr;
   at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, w->options().dtype(at::kByte));
   kernels::pack_conv(weight, packed.mutable_data_ptr());
-  // As for oneDNN's packs, what padding adds to them is not counted.
-  return std::make_shared<const TensorPack>(std::move(packed), static_cast<std::size_t>(w->numel()) * w->element_size());
+  return std::make_shared<const TensorPack>(std::move(packed), uncounted_padding(bytes));
 }
 
 Outputs ConvolutionCall::run_own(const TensorPack& pack, IsaSet isa) const {
@@ -263,6 +318,7 @@ Outputs ConvolutionCall::run_own(const TensorPack& pack, IsaSet isa) const {
 
 std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate) const {
   if (candidate == kOwnF32) return own_pack();
+  if (candidate == kOwnBf16) return pointwise_pack();
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor weight = widened(*w).to(inside);
   const at::Tensor input = widened(*x);
@@ -279,6 +335,7 @@ Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) cons
   const TensorPack* pack = packs[0];
   if (pack == nullptr) return {};
   if (candidate == kOwnF32) return run_own(*pack, isa);
+  if (candidate == kOwnBf16) return run_pointwise(*pack, isa);
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor input = for_onednn(widened(*x), inside, isa);
   std::optional<at::Tensor> added;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/conv.h"
+#include "kernels/linear.h"
 #include "preload/plugin/op_call.h"
 
 namespace ipexrun::preload {
@@ -50,6 +51,13 @@ class ConvolutionCall final : public OpCall {
   [[nodiscard]] kernels::ConvArgs kernel_args() const;
   [[nodiscard]] std::shared_ptr<const TensorPack> own_pack() const;
   [[nodiscard]] Outputs run_own(const TensorPack& pack, IsaSet isa) const;
+  /// A window is one pixel, and each pixel has one: a product of pixels and the weight.
+  [[nodiscard]] bool pointwise() const;
+  [[nodiscard]] kernels::LinearArgs linear_args() const;
+  [[nodiscard]] std::shared_ptr<const TensorPack> pointwise_pack() const;
+  [[nodiscard]] Outputs run_pointwise(const TensorPack& pack, IsaSet isa) const;
+  /// Of a pack, as for oneDNN's: what padding adds to the weight is not counted.
+  [[nodiscard]] std::size_t uncounted_padding(std::size_t bytes) const;
   template <typename T>
   [[nodiscard]] double sum_at(std::int64_t sample, std::int64_t channel, const Spatial& at) const;
   template <typename T>
