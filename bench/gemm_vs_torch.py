@@ -1,8 +1,9 @@
-"""Are our products of bytes faster than what stock torch offers?
+"""Are our products of bytes, fp32 and fp16 faster than what stock torch offers?
 
-Int8: onednn.qlinear_pointwise with a prepacked weight (to bytes, fp32 or bf16) and torch._int_mm. Two are raced at a time, in turn
-(interleaved), with ours allocating its output as stock does. The weights of a shape rotate over more memory than L2 (--cold-mib), or
-are one with --memory hot. Prints a table, or JSON with --json; a ratio above 1 means ours is faster.
+Int8: onednn.qlinear_pointwise with a prepacked weight (to bytes, fp32 or bf16) and torch._int_mm. fp32 and fp16: F.linear and the
+prepacked mkldnn linear. Two are raced at a time, in turn (interleaved), with ours allocating its output as stock does. The weights of a
+shape rotate over more memory than L2 (--cold-mib), or are one with --memory hot. Prints a table, or JSON with --json; a ratio above 1
+means ours is faster.
 
 Run it in the Python that has torch: python bench/gemm_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
 """
@@ -14,6 +15,7 @@ import sys
 import time
 
 import torch
+import torch.nn.functional as F
 
 from linear_vs_torch import race
 
@@ -104,6 +106,50 @@ class Int8:
         return table, packs
 
 
+class Float:
+    """F.linear and the prepacked mkldnn linear in fp32 or fp16, with a bias."""
+
+    dtype = torch.float32
+
+    def __init__(self, kernels):
+        self.tail = kernels.tail
+        self.half = int(self.dtype == torch.float16)
+        self.bytes = kernels.function("f32_bytes", I64, I64, INT, result=ctypes.c_size_t)
+        self.pack = kernels.function("f32_pack", VOID, INT, I64, I64, VOID, result=None)
+        self.call = kernels.function("f32", INT, VOID, VOID, VOID, VOID, I64, I64, I64, INT, VOID, ctypes.c_char_p)
+
+    def packed(self, weight):
+        n, k = weight.shape
+        to = aligned(self.bytes(k, n, self.half))
+        self.pack(weight.data_ptr(), self.half, k, n, to.data_ptr())
+        return to
+
+    def pairs(self, m, k, n, copies):
+        weights = [(torch.randn(n, k) / k**0.5).to(self.dtype) for _ in range(copies)]
+        reordered = [torch.ops.mkldnn._reorder_linear_weight(w, m) for w in weights]
+        packs = [self.packed(w) for w in weights]
+        pointers = [p.data_ptr() for p in packs]
+        x, bias = torch.randn(m, k).to(self.dtype), torch.randn(n).to(self.dtype)
+        pointwise = torch.ops.mkldnn._linear_pointwise.default
+
+        def ours(i):
+            out = torch.empty(m, n, dtype=self.dtype)
+            if self.call(self.half, x.data_ptr(), pointers[i], bias.data_ptr(), out.data_ptr(), m, n, k, *self.tail) != 1:
+                sys.exit("the kernel reports failure")
+            return out
+
+        truth = F.linear(x.double(), weights[0].double(), bias.double())
+        error = ((ours(0).double() - truth).norm() / truth.norm()).item()
+        if error > (1e-3 if self.half else 5e-6):
+            sys.exit(f"wrong at m {m} k {k} n {n}: relative error {error:.2g}")
+        return {"F.linear": (lambda i: F.linear(x, weights[i], bias), ours),
+                "mkldnn": (lambda i: pointwise(x, reordered[i], bias, "none", [], None), ours)}, packs
+
+
+class Half(Float):
+    dtype = torch.float16
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
@@ -151,7 +197,7 @@ def main():
         print()
 
 
-KINDS = {"int8": (Int8, 1)}
+KINDS = {"int8": (Int8, 1), "f32": (Float, 4), "f16": (Half, 2)}
 
 if __name__ == "__main__":
     main()

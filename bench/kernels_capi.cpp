@@ -15,6 +15,7 @@
 #include "kernels/dropout.h"
 #include "kernels/gated.h"
 #include "kernels/linear.h"
+#include "kernels/linear_f32.h"
 #include "kernels/linear_s8.h"
 #include "kernels/normalize.h"
 #include "kernels/reorder.h"
@@ -382,4 +383,52 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_conv(int bf16, const void* from, const vo
   args.low = static_cast<float>(low);
   args.high = static_cast<float>(high);
   return ipexrun::kernels::convolve(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_f32_bytes(std::int64_t k, std::int64_t n, int half) {
+  return ipexrun::kernels::packed_f32_bytes(k, n, half != 0);
+}
+
+/// A row-major weight [n, k] in fp32 or fp16, packed for x * w.t().
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_f32_pack(const void* weight, int half, std::int64_t k, std::int64_t n, void* to) {
+  ipexrun::kernels::pack_f32({weight, half != 0, k, n, 1, k}, to, {}, isa_of(nullptr));
+}
+
+/// Dense A and C, all in fp32 or fp16. 1 on success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_f32(int half, const void* a, const void* packed, const void* bias, void* c, std::int64_t m,
+                                           std::int64_t n, std::int64_t k, int threads, void* pool, const char* level) {
+  const ipexrun::kernels::LinearF32Args args{half != 0, a, k, packed, bias, c, n, m, n, k};
+  return ipexrun::kernels::linear_f32(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_s8_bytes(std::int64_t k, std::int64_t n) { return ipexrun::kernels::packed_s8_bytes(k, n); }
+
+/// A row-major weight [n, k], packed for x * w.t().
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_s8_pack(const std::int8_t* weight, std::int64_t k, std::int64_t n, void* to) {
+  ipexrun::kernels::pack_s8({weight, k, n, 1, k}, to, {});
+}
+
+/// Dense A and C; `c_type` counts as LinearS8Output does; scales: one of A, n of B. 1 on success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_s8(const void* a, int a_signed, int a_zero, const float* a_scale, const void* packed,
+                                          const float* b_scale, const float* bias, int activation, void* c, int c_type,
+                                          float c_inverse_scale, int c_zero, std::int64_t m, std::int64_t n, std::int64_t k, int threads,
+                                          void* pool, const char* level) {
+  ipexrun::kernels::LinearS8Args args;
+  args.a = a;
+  args.a_signed = a_signed != 0;
+  args.lda = args.k = k;
+  args.a_zero = a_zero;
+  args.a_scale = a_scale;
+  args.packed_b = packed;
+  args.b_scale = b_scale;
+  args.b_scale_per_column = true;
+  args.bias = bias;
+  args.activation = static_cast<ipexrun::kernels::LinearS8Activation>(activation);
+  args.c = c;
+  args.c_type = static_cast<ipexrun::kernels::LinearS8Output>(c_type);
+  args.ldc = args.n = n;
+  args.c_inverse_scale = c_inverse_scale;
+  args.c_zero = c_zero;
+  args.m = m;
+  return ipexrun::kernels::linear_s8(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }

@@ -1,0 +1,101 @@
+// Packs B, chooses the variant, splits C among the workers and gives each its scratch. Compiled for the base instruction set.
+#include "kernels/linear_f32.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+
+#include "kernels/choose.h"
+#include "kernels/grid.h"
+#include "kernels/linear_f32_variants.h"
+#include "kernels/scratch.h"
+
+namespace ipexrun::kernels {
+namespace {
+
+const LinearF32Variant& variant_of(const LinearF32Args& args, IsaSet isa) {
+  const LinearF32Variants table = linear_f32_variants(args.half);
+  return args.k > 0 ? choose(table, isa) : table.first[table.count - 1];
+}
+
+struct PackJob {
+  const MatrixF32* b;
+  char* to;
+  const ReorderVariant* transpose;
+};
+
+void pack_task(void* arg, int panel) {
+  const auto* job = static_cast<const PackJob*>(arg);
+  const MatrixF32& b = *job->b;
+  const std::int64_t first = panel * kPanelColumns;
+  const std::int64_t columns = std::min(b.n - first, kPanelColumns);
+  auto* to = reinterpret_cast<float*>(job->to + panel * panel_bytes_f32(b.k, false));
+  if (columns < kPanelColumns) std::memset(to, 0, static_cast<std::size_t>(panel_bytes_f32(b.k, false)));
+  const float* from = static_cast<const float*>(b.data) + first * b.stride_n;
+  if (b.stride_k == 1 && columns > 1) {
+    job->transpose->run({from, b.stride_n, to, kPanelColumns, columns, b.k, DType::kF32, DType::kF32});
+    return;
+  }
+  for (std::int64_t k = 0; k < b.k; ++k, to += kPanelColumns, from += b.stride_k) {
+    if (b.stride_n == 1) {
+      std::memcpy(to, from, static_cast<std::size_t>(columns) * 4);
+    } else {
+      for (std::int64_t n = 0; n < columns; ++n) to[n] = from[n * b.stride_n];
+    }
+  }
+}
+
+struct Job {
+  const LinearF32Args* args;
+  const LinearF32Variant* variant;
+  Grid grid;
+  std::atomic<bool> failed{false};
+};
+
+void task(void* arg, int index) {
+  auto* job = static_cast<Job*>(arg);
+  const LinearBlock block = block_of(job->grid, index, job->args->m, job->args->n);
+  const std::size_t bytes = job->variant->scratch_bytes(*job->args, block);
+  void* scratch = bytes == 0 ? nullptr : thread_scratch(bytes);
+  if (scratch == nullptr && bytes != 0) {
+    job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
+    return;
+  }
+  job->variant->run(*job->args, block, scratch);
+  if (bytes != 0) release_large_scratch();
+}
+
+}  // namespace
+
+std::size_t packed_f32_bytes(std::int64_t k, std::int64_t n, bool half) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max() / 4;
+  if (k <= 0 || n <= 0 || k > kLargest / (4 * kPanelColumns) || n > std::numeric_limits<int>::max()) return 0;
+  if (panel_bytes_f32(k, half) > kLargest / panels_of(n)) return 0;
+  return static_cast<std::size_t>(panels_of(n) * panel_bytes_f32(k, half));
+}
+
+void pack_f32(const MatrixF32& b, void* to, const Parallel& parallel, IsaSet isa) {
+  if (b.k <= 0 || b.n <= 0) return;
+  if (b.half) {  // pack_b moves 16 bits as they are
+    pack_b({b.data, DType::kBf16, b.k, b.n, b.stride_k, b.stride_n}, to, parallel);
+    return;
+  }
+  PackJob job{&b, static_cast<char*>(to), &choose(reorder_variants(), isa)};
+  parallel(static_cast<int>(panels_of(b.n)), pack_task, &job);
+}
+
+bool linear_f32_supported(const LinearF32Args& args, IsaSet isa) {
+  return args.m > 0 && packed_f32_bytes(args.k, args.n, args.half) != 0 && variant_of(args, isa).needs != 0;
+}
+
+const char* linear_f32_variant(const LinearF32Args& args, IsaSet isa) { return variant_of(args, isa).name; }
+
+bool linear_f32(const LinearF32Args& args, const Parallel& parallel, IsaSet isa) {
+  if (args.m <= 0 || args.n <= 0) return true;
+  Job job{&args, &variant_of(args, isa), choose_grid(args.m, args.n, workers_for(args.m, args.n, args.k, parallel))};
+  parallel(static_cast<int>(job.grid.rows * job.grid.panels), task, &job);
+  return !job.failed.load(std::memory_order_relaxed);
+}
+
+}  // namespace ipexrun::kernels

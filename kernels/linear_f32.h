@@ -1,0 +1,55 @@
+// linear_f32: C[M,N] = A[M,K] * B[K,N] (+ bias[N]) in fp32, or with all of them in fp16, with B packed once and fp32 accumulation.
+//
+// Nothing is rounded but the sums as they grow and, for fp16, C at the end, to nearest even; linear.h rounds operands to bf16. Method:
+// blocks of C in registers of AVX-512 or AVX2, fp16 widened on the way; the truth is ref/linear_f32.cpp.
+// Thread rule: all functions may be called concurrently; a packed B is immutable. Any alignment of whole elements will do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "configs/base/isa.h"
+#include "kernels/parallel.h"
+
+namespace ipexrun::kernels {
+
+/// Where element (k, n) of B lies: data[k * stride_k + n * stride_n], in elements.
+struct MatrixF32 {
+  const void* data = nullptr;
+  bool half = false;  ///< fp16
+  std::int64_t k = 0;
+  std::int64_t n = 0;
+  std::int64_t stride_k = 1;
+  std::int64_t stride_n = 0;
+};
+
+/// Bytes that pack_f32 writes for a K x N matrix, a multiple of 64; 0 when the shape is empty or not supported.
+std::size_t packed_f32_bytes(std::int64_t k, std::int64_t n, bool half);
+
+/// Packs B into `to` (64-byte aligned, packed_f32_bytes long). The bits are the same whatever `isa`.
+void pack_f32(const MatrixF32& b, void* to, const Parallel& parallel, IsaSet isa);
+
+struct LinearF32Args {
+  bool half = false;        ///< A, B, bias and C are fp16, not fp32
+  const void* a = nullptr;  ///< [M, K]
+  std::int64_t lda = 0;     ///< elements between rows of A, >= K
+  const void* packed_b = nullptr;
+  const void* bias = nullptr;  ///< [N], null = none
+  void* c = nullptr;           ///< [M, N], must not overlap the inputs
+  std::int64_t ldc = 0;        ///< elements between rows of C, >= N
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+};
+
+/// True when `isa` has a variant that is worth offering: not the reference.
+bool linear_f32_supported(const LinearF32Args& args, IsaSet isa);
+
+/// Computes C. Uses at most `isa`; falls back to slower variants down to the reference, so it is always right. False when memory for
+/// scratch was short; C is then undefined.
+bool linear_f32(const LinearF32Args& args, const Parallel& parallel, IsaSet isa);
+
+/// Name of the variant that linear_f32() would use: "avx512", "avx2", "ref".
+const char* linear_f32_variant(const LinearF32Args& args, IsaSet isa);
+
+}  // namespace ipexrun::kernels

@@ -1,0 +1,402 @@
+// linear_f32 on vector units; compiled for avx2 and avx512.
+//
+// Loops, outermost first: blocks of rows (their A, copied once as fp32, stays in L2), panels, parts of a panel, groups of rows as equal as
+// they come. The sums of a group and a part live in registers for the whole of K, or where there are many groups for a block of K, which
+// then is the loop around them: its part of the panel stays in L1. The next panel is fetched into L2 meanwhile. A lies in blocks of kBlockK
+// columns whose rows are a constant distance apart, so that one register addresses all rows of a group and no stride of the caller's fills
+// one set of L1. fp16: where there are few rows, a pair of rows of K and its columns are widened as they lie and multiplied by pairs of A,
+// so that sums are of even and odd rows, added up at the end; else a panel is widened into fp32 rows once for all groups of a block.
+#include "kernels/simd/linear_f32.h"
+
+#include <immintrin.h>
+
+namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
+namespace {
+
+constexpr std::int64_t kBlockK = 256;
+constexpr std::int64_t kRowStride = kBlockK + 16;
+constexpr std::int64_t kGroupsOfChunks = 3;  // from so many on, a block of K of a panel stays in L1 for all of them
+constexpr std::int64_t kAheadRows = 16;
+constexpr std::int64_t kCopyBytes = 1 << 20;   // of A
+constexpr std::int64_t kPrefetchBytes = 4096;  // of B, where there are few rows
+constexpr int kInlineRows = 4;                 // so few
+
+#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+using Vector = __m512;
+constexpr int kWidth = 16;
+constexpr int kRows = 14;     // 28 sums, 2 operands and a broadcast in 32 registers
+constexpr int kColumns = 32;  // of a part
+constexpr int kPairRows = 6;  // 24 sums of pairs
+
+inline Vector load(const float* from) { return _mm512_loadu_ps(from); }
+inline void store(float* to, Vector v) { _mm512_storeu_ps(to, v); }
+inline Vector all(float value) { return _mm512_set1_ps(value); }
+inline Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+inline Vector add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
+inline Vector zero() { return _mm512_setzero_ps(); }
+inline Vector widened(const std::uint16_t* from) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))); }
+inline void store_half(std::uint16_t* to, Vector v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+inline Vector pair(const float* two) {
+  double bits;
+  __builtin_memcpy(&bits, two, 8);
+  return _mm512_castpd_ps(_mm512_set1_pd(bits));
+}
+/// Sums of neighbours: those of a, then of b.
+inline Vector add_neighbours(Vector a, Vector b) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  return _mm512_add_ps(_mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b));
+}
+/// A line of packed.h, 16 columns, as two rows of K.
+inline void widen_line(const std::uint16_t* line, float* even, float* odd) {
+  const __m512i pairs = _mm512_loadu_si512(line);
+  _mm512_storeu_ps(even, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs)));
+  _mm512_storeu_ps(odd, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16))));
+}
+#else
+using Vector = __m256;
+constexpr int kWidth = 8;
+constexpr int kRows = 6;
+constexpr int kColumns = 16;
+constexpr int kPairRows = 3;
+
+inline Vector load(const float* from) { return _mm256_loadu_ps(from); }
+inline void store(float* to, Vector v) { _mm256_storeu_ps(to, v); }
+inline Vector all(float value) { return _mm256_set1_ps(value); }
+inline Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+inline Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
+inline Vector zero() { return _mm256_setzero_ps(); }
+inline Vector widened(const std::uint16_t* from) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))); }
+inline void store_half(std::uint16_t* to, Vector v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+inline Vector pair(const float* two) {
+  double bits;
+  __builtin_memcpy(&bits, two, 8);
+  return _mm256_castpd_ps(_mm256_set1_pd(bits));
+}
+inline Vector add_neighbours(Vector a, Vector b) {
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_hadd_ps(a, b)), 0xd8));
+}
+inline void widen_line(const std::uint16_t* line, float* even, float* odd) {
+  for (int half = 0; half < 2; ++half, line += 16, even += 8, odd += 8) {
+    const __m256 low = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(line)));
+    const __m256 high = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(line + 8)));
+    const __m256d evens = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88));
+    const __m256d odds = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0xdd));
+    _mm256_storeu_ps(even, _mm256_castpd_ps(_mm256_permute4x64_pd(evens, 0xd8)));
+    _mm256_storeu_ps(odd, _mm256_castpd_ps(_mm256_permute4x64_pd(odds, 0xd8)));
+  }
+}
+#endif
+
+constexpr int kVectors = kColumns / kWidth;
+constexpr int kPanelsMost = 4;
+
+/// What one group of rows is multiplied with.
+struct Group {
+  const float* a;             // of its first row
+  std::int64_t a_block;       // from a block of K to the next
+  const void* b;              // a part of a panel
+  std::int64_t next;          // bytes to that part of the next panel
+  std::int64_t k;             // rows of K
+  const float* start;         // of the sums, a panel is 32
+  std::int64_t start_stride;  // from a row of it to the next
+  float* out;                 // a row is `stride` from the next, a panel 32
+  std::int64_t stride;
+  const char* ahead;   // what the next panel reads first, fetched into L2 meanwhile
+  std::int64_t lines;  // of it, each kAheadRows rows of K
+};
+
+/// R rows x that part of P panels of fp32.
+template <int R, int P>
+void multiply(const Group& group) {
+  constexpr int kAll = P * kVectors;
+  Vector sums[R][kAll];
+  for (int v = 0; v < kAll; ++v) {
+    const float* start = group.start + v / kVectors * kPanelColumns + v % kVectors * kWidth;
+    for (int r = 0; r < R; ++r) sums[r][v] = load(start + r * group.start_stride);
+  }
+  const char* b = static_cast<const char*>(group.b);
+  const std::int64_t next = group.next;
+  const float* block = group.a;
+  const char* ahead = group.ahead;
+  for (std::int64_t k = 0; k < group.k; k += kBlockK, block += group.a_block) {
+    const std::int64_t depth = group.k - k < kBlockK ? group.k - k : kBlockK;
+    const float* a = block;
+    while (a < block + depth) {
+      for (std::int64_t i = 0; i < group.lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
+      const float* end = block + depth - a < kAheadRows ? block + depth : a + kAheadRows;
+      for (; a < end; ++a, b += kPanelColumns * 4) {
+        if (R <= kInlineRows) {
+          for (int p = 0; p < P; ++p) {
+            __builtin_prefetch(b + p * next + kPrefetchBytes);
+            if (kVectors * kWidth == kPanelColumns) __builtin_prefetch(b + p * next + kPrefetchBytes + 64);
+          }
+        }
+        if constexpr (R > P) {
+          Vector operands[kAll];
+#pragma GCC unroll 8
+          for (int v = 0; v < kAll; ++v)
+            operands[v] = load(reinterpret_cast<const float*>(b + v / kVectors * next) + v % kVectors * kWidth);
+#pragma GCC unroll 16
+          for (int r = 0; r < R; ++r) {
+            const Vector one = all(a[r * kRowStride]);
+#pragma GCC unroll 8
+            for (int v = 0; v < kAll; ++v) sums[r][v] = fma(one, operands[v], sums[r][v]);
+          }
+        } else {
+          Vector ones[R];
+#pragma GCC unroll 16
+          for (int r = 0; r < R; ++r) ones[r] = all(a[r * kRowStride]);
+#pragma GCC unroll 8
+          for (int v = 0; v < kAll; ++v) {
+            const Vector operand = load(reinterpret_cast<const float*>(b + v / kVectors * next) + v % kVectors * kWidth);
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) sums[r][v] = fma(ones[r], operand, sums[r][v]);
+          }
+        }
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < kAll; ++v) store(group.out + r * group.stride + v / kVectors * kPanelColumns + v % kVectors * kWidth, sums[r][v]);
+  }
+}
+
+/// R rows x that part of P panels of fp16. `k` is a multiple of a step.
+template <int R, int P>
+void multiply_pairs(const Group& group) {
+  constexpr int kPart = 2 * kVectors;  // vectors of pairs
+  Vector sums[R][P * kPart];
+  for (int v = 0; v < P * kPart; ++v) {
+    for (int r = 0; r < R; ++r) sums[r][v] = zero();
+  }
+  const char* b = static_cast<const char*>(group.b);
+  const std::int64_t next = group.next;
+  const float* a = group.a;
+  for (std::int64_t k = 0; k < group.k; k += kStepK, b += kStepBytes) {
+    const char* line = b;
+    for (const float* end = a + kStepK; a < end; a += 2, line += 64) {
+      for (int p = 0; p < P; ++p) {
+        __builtin_prefetch(line + p * next + kPrefetchBytes);
+        if (kColumns == kPanelColumns) __builtin_prefetch(line + p * next + kPrefetchBytes + kTileElements * 2);
+      }
+      Vector pairs[R];
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) pairs[r] = pair(a + r * kRowStride);
+#pragma GCC unroll 16
+      for (int v = 0; v < P * kPart; ++v) {
+        // A tile has 64 / (2 * kWidth) vectors of pairs.
+        constexpr int kOfTile = 32 / kWidth;
+        const int in = v % kPart;
+        const char* at = line + v / kPart * next + in / kOfTile * kTileElements * 2 + in % kOfTile * kWidth * 2;
+        const Vector operand = widened(reinterpret_cast<const std::uint16_t*>(at));
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) sums[r][v] = fma(pairs[r], operand, sums[r][v]);
+      }
+    }
+    if ((k + kStepK) % kBlockK == 0) a += group.a_block - kBlockK;
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < P * kPart; v += 2) {
+      const std::int64_t column = v / kPart * kPanelColumns + v % kPart / 2 * kWidth;
+      store(group.out + r * group.stride + column, add(load(group.start + column), add_neighbours(sums[r][v], sums[r][v + 1])));
+    }
+  }
+}
+
+using Multiply = void (*)(const Group&);
+struct Choice {
+  Multiply run;
+  int panels;
+};
+
+// By rows - 1. Few rows take several panels at once: few chains of additions would wait for their latency.
+#if defined(IPEXRUN_KERNEL_ISA_AVX512)
+constexpr Choice kMultiply[] = {{multiply<1, 4>, 4},  {multiply<2, 4>, 4},  {multiply<3, 4>, 4},  {multiply<4, 2>, 2}, {multiply<5, 2>, 2},
+                                {multiply<6, 2>, 2},  {multiply<7, 1>, 1},  {multiply<8, 1>, 1},  {multiply<9, 1>, 1}, {multiply<10, 1>, 1},
+                                {multiply<11, 1>, 1}, {multiply<12, 1>, 1}, {multiply<13, 1>, 1}, {multiply<14, 1>, 1}};
+constexpr Choice kMultiplyOne[] = {{multiply<1, 1>, 1}, {multiply<2, 1>, 1}, {multiply<3, 1>, 1},
+                                   {multiply<4, 1>, 1}, {multiply<5, 1>, 1}, {multiply<6, 1>, 1}};
+constexpr Choice kPairs[] = {{multiply_pairs<1, 2>, 2}, {multiply_pairs<2, 2>, 2}, {multiply_pairs<3, 2>, 2},
+                             {multiply_pairs<4, 1>, 1}, {multiply_pairs<5, 1>, 1}, {multiply_pairs<6, 1>, 1}};
+constexpr Choice kPairsOne[] = {{multiply_pairs<1, 1>, 1}, {multiply_pairs<2, 1>, 1}, {multiply_pairs<3, 1>, 1}};
+#else
+constexpr Choice kMultiply[] = {{multiply<1, 4>, 4}, {multiply<2, 2>, 2}, {multiply<3, 2>, 2},
+                                {multiply<4, 1>, 1}, {multiply<5, 1>, 1}, {multiply<6, 1>, 1}};
+constexpr Choice kMultiplyOne[] = {{multiply<1, 1>, 1}, {multiply<2, 1>, 1}, {multiply<3, 1>, 1}};
+constexpr Choice kPairs[] = {{multiply_pairs<1, 2>, 2}, {multiply_pairs<2, 1>, 1}, {multiply_pairs<3, 1>, 1}};
+constexpr Choice kPairsOne[] = {{multiply_pairs<1, 1>, 1}};
+#endif
+static_assert(sizeof(kMultiply) / sizeof(kMultiply[0]) == kRows && sizeof(kPairs) / sizeof(kPairs[0]) == kPairRows);
+
+/// What multiplies `rows` rows by up to `panels` panels.
+Choice choice_of(bool pairs, std::int64_t rows, std::int64_t panels) {
+  const Choice many = pairs ? kPairs[rows - 1] : kMultiply[rows - 1];
+  if (many.panels <= panels) return many;
+  return pairs ? kPairsOne[rows - 1] : kMultiplyOne[rows - 1];
+}
+
+struct Plan {
+  std::int64_t k;  // rows of K that are multiplied: for fp16 whole steps
+  std::int64_t k_blocks;
+  std::int64_t row_block;
+  bool pairs;
+  std::int64_t a_bytes;
+  std::int64_t wide_bytes;  // of a panel widened to fp32
+  std::int64_t out_bytes;   // sums of a block of rows and a panel
+};
+
+Plan plan_of(const LinearF32Args& args, const LinearBlock& block) {
+  Plan plan{};
+  const std::int64_t rows = block.row_end - block.row_begin;
+  plan.k = args.half ? steps_of(args.k) * kStepK : args.k;
+  plan.k_blocks = ceil_div(plan.k, kBlockK);
+  const std::int64_t row_bytes = plan.k_blocks * kRowStride * 4;
+  std::int64_t most = kCopyBytes / row_bytes / kRows * kRows;
+  if (most < kRows) most = kRows;
+  plan.row_block = rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
+  plan.pairs = args.half && rows <= kPairRows;
+  plan.a_bytes = ceil_div(plan.row_block * row_bytes, 64) * 64;
+  plan.out_bytes = (plan.row_block > kRows ? plan.row_block : kRows) * kPanelColumns * 4;  // also enough for few rows of several panels
+  plan.wide_bytes = args.half && !plan.pairs ? plan.k * kPanelColumns * 4 : 0;
+  return plan;
+}
+
+/// Rows [row, row + rows) of A as fp32, blocks of K one after the other, zeros behind K as far as `plan.k`.
+void copy_rows(const LinearF32Args& args, const Plan& plan, std::int64_t row, std::int64_t rows, float* to) {
+  for (std::int64_t first = 0; first < plan.k; first += kBlockK) {
+    const std::int64_t rest = args.k - first;
+    const std::int64_t depth = rest < kBlockK ? rest : kBlockK;
+    const std::int64_t padded = plan.k - first < kBlockK ? plan.k - first : kBlockK;
+    for (std::int64_t r = 0; r < rows; ++r, to += kRowStride) {
+      const std::int64_t at = (row + r) * args.lda + first;
+      if (!args.half) {
+        __builtin_memcpy(to, static_cast<const float*>(args.a) + at, static_cast<std::size_t>(depth) * 4);
+        continue;
+      }
+      const auto* from = static_cast<const std::uint16_t*>(args.a) + at;
+      std::int64_t k = 0;
+      for (; k + kWidth <= depth; k += kWidth) store(to + k, widened(from + k));
+      if (k < padded) {
+        std::uint16_t part[kStepK] = {};
+        __builtin_memcpy(part, from + k, static_cast<std::size_t>(depth - k) * 2);
+        for (std::int64_t i = 0; k < padded; k += kWidth, i += kWidth) store(to + k, widened(part + i));
+      }
+    }
+  }
+}
+
+/// Bias of `panels` panels as fp32, zeros where there is none.
+void load_bias(const LinearF32Args& args, std::int64_t panel, std::int64_t panels, float* to) {
+  const std::int64_t column = panel * kPanelColumns;
+  const std::int64_t count = panels * kPanelColumns;
+  std::int64_t valid = args.n - column < count ? args.n - column : count;
+  if (args.bias == nullptr) valid = 0;
+  __builtin_memset(to, 0, static_cast<std::size_t>(count) * 4);
+  if (valid == 0) return;
+  if (!args.half) {
+    __builtin_memcpy(to, static_cast<const float*>(args.bias) + column, static_cast<std::size_t>(valid) * 4);
+    return;
+  }
+  std::uint16_t part[kPanelsMost * kPanelColumns] = {};
+  __builtin_memcpy(part, static_cast<const std::uint16_t*>(args.bias) + column, static_cast<std::size_t>(valid) * 2);
+  for (std::int64_t n = 0; n < count; n += kWidth) store(to + n, widened(part + n));
+}
+
+/// `rows` rows of `columns` sums to C.
+void write_rows(const LinearF32Args& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+                const float* from) {
+  const std::int64_t valid = args.n - column < columns ? args.n - column : columns;
+  for (std::int64_t r = 0; r < rows; ++r, from += columns) {
+    const std::int64_t at = (row + r) * args.ldc + column;
+    if (!args.half) {
+      __builtin_memcpy(static_cast<float*>(args.c) + at, from, static_cast<std::size_t>(valid) * 4);
+      continue;
+    }
+    auto* to = static_cast<std::uint16_t*>(args.c) + at;
+    std::int64_t n = 0;
+    for (; n + kWidth <= valid; n += kWidth) store_half(to + n, load(from + n));
+    if (n < valid) {
+      std::uint16_t part[kWidth];
+      store_half(part, load(from + n));
+      __builtin_memcpy(to + n, part, static_cast<std::size_t>(valid - n) * 2);
+    }
+  }
+}
+
+void widen_panel(const char* panel, std::int64_t k, float* to) {
+  for (std::int64_t first = 0; first < k; first += kStepK) {
+    for (std::int64_t tile = 0; tile < 2; ++tile, panel += kTileElements * 2) {
+      float* at = to + first * kPanelColumns + tile * kTileColumns;
+      for (std::int64_t pair_of = 0; pair_of < kStepK / 2; ++pair_of, at += 2 * kPanelColumns)
+        widen_line(reinterpret_cast<const std::uint16_t*>(panel + pair_of * 64), at, at + kPanelColumns);
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t linear_f32_scratch_bytes(const LinearF32Args& args, const LinearBlock& block) {
+  const Plan plan = plan_of(args, block);
+  return static_cast<std::size_t>(plan.a_bytes + plan.wide_bytes + plan.out_bytes);
+}
+
+void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scratch) {
+  const Plan plan = plan_of(args, block);
+  auto* a = static_cast<float*>(scratch);
+  auto* wide = reinterpret_cast<float*>(static_cast<char*>(scratch) + plan.a_bytes);
+  float* out = wide + plan.wide_bytes / 4;
+  const std::int64_t panel_bytes = panel_bytes_f32(args.k, args.half);
+  const std::int64_t most = plan.pairs ? kPairRows : kRows;
+  for (std::int64_t row = block.row_begin; row < block.row_end; row += plan.row_block) {
+    const std::int64_t rows = block.row_end - row < plan.row_block ? block.row_end - row : plan.row_block;
+    copy_rows(args, plan, row, rows, a);
+    const std::int64_t groups = ceil_div(rows, most);
+    for (std::int64_t panel = block.panel_begin; panel < block.panel_end;) {
+      const std::int64_t left = block.panel_end - panel;
+      // Several groups share what they were brought; only a single one takes more panels at once.
+      const std::int64_t at_once = groups > 1 || plan.wide_bytes != 0 ? 1 : choice_of(plan.pairs, rows, left).panels;
+      alignas(64) float bias[kPanelsMost * kPanelColumns];
+      load_bias(args, panel, at_once, bias);
+      const char* b = static_cast<const char*>(args.packed_b) + panel * panel_bytes;
+      if (plan.wide_bytes != 0) {
+        widen_panel(b, plan.k, wide);
+        b = reinterpret_cast<const char*>(wide);
+      }
+      const std::int64_t columns = at_once * kPanelColumns;
+      const bool direct = !args.half && (panel + at_once) * kPanelColumns <= args.n;
+      float* to = direct ? static_cast<float*>(args.c) + row * args.ldc + panel * kPanelColumns : out;
+      const std::int64_t stride = direct ? args.ldc : columns;
+      // The next panel is fetched evenly over the groups and parts of this one, a few lines every kAheadRows rows of K.
+      const bool fetch = panel + 1 < block.panel_end && rows > kInlineRows && !plan.pairs;
+      const char* ahead = static_cast<const char*>(args.packed_b) + (panel + 1) * panel_bytes;
+      const std::int64_t stretches = ceil_div(plan.k, kAheadRows) * groups * (kPanelColumns / kColumns);
+      const std::int64_t lines = fetch ? ceil_div(panel_bytes / 64, stretches) : 0;
+      const std::int64_t chunk = groups >= kGroupsOfChunks ? kBlockK : plan.k;
+      for (std::int64_t k = 0; k < plan.k; k += chunk) {
+        const std::int64_t depth = plan.k - k < chunk ? plan.k - k : chunk;
+        const std::int64_t ahead_bytes = lines * ceil_div(depth, kAheadRows) * 64;
+        for (std::int64_t group = 0; group < groups; ++group) {
+          const std::int64_t first = rows * group / groups;
+          const std::int64_t here = rows * (group + 1) / groups - first;
+          const float* from = a + (k / kBlockK * rows + first) * kRowStride;
+          float* sums = to + first * stride;
+          const Multiply run = choice_of(plan.pairs, here, at_once).run;
+          for (std::int64_t part = 0; part < kPanelColumns; part += kColumns, ahead += ahead_bytes) {
+            const std::int64_t offset = plan.pairs ? part / kTileColumns * kTileElements * 2 : (k * kPanelColumns + part) * 4;
+            const float* start = k == 0 ? bias + part : sums + part;
+            run({from, rows * kRowStride, b + offset, panel_bytes, depth, start, k == 0 ? 0 : stride, sums + part, stride, ahead, lines});
+          }
+        }
+      }
+      if (!direct) write_rows(args, row, rows, panel * kPanelColumns, columns, out);
+      panel += at_once;
+    }
+  }
+}
+
+}  // namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA

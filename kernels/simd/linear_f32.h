@@ -1,0 +1,13 @@
+// The variants made from simd/linear_f32.cpp, one namespace an instruction set; see linear_f32_variants.h for what the functions mean.
+#pragma once
+
+#include "kernels/linear_f32_variants.h"
+
+#define IPEXRUN_DECLARE_LINEAR_F32(isa)                                                      \
+  namespace ipexrun::kernels::isa {                                                          \
+  std::size_t linear_f32_scratch_bytes(const LinearF32Args& args, const LinearBlock& block); \
+  void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scratch);       \
+  }
+IPEXRUN_DECLARE_LINEAR_F32(avx2)
+IPEXRUN_DECLARE_LINEAR_F32(avx512)
+#undef IPEXRUN_DECLARE_LINEAR_F32
