@@ -28,6 +28,7 @@ ATTENTIONS = [  # batch, heads, rows, keys, depth, causal: BERT, ViT, a prompt, 
     (1, 12, 128, 128, 64, False), (8, 12, 128, 128, 64, False), (4, 12, 197, 197, 64, False), (1, 12, 512, 512, 64, True), (1, 32, 1, 512, 128, False),
 ]
 SMOKE_ATTENTIONS = [(1, 2, 16, 16, 32, False)]
+ATTENTION_GRADS = [case for case in ATTENTIONS if case[2] > 1]  # the backward pass of the same
 
 
 @functools.cache
@@ -161,6 +162,17 @@ def measure_attention(torch, hook, case, dtype, seconds):
     name = f"{batch} x {heads} heads, {rows} rows, {keys} keys, depth {depth}{', causal' if causal else ''}, {str(dtype)[6:]}"
     call = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)  # noqa: E731
     return {"attention": name} | measure(hook, call, ["own_f32"], seconds)
+
+
+def measure_attention_grad(torch, hook, case, dtype, seconds):
+    batch, heads, rows, keys, depth, causal = case
+    q, k, v, grad = (torch.randn(batch, n, heads, depth).to(dtype).transpose(1, 2) for n in (rows, keys, keys, rows))
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal)
+    name = f"{batch} x {heads} heads, {rows} rows, {keys} keys, depth {depth}{', causal' if causal else ''}, {str(dtype)[6:]}"
+    call = lambda: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, out, lse, 0.0, causal)  # noqa: E731
+    return {"attention grad": name} | measure(hook, call, ["own_f32"], seconds)
+
+
 def measure_call(torch, hook, name, shape, dtype, last, seconds):
     x = torch.randn(shape).to(dtype)
     if last:
@@ -231,6 +243,8 @@ def main():
                    for name in ACTIVATIONS[: 1 if options.smoke else None] for dtype in (torch.float32, torch.bfloat16)]
         shapes += [] if options.only else [measure_attention(torch, hook, case, dtype, seconds) for case in (SMOKE_ATTENTIONS if options.smoke else ATTENTIONS)
                    for dtype in (torch.float32, torch.bfloat16)]
+        cases = [] if options.only not in ("", "attention grad") else SMOKE_ATTENTIONS if options.smoke else ATTENTION_GRADS
+        shapes += [measure_attention_grad(torch, hook, case, dtype, seconds) for case in cases for dtype in (torch.float32, torch.bfloat16)]
         calls = [(name, shape, dtype, last) for name, (_, found, lasts) in CALLS.items() for shape in found for last in ([False, True] if lasts else [False])
                  for dtype in (torch.float32, torch.bfloat16)]
         calls = [call for call in calls if options.only in call[0]]

@@ -40,6 +40,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> mkldnn_rnn_layer(
 std::tuple<at::Tensor, at::Tensor> scaled_dot_product_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                                                 double dropout_p, bool is_causal,
                                                                 const std::optional<at::Tensor>& attn_mask, std::optional<double> scale);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_attention_backward(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
+    const at::Tensor& logsumexp, double dropout_p, bool is_causal, const std::optional<at::Tensor>& attn_mask, std::optional<double> scale);
 at::Tensor softmax(const at::Tensor& self, std::int64_t dim, bool half_to_float);
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
                                                                  const std::optional<at::Tensor>& weight,

@@ -93,7 +93,7 @@ Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outpu
   }
   OpTrial trial(state, call, *site, false, stock, stock_aside);
   state.selector.call(*site, trial);
-  if (!state.drift.watching(state.calls.load(std::memory_order_relaxed))) [[likely]]
+  if (!state.drift.watching(state.calls.load(std::memory_order_relaxed)) || torch::autograd::get_current_graph_task_id() != -1) [[likely]]
     return std::move(trial).result();
   const std::uint64_t mark = trial.pass_mark();
   Outputs result = std::move(trial).result();

@@ -32,6 +32,16 @@ bool apart(const at::Tensor& a, const at::Tensor& b);
 /// Hands a call that fits to selection. `stock_aside` computes into new memory what `stock` may write in place.
 Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside);
 
+/// Whether calls are taken in a backward pass, too. What they return is not watched for drift there.
+template <typename Call>
+constexpr bool taken_in_backward() {
+  if constexpr (requires { Call::kInBackward; }) {
+    return Call::kInBackward;
+  } else {
+    return false;
+  }
+}
+
 /// `describe` fills the call in and says whether it fits. The order of the tests matters: what declines most often and costs least
 /// stands first.
 template <typename Call, typename Describe>
@@ -42,7 +52,9 @@ Outputs answer(Op op, Describe describe, c10::function_ref<Outputs()> stock, c10
   counts.calls.fetch_add(1, std::memory_order_relaxed);
   Call call;
   call.op = op;
-  if (!call.is(Declined::kBackward, !in_backward(state)) || !describe(&call) || !call.is(Declined::kSettings, allowed_here())) {
+  const bool backward = in_backward(state);
+  if (!call.is(Declined::kBackward, !backward || taken_in_backward<Call>()) || !describe(&call) ||
+      !call.is(Declined::kSettings, allowed_here())) {
     counts.declined[static_cast<std::size_t>(call.declined)].fetch_add(1, std::memory_order_relaxed);
     count_call(state);
     return stock();
