@@ -164,9 +164,18 @@ void bench(const Options& options, Shape shape, long m, bool cold, bool first) {
   std::vector<double> peaks;
   std::size_t turn = 0;
   const auto call = [&](const Contender& who) {
-    const kernels::LinearArgs args{a.get(),    who.dtype,   shape.k, packs[turn++ % copies].get(),
-                                   bias.get(), DType::kF32, c.get(), who.dtype,
-                                   shape.n,    m,           shape.n, shape.k};
+    kernels::LinearArgs args;
+    args.a = a.get();
+    args.a_dtype = who.dtype;
+    args.lda = shape.k;
+    args.packed_b = packs[turn++ % copies].get();
+    args.bias = bias.get();
+    args.c = c.get();
+    args.c_dtype = who.dtype;
+    args.ldc = shape.n;
+    args.m = m;
+    args.n = shape.n;
+    args.k = shape.k;
     if (!kernels::linear_bf16(args, {}, who.isa)) std::exit(1);
   };
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
