@@ -182,7 +182,8 @@ bool Problem::run(IsaSet isa) { return run(isa, thread_parallel(case_.threads));
 
 bool Problem::run(IsaSet isa, const Parallel& parallel) {
   std::memset(c_.data(), kFill, c_.bytes());
-  if (case_.in_place) std::memcpy(c_.data() + static_cast<std::size_t>(case_.offset_c) * size_of(case_.c), other_.data(), other_.bytes());
+  if (case_.in_place && other_.bytes() > 0)
+    std::memcpy(c_.data() + static_cast<std::size_t>(case_.offset_c) * size_of(case_.c), other_.data(), other_.bytes());
   pack(parallel);
   return linear_bf16(args(), parallel, isa);
 }
