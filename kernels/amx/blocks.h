@@ -1,5 +1,4 @@
-// C on AMX, whatever the tiles hold: the loops of linear.cpp over a Kind of tile. 32 x 32 of C in four tiles, two tiles of A and two of B
-// beside them.
+// C on AMX, whatever the tiles hold: 32 x 32 of C in four tiles, two tiles of A and two of B beside them.
 //
 // Loops, outermost first: blocks of rows, chunks of panels, blocks of K (at most 1 KiB of a row, so that a strip's A stays in L1), strips
 // of 32 rows, panels. The sums of a block of rows and a chunk wait in L2 between blocks of K. A slice is one block of K of a chunk: while

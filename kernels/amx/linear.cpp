@@ -1,401 +1,65 @@
-// linear on AMX: 32 x 32 of C in four tiles, two tiles of A and two of B beside them.
-//
-// Loops, outermost first: blocks of rows, chunks of panels, blocks of K (at most 512, so that a strip's A stays in L1), strips of 32 rows,
-// panels. The sums of a block of rows and a chunk wait in fp32 in L2 between blocks of K. A slice is one block of K of a chunk: while its
-// products run, the B and A of the next slice are fetched into L2, evenly, a few lines a step; a burst at the slice's begin would wait for
-// L3 or memory. A is brought into tiles a slice ahead of its first use, and used again by the other chunks. The bias is what the first
-// block of K starts from. The last block of K leaves its sums in C where that is fp32 and whole, else in a stage whose rows are converted
-// and written to C between the products of the next block. Neighbours in a row of C follow each other: written down a column, each 64 bytes
-// of a wide C would cost a page walk (seen: half the speed).
+// linear on AMX: blocks.h over tiles of bf16. Sums start from the bias.
 #include "kernels/amx/linear.h"
 
-#include <immintrin.h>
-
+#include "kernels/amx/blocks.h"
 #include "kernels/amx/rows.h"
-#include "kernels/amx/tile.h"
-#include "kernels/packed.h"
 
 namespace ipexrun::kernels::amx {
 namespace {
 
-constexpr std::int64_t kTileBytes = 1024;
-constexpr std::int64_t kBlockBytes = 4 * kTileBytes;  // 32 x 32 of C in fp32
-constexpr std::int64_t kStripRows = 32;
-// Sizes by measurement on a core with 48 KiB of L1 and 2 MiB of L2 (bench/linear_vs_torch.py).
-constexpr std::int64_t kStepsMost = 16;              // of a block of K
-constexpr std::int64_t kRowsMost = 384;              // of a block of rows: the more, the less often B comes from beyond L2
-constexpr std::int64_t kPackedABytes = 6 << 20;      // the same, for a very long K
-constexpr std::int64_t kResidentBytes = 1024 << 10;  // up to so much A of a block of rows stays in L2; else it comes back with each slice
-constexpr std::int64_t kSliceBytes = 128 << 10;      // B of a slice
-constexpr std::int64_t kSliceBytesMore = 256 << 10;  // where A comes back with each
-constexpr std::int64_t kPanelsMost = 16;
-constexpr std::int64_t kSumsBytes = 600 << 10;  // of a block of rows and a chunk
-constexpr std::int64_t kPrefetchBytes = 4096;   // of B, ahead of the products, where nothing came before that could fetch it
-
-/// Where the four tiles of a 32 x 32 block of fp32 lie: how far the lines of one, the lower pair and the right ones are from the
-/// first. All in bytes.
-struct Quad {
-  char* at;
-  std::int64_t line;
-  std::int64_t down;
-  std::int64_t right;
-};
-
-constexpr Quad in_rows(char* at, std::int64_t line) { return {at, line, 16 * line, 64}; }
-/// The same 16 numbers in each line of a tile.
-constexpr Quad in_bias(char* at) { return {at, 0, 0, 64}; }
-
-struct Plan {
-  std::int64_t steps;  // of 32 rows of K
-  std::int64_t k_blocks;
-  std::int64_t row_block;  // a multiple of 32
-  std::int64_t chunk;      // panels
-  bool resident;           // A of a block of rows stays in L2
-  std::int64_t a_bytes;
-  std::int64_t sums_bytes;
-  std::int64_t bias_bytes;
-
-  [[nodiscard]] std::int64_t step_of(std::int64_t k_block) const { return steps * k_block / k_blocks; }
-};
-
-constexpr std::int64_t at_least(std::int64_t value, std::int64_t low) { return value < low ? low : value; }
-constexpr std::int64_t at_most(std::int64_t value, std::int64_t high) { return value > high ? high : value; }
-/// The size of the pieces when `total` is cut into equal ones of at most `most`: 260 is 2 x 130, not 256 + 4.
-constexpr std::int64_t equal_pieces(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
-
-Plan plan_of(const LinearArgs& args, const LinearBlock& block) {
-  Plan plan{};
-  const std::int64_t rows = block.row_end - block.row_begin;
-  const std::int64_t panels = block.panel_end - block.panel_begin;
-  plan.steps = steps_of(args.k);
-  // One strip passes over B once: nothing is used again that blocks of K would keep near.
-  plan.k_blocks = rows <= kStripRows ? 1 : ceil_div(plan.steps, kStepsMost);
-  const std::int64_t rows_fit = at_least(kPackedABytes / (plan.steps * 64) / kStripRows * kStripRows, kStripRows);
-  plan.row_block = ceil_div(equal_pieces(rows, at_most(rows_fit, kRowsMost)), kStripRows) * kStripRows;
-  plan.a_bytes = plan.row_block / 16 * plan.steps * kTileBytes;
-  plan.resident = plan.a_bytes <= kResidentBytes;
-  const std::int64_t panel_bytes = ceil_div(plan.steps, plan.k_blocks) * kStepBytes;
-  std::int64_t most = (plan.resident ? kSliceBytes : kSliceBytesMore) / panel_bytes;
-  if (plan.k_blocks > 1) most = at_most(most, kSumsBytes / (plan.row_block / kStripRows * kBlockBytes));
-  plan.chunk = equal_pieces(panels, at_most(at_least(most, 2), kPanelsMost));
-  if (plan.k_blocks > 1) plan.sums_bytes = plan.chunk * (plan.row_block / kStripRows) * kBlockBytes;
-  plan.bias_bytes = panels * kPanelColumns * 4;
-  return plan;
-}
-
-TileConfig config_for(std::int64_t rows) {
-  TileConfig config{};
-  config.palette = 1;
-  for (int tile = 0; tile < 8; ++tile) {
-    config.bytes_per_row[tile] = 64;
-    config.rows[tile] = tile < 5 ? static_cast<std::uint8_t>(rows) : 16;  // 0-3: C, 4: A, 5: the lower A or B, 6-7: B
-  }
-  return config;
-}
-
-inline __attribute__((always_inline)) void prefetch_step(const char* b) {
-  for (std::int64_t line = 0; line < kStepBytes; line += 64) _mm_prefetch(b + kPrefetchBytes + line, _MM_HINT_T0);
-}
-
-/// Lines that will be wanted, fetched a few at a time between products.
-struct Ahead {
-  const char* sums = nullptr;  ///< of the next block, into L1; null = none
-  const char* at = nullptr;    ///< into L2
-  std::int64_t lines = 0;
-};
-
-/// 32 rows x 32 columns over `steps` steps of K. a0 and a1 are the tiles of the upper and lower 16 rows; `pending` is written
-/// meanwhile. kFirst: B was not fetched before. The order leaves each load of B, which comes from L2, a whole product of slack: a tile
-/// register behaves as if it were not renamed. What is not needed is left out by template: instructions between products cost as much as
-/// products do, they hardly overlap.
-template <bool kFirst, bool kSums, bool kDrain>
-void multiply_pair_of(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to, Pending pending,
-                      const Ahead& ahead) {
-  const std::int64_t rows = ceil_div(pending.rows, steps);
-  const std::int64_t each = ceil_div(ahead.lines, steps);
-  const std::int64_t sums_each = ceil_div(kBlockBytes / 64, steps);
-  const char* at = ahead.at;
-  const char* sums = ahead.sums;
-  tile_load<0>(from.at, from.line);
-  tile_load<1>(from.at + from.right, from.line);
-  tile_load<2>(from.at + from.down, from.line);
-  tile_load<3>(from.at + from.down + from.right, from.line);
-  for (std::int64_t s = 0; s < steps; ++s, a0 += kTileBytes, a1 += kTileBytes, b += kStepBytes) {
-    if constexpr (kFirst) prefetch_step(b);
-    tile_load<4>(a0, 64);
-    tile_stream<6>(b, 64);
-    tile_multiply<0, 4, 6>();
-    tile_load<5>(a1, 64);
-    tile_multiply<2, 5, 6>();
-    tile_stream<7>(b + kTileBytes, 64);
-    tile_multiply<1, 4, 7>();
-    tile_multiply<3, 5, 7>();
-    if constexpr (kDrain) drain(pending, rows);
-    if constexpr (kSums) {
-      for (std::int64_t i = 0; i < sums_each; ++i, sums += 64) _mm_prefetch(sums, _MM_HINT_T0);
-    }
-    for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
-  }
-  tile_store<0>(to.at, to.line);
-  tile_store<1>(to.at + to.right, to.line);
-  tile_store<2>(to.at + to.down, to.line);
-  tile_store<3>(to.at + to.down + to.right, to.line);
-}
-
-template <bool kFirst>
-void multiply_pair(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
-                   const Pending& pending, const Ahead& ahead) {
-  const bool drains = pending.rows > 0;
-  if (ahead.sums != nullptr) {
-    drains ? multiply_pair_of<kFirst, true, true>(a0, a1, b, steps, from, to, pending, ahead)
-           : multiply_pair_of<kFirst, true, false>(a0, a1, b, steps, from, to, pending, ahead);
-  } else {
-    drains ? multiply_pair_of<kFirst, false, true>(a0, a1, b, steps, from, to, pending, ahead)
-           : multiply_pair_of<kFirst, false, false>(a0, a1, b, steps, from, to, pending, ahead);
-  }
-}
-
-/// Up to 16 rows x 32 columns.
-void multiply_single(const char* a, const char* b, std::int64_t steps, const Quad& from, const Quad& to, Pending pending) {
-  const std::int64_t rows = ceil_div(pending.rows, steps);
-  tile_load<0>(from.at, from.line);
-  tile_load<1>(from.at + from.right, from.line);
-  for (std::int64_t s = 0; s < steps; ++s) {
-    prefetch_step(b + s * kStepBytes);
-    tile_load<4>(a + s * kTileBytes, 64);
-    tile_load<6>(b + s * kStepBytes, 64);
-    tile_multiply<0, 4, 6>();
-    tile_load<7>(b + s * kStepBytes + kTileBytes, 64);
-    tile_multiply<1, 4, 7>();
-    drain(pending, rows);
-  }
-  tile_store<0>(to.at, to.line);
-  tile_store<1>(to.at + to.right, to.line);
-}
-
-/// Up to 16 rows x 64 columns, for calls that have no more rows: four sums in flight hide the latency of a product.
-void multiply_wide(const char* a, const char* b0, const char* b1, std::int64_t steps, const float* bias, const Quad& left_to,
-                   const Quad& right_to) {
-  tile_load<0>(bias, 0);
-  tile_load<1>(bias + 16, 0);
-  tile_load<2>(bias + 32, 0);
-  tile_load<3>(bias + 48, 0);
-  for (std::int64_t s = 0; s < steps; ++s) {
-    const char* left = b0 + s * kStepBytes;
-    const char* right = b1 + s * kStepBytes;
-    prefetch_step(left);
-    prefetch_step(right);
-    tile_load<4>(a + s * kTileBytes, 64);
-    tile_load<6>(left, 64);
-    tile_multiply<0, 4, 6>();
-    tile_load<7>(left + kTileBytes, 64);
-    tile_multiply<1, 4, 7>();
-    tile_load<5>(right, 64);
-    tile_multiply<2, 4, 5>();
-    tile_load<6>(right + kTileBytes, 64);
-    tile_multiply<3, 4, 6>();
-  }
-  tile_store<0>(left_to.at, left_to.line);
-  tile_store<1>(left_to.at + left_to.right, left_to.line);
-  tile_store<2>(right_to.at, right_to.line);
-  tile_store<3>(right_to.at + right_to.right, right_to.line);
-}
-
-/// One worker's run: what all loops share.
-struct Run {
+/// What multiplies, with what follows the product or without.
+template <bool kEpilogue>
+struct Pairs {
+  using Pending = amx::Pending;
   const LinearArgs& args;
-  const LinearBlock& block;
-  Plan plan;
-  char* a;
-  char* sums;
-  char* stage;  // two blocks, used in turn
-  float* bias;
-  std::int64_t turn = 0;
-  Pending pending{};
+  std::int64_t first_panel;
+  float* bias;  // of the block's panels
+  bool whole;
 
-  [[nodiscard]] const char* panel(std::int64_t index) const {
-    return static_cast<const char*>(args.packed_b) + index * plan.steps * kStepBytes;
-  }
-  [[nodiscard]] float* bias_of(std::int64_t panel_index) const { return bias + (panel_index - block.panel_begin) * kPanelColumns; }
-  [[nodiscard]] Quad next_stage() const { return in_rows(stage + turn * kBlockBytes, 128); }
-
-  /// True when tiles can be stored into C as they are.
-  [[nodiscard]] bool stores_whole_tiles(std::int64_t rows, std::int64_t panel_index) const {
-    return args.c_dtype == DType::kF32 && !args.epilogue.any() && rows % 16 == 0 && (panel_index + 1) * kPanelColumns <= args.n;
-  }
-  [[nodiscard]] Quad in_c(std::int64_t row, std::int64_t panel_index) const {
-    return in_rows(static_cast<char*>(args.c) + (row * args.ldc + panel_index * kPanelColumns) * 4, args.ldc * 4);
+  template <int kC, int kA, int kB>
+  [[gnu::always_inline]] static void multiply() {
+    tile_multiply<kC, kA, kB>();
   }
 
-  /// What next_stage() holds is to be written to C from (row, panel) on. The block before it has been written.
-  void queue(std::int64_t row, std::int64_t rows, std::int64_t panel_index) {
+  [[gnu::always_inline]] static void drain(Pending& pending, std::int64_t count) { amx::drain<kEpilogue>(pending, count); }
+
+  [[nodiscard]] char* start(std::int64_t panel) const { return reinterpret_cast<char*>(bias + (panel - first_panel) * kPanelColumns); }
+
+  [[nodiscard]] Rows a(std::int64_t row, std::int64_t step) const {
+    const std::int64_t element = args.a_dtype == DType::kF32 ? 4 : 2;
+    return {static_cast<const char*>(args.a) + (row * args.lda + step * kStepK) * element, args.lda * element, kStepK * element};
+  }
+
+  void pack(std::int64_t row, std::int64_t rows, std::int64_t padded, std::int64_t first, std::int64_t count, char* to) const {
+    pack_rows(args, row, rows, padded, first, count, to);
+  }
+
+  [[nodiscard]] Pending pending(char* sums, std::int64_t row, std::int64_t rows, std::int64_t panel) const {
     const std::int64_t element = args.c_dtype == DType::kF32 ? 4 : 2;
-    const std::int64_t column = panel_index * kPanelColumns;
+    const std::int64_t column = panel * kPanelColumns;
     char* c = static_cast<char*>(args.c) + (row * args.ldc + column) * element;
-    const Epilogue* epilogue = args.epilogue.any() ? &args.epilogue : nullptr;
-    pending = {next_stage().at, c, args.ldc * element, rows, mask32(args.n - column), args.c_dtype, epilogue, row, column};
-    turn ^= 1;
+    return {sums, c, args.ldc * element, rows, mask32(args.n - column), args.c_dtype, &args.epilogue, row, column};
   }
 };
-
-/// All columns of a call of at most 16 rows.
-void run_few_rows(Run& run, std::int64_t rows) {
-  const std::int64_t steps = run.plan.steps;
-  std::int64_t panel = run.block.panel_begin;
-  for (; panel + 2 <= run.block.panel_end; panel += 2) {
-    const Quad left = in_rows(run.stage, 128);
-    const Quad right = in_rows(run.stage + kBlockBytes, 128);
-    multiply_wide(run.a, run.panel(panel), run.panel(panel + 1), steps, run.bias_of(panel), left, right);
-    for (std::int64_t i = 0; i < 2; ++i) {
-      run.queue(run.block.row_begin, rows, panel + i);
-      drain(run.pending, rows);
-    }
-  }
-  if (panel < run.block.panel_end) {
-    char* bias = reinterpret_cast<char*>(run.bias_of(panel));
-    multiply_single(run.a, run.panel(panel), steps, in_bias(bias), run.next_stage(), Pending{});
-    run.queue(run.block.row_begin, rows, panel);
-  }
-}
-
-/// One block of K of a chunk [first, end) of panels and of the rows [row, row + rows). Empty when end <= first.
-struct Slice {
-  std::int64_t row;
-  std::int64_t rows;
-  std::int64_t first;
-  std::int64_t end;
-  std::int64_t k_block;
-};
-
-/// The slice after `now`, empty after the last.
-Slice after(const Run& run, const Slice& now) {
-  const Plan& plan = run.plan;
-  const LinearBlock& block = run.block;
-  Slice next = now;
-  if (++next.k_block < plan.k_blocks) return next;
-  next.k_block = 0;
-  next.first = now.end;
-  if (next.first >= block.panel_end) {
-    next.row += now.rows;
-    next.rows = at_most(block.row_end - next.row, plan.row_block);
-    next.first = block.panel_begin;
-  }
-  next.end = next.rows <= 0 ? next.first : at_most(next.first + plan.chunk, block.panel_end);
-  return next;
-}
-
-/// Walks over what the next slice reads, in runs of adjacent lines: its panels of B, then its A.
-class Walk {
- public:
-  Walk(const Run& run, const Slice& next, std::int64_t blocks) {
-    if (next.end <= next.first) return;
-    const Plan& plan = run.plan;
-    const LinearArgs& args = run.args;
-    const std::int64_t step = plan.step_of(next.k_block);
-    const std::int64_t steps = plan.step_of(next.k_block + 1) - step;
-    parts_[0] = {run.panel(next.first) + step * kStepBytes, plan.steps * kStepBytes, next.end - next.first, steps * kStepBytes / 64};
-    if (next.first == run.block.panel_begin) {
-      const std::int64_t element = args.a_dtype == DType::kF32 ? 4 : 2;
-      const char* a = static_cast<const char*>(args.a) + (next.row * args.lda + step * kStepK) * element;
-      parts_[1] = {a, args.lda * element, next.rows, steps * element / 2};
-    } else if (!plan.resident) {
-      parts_[1] = {run.a + step * kTileBytes, plan.steps * kTileBytes, ceil_div(next.rows, 16), steps * kTileBytes / 64};
-    }
-    share_ = ceil_div(parts_[0].count * parts_[0].lines + parts_[1].count * parts_[1].lines, blocks);
-  }
-
-  /// A block's share: at most one run.
-  void next(Ahead* ahead) {
-    while (part_ < 2 && parts_[part_].count <= 0) ++part_;
-    if (part_ == 2) return;
-    Part& part = parts_[part_];
-    ahead->at = part.at + line_ * 64;
-    ahead->lines = at_most(share_, part.lines - line_);
-    line_ += ahead->lines;
-    if (line_ < part.lines) return;
-    line_ = 0;
-    part.at += part.stride;
-    --part.count;
-  }
-
- private:
-  struct Part {
-    const char* at = nullptr;
-    std::int64_t stride = 0;
-    std::int64_t count = 0;
-    std::int64_t lines = 0;
-  };
-  Part parts_[2];
-  int part_ = 0;
-  std::int64_t line_ = 0;
-  std::int64_t share_ = 0;
-};
-
-/// All strips of a slice; nothing was fetched for the first of all.
-void run_slice(Run& run, const Slice& slice, const Slice& next, bool first_of_all) {
-  const Plan& plan = run.plan;
-  const std::int64_t step = plan.step_of(slice.k_block);
-  const std::int64_t steps = plan.step_of(slice.k_block + 1) - step;
-  const bool last = slice.k_block + 1 == plan.k_blocks;
-  const std::int64_t group_bytes = plan.steps * kTileBytes;  // of A, 16 rows
-  if (slice.first == run.block.panel_begin) pack_rows(run.args, slice.row, slice.rows, ceil_div(slice.rows, 16) * 16, step, steps, run.a);
-  Walk walk(run, next, ceil_div(slice.rows, kStripRows) * (slice.end - slice.first));
-  char* sums = run.sums;
-  for (std::int64_t r = 0; r < slice.rows; r += kStripRows) {
-    const std::int64_t here = at_most(slice.rows - r, kStripRows);
-    const char* a = run.a + r / 16 * group_bytes + step * kTileBytes;
-    for (std::int64_t panel = slice.first; panel < slice.end; ++panel, sums += kBlockBytes) {
-      const char* b = run.panel(panel) + step * kStepBytes;
-      const Quad from = slice.k_block == 0 ? in_bias(reinterpret_cast<char*>(run.bias_of(panel))) : in_rows(sums, 128);
-      const bool direct = last && run.stores_whole_tiles(here, panel);
-      const Quad to = direct ? run.in_c(slice.row + r, panel) : last ? run.next_stage() : in_rows(sums, 128);
-      Ahead ahead;
-      if (slice.k_block > 0) ahead.sums = sums + kBlockBytes;
-      walk.next(&ahead);
-      if (here <= 16) {
-        multiply_single(a, b, steps, from, to, run.pending);
-      } else if (first_of_all && r == 0) {
-        multiply_pair<true>(a, a + group_bytes, b, steps, from, to, run.pending, ahead);
-      } else {
-        multiply_pair<false>(a, a + group_bytes, b, steps, from, to, run.pending, ahead);
-      }
-      run.pending.rows = 0;
-      if (last && !direct) run.queue(slice.row + r, here, panel);
-    }
-  }
-}
 
 }  // namespace
 
 std::size_t linear_scratch_bytes(const LinearArgs& args, const LinearBlock& block) {
-  const Plan plan = plan_of(args, block);
-  return static_cast<std::size_t>(plan.a_bytes + plan.sums_bytes + 2 * kBlockBytes + plan.bias_bytes);
+  const std::int64_t bias_bytes = (block.panel_end - block.panel_begin) * kPanelColumns * 4;
+  return static_cast<std::size_t>(blocks_bytes(steps_of(args.k), block) + bias_bytes);
 }
 
 void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
-  const Plan plan = plan_of(args, block);
-  char* a = static_cast<char*>(scratch);
-  char* sums = a + plan.a_bytes;
-  char* stage = sums + plan.sums_bytes;
-  Run run{args, block, plan, a, sums, stage, reinterpret_cast<float*>(stage + 2 * kBlockBytes)};
-  for (std::int64_t panel = block.panel_begin; panel < block.panel_end; ++panel) load_bias(args, panel, run.bias_of(panel));
-  const std::int64_t all_rows = block.row_end - block.row_begin;
-  tile_configure(config_for(at_most(all_rows, 16)));
-  if (all_rows <= 16) {
-    // Tiles of a call below 16 rows are configured that short; any other call multiplies whole tiles.
-    pack_rows(args, block.row_begin, all_rows, all_rows, 0, plan.steps, run.a);
-    run_few_rows(run, all_rows);
-  } else {
-    Slice slice{block.row_begin, at_most(all_rows, plan.row_block), block.panel_begin,
-                at_most(block.panel_begin + plan.chunk, block.panel_end), 0};
-    for (bool first = true; slice.end > slice.first; first = false) {
-      const Slice next = after(run, slice);
-      run_slice(run, slice, next, first);
-      slice = next;
-    }
+  const std::int64_t steps = steps_of(args.k);
+  auto* bias = reinterpret_cast<float*>(static_cast<char*>(scratch) + blocks_bytes(steps, block));
+  for (std::int64_t panel = block.panel_begin; panel < block.panel_end; ++panel) {
+    load_bias(args, panel, bias + (panel - block.panel_begin) * kPanelColumns);
   }
-  drain(run.pending, run.pending.rows);
-  tile_release();
+  if (args.epilogue.any()) {
+    run_blocks(Pairs<true>{args, block.panel_begin, bias, false}, steps, block, scratch);
+  } else {
+    run_blocks(Pairs<false>{args, block.panel_begin, bias, args.c_dtype == DType::kF32}, steps, block, scratch);
+  }
 }
 
 }  // namespace ipexrun::kernels::amx

@@ -82,18 +82,23 @@ struct Pending {
   std::int64_t rows = 0;  ///< not yet written
   __mmask32 columns = 0;  ///< inside C
   DType dtype = DType::kF32;
-  const Epilogue* epilogue = nullptr;  ///< null = none
-  std::int64_t row = 0;                ///< of C, with `column` where the sums belong
+  const Epilogue* epilogue = nullptr;
+  std::int64_t row = 0;  ///< of C, with `column` where the sums belong
   std::int64_t column = 0;
 };
 
-/// Writes up to `count` rows. Called between tile products, whose unit is not the one that converts and stores.
+/// Writes up to `count` rows. Called between tile products, whose unit is not the one that converts and stores. Where no epilogue follows
+/// there is no call either, which would cost the products' loop its registers.
+template <bool kEpilogue>
 static inline __attribute__((always_inline)) void drain(Pending& pending, std::int64_t count) {
+  if constexpr (kEpilogue) {
+    if (pending.rows == 0) return;
+    const std::int64_t rows = pending.rows < count ? pending.rows : count;
+    const std::int64_t valid = __builtin_popcount(pending.columns);
+    finish_rows(*pending.epilogue, pending.row, rows, pending.column, valid, reinterpret_cast<float*>(pending.sums), kPanelColumns);
+    pending.row += rows;
+  }
   for (; count > 0 && pending.rows > 0; --count, --pending.rows) {
-    if (pending.epilogue != nullptr) {
-      const std::int64_t valid = __builtin_popcount(pending.columns);
-      finish_row(*pending.epilogue, pending.row++, pending.column, valid, reinterpret_cast<float*>(pending.sums));
-    }
     const __m512 left = _mm512_load_ps(pending.sums);
     const __m512 right = _mm512_load_ps(pending.sums + 64);
     if (pending.dtype == DType::kBf16) {

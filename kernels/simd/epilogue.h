@@ -1,4 +1,4 @@
-// The epilogue of a product, for a part of a row of sums.
+// The epilogue of a product, for parts of rows of sums.
 #pragma once
 
 #include "kernels/epilogue.h"
@@ -38,20 +38,23 @@ template <typename Run>
   return whole ? InOrderBf16::load(from) : InOrderBf16::load_part(from, n);
 }
 
-/// `n` sums of a row, from `column` on, in place; there is room for whole vectors. Not inlined: products come between calls, and their
-/// loop is better off with its registers.
-[[gnu::noinline]] inline void finish_row(const Epilogue& epilogue, std::int64_t row, std::int64_t column, std::int64_t n, float* values) {
-  const std::int64_t at = row * epilogue.ld_other + column;
+/// `n` sums of each of `rows` rows, from `column` on, in place; one row of sums is `stride` after the other, and there is room for whole
+/// vectors. Not inlined: products come between calls, and their loop is better off with its registers.
+[[gnu::noinline]] inline void finish_rows(const Epilogue& epilogue, std::int64_t row, std::int64_t rows, std::int64_t column,
+                                          std::int64_t n, float* values, std::int64_t stride) {
   with_unary(epilogue.unary, [&]<typename Kind>() {
-    for (std::int64_t i = 0; i < n; i += Lanes::kCount) {
-      Floats::Vector x = InOrderF32::load(values + i);
-      if (epilogue.binary == Binary::kNone) {
-        x = Kind::run(x);
-      } else {
-        const Floats::Vector other = load_other(epilogue, at + i, n - i);
-        x = epilogue.binary_first ? Kind::run(combine(epilogue.binary, x, other)) : combine(epilogue.binary, Kind::run(x), other);
+    for (std::int64_t r = 0; r < rows; ++r, values += stride) {
+      const std::int64_t at = (row + r) * epilogue.ld_other + column;
+      for (std::int64_t i = 0; i < n; i += Lanes::kCount) {
+        Floats::Vector x = InOrderF32::load(values + i);
+        if (epilogue.binary == Binary::kNone) {
+          x = Kind::run(x);
+        } else {
+          const Floats::Vector other = load_other(epilogue, at + i, n - i);
+          x = epilogue.binary_first ? Kind::run(combine(epilogue.binary, x, other)) : combine(epilogue.binary, Kind::run(x), other);
+        }
+        InOrderF32::store(values + i, x);
       }
-      InOrderF32::store(values + i, x);
     }
   });
 }

@@ -65,8 +65,8 @@ static_assert(sizeof(kMultiply) / sizeof(kMultiply[0]) == Isa::kRows);
 
 void write_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, float* from) {
   const std::int64_t valid = args.n - column < columns ? args.n - column : columns;
+  if (args.epilogue.any()) finish_rows(args.epilogue, row, rows, column, valid, from, columns);
   for (std::int64_t r = 0; r < rows; ++r, from += columns) {
-    if (args.epilogue.any()) finish_row(args.epilogue, row + r, column, valid, from);
     const std::int64_t at = (row + r) * args.ldc + column;
     if (args.c_dtype == DType::kF32) {
       __builtin_memcpy(static_cast<float*>(args.c) + at, from, static_cast<std::size_t>(valid) * 4);
