@@ -406,7 +406,7 @@ TEST(Conv, WindowsThatReachVeryFarAreLeftToTheReference) {
   Problem near(s, DType::kF32, random);
   s.axes[2] = {4, 2, 2, 1, 0, 3'000'000'000};
   Problem far(s, DType::kF32, random);
-  EXPECT_TRUE(conv_supported(near.args(), isa_of_process()) || depthwise_variants().count == 1);
+  EXPECT_TRUE(conv_supported(near.args(), isa_of_process()) || levels_of(depthwise_variants()).size() == 1);
   EXPECT_FALSE(conv_supported(far.args(), isa_of_process()));
   ASSERT_TRUE(convolve(far.args(), {}, isa_of_process()));
   EXPECT_EQ(far.difference(), "");

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <sstream>
@@ -66,9 +67,12 @@ Guarded::Guarded(std::size_t bytes) : bytes_(bytes) {
   void* map = mmap(nullptr, map_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) throw std::runtime_error("mmap failed");
   map_ = static_cast<char*>(map);
-  if (inner != 0 && mprotect(map_ + page, inner, PROT_READ | PROT_WRITE) != 0) throw std::runtime_error("mprotect failed");
+  // qemu 7.2 reads all of a masked load, the lanes that are masked out too, where a CPU does not fault: no guard behind for it.
+  static const bool guard_behind = std::getenv("IPEXRUN_TEST_NO_GUARD_BEHIND") == nullptr;
+  const std::size_t open = guard_behind ? inner : inner + page;
+  if (open != 0 && mprotect(map_ + page, open, PROT_READ | PROT_WRITE) != 0) throw std::runtime_error("mprotect failed");
   data_ = map_ + page + (inner - bytes);
-  std::memset(map_ + page, kFill, inner);
+  std::memset(map_ + page, kFill, open);
 }
 
 Guarded::~Guarded() {

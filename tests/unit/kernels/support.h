@@ -14,7 +14,7 @@
 namespace ipexrun::kernels::test {
 
 /// Memory whose last byte is followed, and whose first page is preceded, by a page that faults. Filled with 0x7f (a huge float and
-/// a huge bf16), so that reading between rows shows.
+/// a huge bf16), so that reading between rows shows. With IPEXRUN_TEST_NO_GUARD_BEHIND set the page behind is one more of those bytes.
 class Guarded {
  public:
   Guarded() = default;
