@@ -101,6 +101,8 @@ Result<Machine> restricted(WholeMachine whole, const Limits& limits, const Proce
   if (!facts.memory_policy.empty())
     machine.notes.push_back("the caller set a memory policy (" + facts.memory_policy + "); it is left as it is");
   machine.isa = facts.isa.value_or(0);
+  machine.isa_process = facts.isa_process;
+  machine.isa_kernels = facts.isa_kernels;
   machine.amx_refused = facts.amx_refused;
   if (facts.amx_refused)
     machine.notes.push_back(

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 
+#include "configs/base/isa_variants.h"
 #include "launcher/machine/text_files.h"
 #include "launcher/plan/show.h"
 
@@ -65,6 +66,8 @@ ProcessFacts live_facts() {
   const std::optional<long> most = max_processes("");
   if (!out.any_number_of_tasks && most && *most < kPlentyOfThreads) out.user_tasks = count_user_tasks("/proc", ::getuid());
   out.isa = isa_of_cpu();
+  out.isa_process = isa_of_process();
+  out.isa_kernels = isa_of_variants(IPEXRUN_KERNEL_VARIANT_NAMES);
   out.amx_refused = isa_has(*out.isa, kIsaAmxBf16) && !request_amx_permission();
   return out;
 }

@@ -16,6 +16,8 @@ struct ProcessFacts {
   bool any_number_of_tasks = false;          ///< RLIMIT_NPROC does not hold: root or CAP_SYS_RESOURCE of the first user namespace
   std::optional<long> user_tasks;            ///< threads of all processes of this user; nullopt = not counted, the limit is far away
   std::optional<IsaSet> isa;                 ///< what the CPU has
+  std::optional<IsaSet> isa_process;         ///< what a process may use of it: caps of the environment, permission for AMX
+  std::optional<IsaSet> isa_kernels;         ///< what our kernels were built for
   bool amx_refused = false;                  ///< ... and the kernel does not let this process use its AMX
 };
 

@@ -54,6 +54,8 @@ Table facts_of(const Machine& machine) {
     out.push_back({"memory policy", machine.memory_policy.empty() ? "default" : machine.memory_policy});
   if (isa_known(machine))
     out.push_back({"ISA", std::string(level_name(machine.isa)) + (machine.amx_refused ? " (AMX is refused to this process)" : "")});
+  if (machine.isa_process) out.push_back({"ISA, process", std::string(level_name(*machine.isa_process))});
+  if (machine.isa_kernels) out.push_back({"ISA, kernels", std::string(level_name(*machine.isa_kernels))});
   return out;
 }
 
@@ -126,6 +128,11 @@ std::string machine_json(const Machine& machine) {
   out["memory_available_bytes"] = count_or_null(machine.memory_available_bytes);
   out["memory_policy"] = machine.memory_policy.empty() ? "default" : machine.memory_policy;
   out["isa"] = isa_known(machine) ? nlohmann::ordered_json(std::string(level_name(machine.isa))) : nlohmann::ordered_json(nullptr);
+  const auto level = [](const std::optional<IsaSet>& isa) {
+    return isa ? nlohmann::ordered_json(std::string(level_name(*isa))) : nlohmann::ordered_json(nullptr);
+  };
+  out["isa_process"] = level(machine.isa_process);
+  out["isa_kernels"] = level(machine.isa_kernels);
   out["amx_refused"] = machine.amx_refused;
   out["nodes"] = nlohmann::ordered_json::array();
   for (const NumaNode& node : machine.nodes)

@@ -9,6 +9,8 @@
 #include <ctime>
 #include <string>
 
+#include "configs/base/isa.h"
+#include "kernels/built.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
@@ -227,8 +229,10 @@ std::string tier_report_json() {
   std::string json = std::string("{\"mode\": \"") + (state->options.optimize ? "optimize" : "observe") +
                      "\", \"calls\": " + number(totals.calls) + ", \"taken\": " + number(totals.taken) +
                      ", \"declined\": " + number(totals.declined) + ", \"explorations\": " + number(state->selector.explorations()) +
-                     ", \"explored_ns\": " + number(state->selector.explored_ns()) +
-                     ", \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) +
+                     ", \"explored_ns\": " + number(state->selector.explored_ns()) + ", \"isa\": {\"cpu\": \"" +
+                     std::string(level_name(isa_of_cpu())) + "\", \"binary\": \"" + std::string(level_name(kernels::isa_of_build())) +
+                     "\", \"process\": \"" + std::string(level_name(isa_of_process())) +
+                     "\"}, \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) +
                      drift_json(state->drift.counts()) + ", \"ops\": [";
   bool first = true;
   for (std::size_t op = 0; op < kOpCount; ++op) {

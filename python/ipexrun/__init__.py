@@ -1,14 +1,14 @@
 """Python side of ipexrun. Programs need none of it: `ipexrun python app.py` works on unedited programs.
 
 Under the launcher these functions act on the plugin inside this process. Elsewhere they change nothing: is_active() is False,
-set_enabled() and force() return False, report() says why.
+set_enabled() and force() return False, isa() is None, report() says why.
 """
 
 import json as _json
 import sys as _sys
 
 __version__ = "0.1.0"
-__all__ = ["force", "is_active", "report", "set_enabled"]
+__all__ = ["force", "is_active", "isa", "report", "set_enabled"]
 
 
 def _hook():
@@ -34,6 +34,12 @@ def force(candidate):
     """Use the named candidate wherever it supports the call, without measuring; "" ends it. False when nothing has that name."""
     hook = _hook()
     return False if hook is None else hook.force(candidate)
+
+
+def isa():
+    """Instruction levels as a dict: of the "cpu", of the "binary" (what the kernels were built for) and of the "process" (what they use: caps of
+    the environment and permission for AMX count). Names as in ATEN_CPU_CAPABILITY. None when there is no plugin here."""
+    return report().get("isa")
 
 
 def report():

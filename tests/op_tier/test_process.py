@@ -69,6 +69,20 @@ def test_whoever_overrode_the_op_first_keeps_it():
     assert done.stdout.split() == ["7.0", "64"]
 
 
+def test_the_levels_of_cpu_binary_and_process_are_reported():
+    package = os.path.join(os.path.dirname(__file__), "..", "..", "python")
+    done = run_python(f"""
+        sys.path.insert(0, {package!r})
+        import ipexrun
+        assert ipexrun.isa() is None
+        plugin_loader.start()
+        print(*ipexrun.isa().values(), list(ipexrun.isa()))
+    """, IPEXRUN_MAX_ISA="avx2")
+    cpu, binary, process, keys = done.stdout.strip().split(" ", 3)
+    assert keys == "['cpu', 'binary', 'process']"
+    assert process in ("default", "avx2") and binary != "" and cpu != ""
+
+
 def test_observe_mode_registers_nothing():
     done = run_python(
         """

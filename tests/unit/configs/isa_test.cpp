@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "configs/base/isa_variants.h"
+
 namespace ipexrun {
 namespace {
 
@@ -26,6 +28,14 @@ TEST(Isa, AmxImpliesTheAvx512LevelsBelowIt) {
   EXPECT_TRUE(isa_has(kLevelAmx, kLevelAvx512Bf16));
   EXPECT_TRUE(isa_has(kLevelAvx512Bf16, kLevelAvx512));
   EXPECT_FALSE(isa_has(kLevelAvx512, kIsaAmxBf16));
+}
+
+TEST(Isa, VariantsOfABuildMakeItsLevel) {
+  EXPECT_EQ(level_name(isa_of_variants("avx2 avx512 avx512_bf16 amx avx2_vnni avx512_vnni amx_int8 ")), "amx");
+  EXPECT_EQ(level_name(isa_of_variants("avx2 avx512 avx512_vnni")), "avx512_vnni");
+  EXPECT_EQ(level_name(isa_of_variants("avx2 avx512 avx512_bf16 amx")), "avx512");  // an older compiler
+  EXPECT_EQ(isa_of_variants(""), kLevelDefault);
+  EXPECT_EQ(isa_of_variants("neon "), kLevelDefault);
 }
 
 TEST(Isa, TheProcessNeverHasMoreThanTheCpu) { EXPECT_TRUE(isa_has(isa_of_cpu(), isa_of_process())); }

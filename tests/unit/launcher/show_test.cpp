@@ -76,6 +76,8 @@ TEST(Show, machine_tells_every_limit_in_text_and_json) {
   machine.memory_policy = "bind:0";
   machine.isa = kLevelAmx;
   machine.amx_refused = true;
+  machine.isa_process = kLevelAvx2;
+  machine.isa_kernels = kLevelAmx;
   const std::string text = machine_text(machine);
   for (const char* part : {"3 switched off", "77 more", "2 GiB, 1.5 GiB available", "bind:0", "amx (AMX is refused to this process)",
                            "32 GiB (no cores)", " none\n"})
@@ -88,6 +90,8 @@ TEST(Show, machine_tells_every_limit_in_text_and_json) {
   EXPECT_EQ(json["memory_policy"], "bind:0");
   EXPECT_EQ(json["isa"], "amx");
   EXPECT_EQ(json["amx_refused"], true);
+  EXPECT_EQ(json["isa_process"], "avx2");
+  EXPECT_EQ(json["isa_kernels"], "amx");
   EXPECT_EQ(json["nodes"][2]["has_cores"], false);
   EXPECT_EQ(json["cores"][0]["l3"], nullptr);
 }
