@@ -360,7 +360,10 @@ void run_slice(Run<Kind>& run, const Slice& slice, const Slice& next, bool first
   const bool last = slice.k_block + 1 == plan.k_blocks;
   const std::int64_t group_bytes = plan.steps * kTileBytes;  // of A, 16 rows
   if (slice.first == run.block.panel_begin) run.kind.pack(slice.row, slice.rows, ceil_div(slice.rows, 16) * 16, step, steps, run.a);
-  Walk walk(run, next, ceil_div(slice.rows, kStripRows) * (slice.end - slice.first));
+  // A single strip passes over each line once: fetching it into L2 first would be a detour (10%).
+  const std::int64_t strips = ceil_div(slice.rows, kStripRows);
+  const bool fetches = strips > 1;
+  Walk walk(run, fetches ? next : Slice{}, strips * (slice.end - slice.first));
   char* sums = run.sums;
   for (std::int64_t r = 0; r < slice.rows; r += kStripRows) {
     const std::int64_t here = at_most(slice.rows - r, kStripRows);
@@ -375,7 +378,7 @@ void run_slice(Run<Kind>& run, const Slice& slice, const Slice& next, bool first
       walk.next(&ahead);
       if (here <= 16) {
         multiply_single<Kind>(a, b, steps, from, to, run.pending);
-      } else if (first_of_all && r == 0) {
+      } else if (r == 0 && (first_of_all || !fetches)) {
         multiply_pair<Kind, true>(a, a + group_bytes, b, steps, from, to, run.pending, ahead);
       } else {
         multiply_pair<Kind, false>(a, a + group_bytes, b, steps, from, to, run.pending, ahead);
