@@ -35,10 +35,6 @@ struct Lanes {
   }
 };
 
-}  // namespace
-
-namespace {
-
 /// A region is hashed in parts of this size, or in kPartsMost equal ones.
 constexpr std::size_t kPartBytes = std::size_t{1} << 20;
 constexpr std::size_t kPartsMost = 64;

@@ -5,17 +5,12 @@
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>
 
-#include <cmath>
-
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/adapters/attention_call.h"
 #include "preload/plugin/answer.h"
 
 namespace ipexrun::preload::adapters {
 namespace {
-
-/// Multiply-adds of one of the two products below which stock needs about what finding the site costs.
-constexpr std::int64_t kWorthwhileProducts = 16384;
 
 /// [batch, heads, rows, depth], the depth dense.
 bool describe_operand(AttentionCall* call, const at::Tensor& tensor) {
@@ -31,24 +26,7 @@ bool describe_sizes(AttentionCall* call) {
                                      k.size(3) == q.size(3) && q.size(1) % k.size(1) == 0)) {
     return false;
   }
-  return call->is(Declined::kSmall,
-                  q.numel() >= kWorthwhileProducts / k.size(2) || tier()->forced.load(std::memory_order_relaxed) != kStock);
-}
-
-/// [rows, keys] or [batch, heads, rows, keys], each of the size of the scores or 1.
-bool describe_mask(AttentionCall* call, const std::optional<at::Tensor>& mask) {
-  if (!mask.has_value() || !mask->defined()) return true;
-  const std::int64_t sizes[4] = {call->q->size(0), call->q->size(1), call->q->size(2), call->k->size(2)};
-  const std::int64_t dims = mask->dim();
-  if (!call->is(Declined::kForm, dims == 2 || dims == 4) || !call->is(Declined::kKind, plain(*mask))) return false;
-  if (!call->is(Declined::kDtype, mask->scalar_type() == at::kFloat || mask->scalar_type() == call->q->scalar_type())) return false;
-  for (std::int64_t i = 0; i < dims; ++i) {
-    const std::int64_t size = mask->size(i);
-    if (!call->is(Declined::kForm, size == 1 || size == sizes[4 - dims + i])) return false;
-    call->mask_strides[static_cast<std::size_t>(4 - dims + i)] = size == 1 ? 0 : mask->stride(i);
-  }
-  call->mask = &*mask;
-  return call->is(Declined::kLayout, call->mask_strides[3] == 0 || call->mask_strides[3] == 1);
+  return call->worthwhile();
 }
 
 }  // namespace
@@ -65,9 +43,8 @@ std::tuple<at::Tensor, at::Tensor> scaled_dot_product_attention(const at::Tensor
         call->causal = is_causal;
         if (dropout_p != 0.0 || !call->is(Declined::kDtype, dtype_fits(query.scalar_type()))) return false;
         if (!describe_operand(call, query) || !describe_operand(call, key) || !describe_operand(call, value)) return false;
-        if (!describe_sizes(call) || !describe_mask(call, attn_mask)) return false;
-        call->scale = static_cast<float>(scale.has_value() ? *scale : 1.0 / std::sqrt(static_cast<double>(query.size(3))));
-        return call->is(Declined::kForm, call->scale != 0);  // 0 times an infinity or NaN is not NaN in stock
+        if (!describe_sizes(call) || !call->describe_mask(attn_mask)) return false;
+        return call->describe_scale(scale);
       },
       [&]() -> Outputs {
         auto [result, logsumexp] =

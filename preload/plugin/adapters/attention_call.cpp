@@ -16,10 +16,6 @@
 namespace ipexrun::preload {
 namespace {
 
-kernels::Heads heads_of(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-}
-
 /// The dimensions of q from the widest stride to the narrowest, one in each byte: stock's result has q's layout, and whether it has is
 /// checked once a site.
 std::uint64_t order_of(const at::Tensor& q) {
@@ -31,35 +27,16 @@ std::uint64_t order_of(const at::Tensor& q) {
 }  // namespace
 
 SiteId AttentionCall::site_id() const {
-  SiteId id;
-  id.op = static_cast<std::uint32_t>(op);
-  id.form = static_cast<std::uint32_t>(q->scalar_type()) |
-            (mask == nullptr ? 0 : (1u + static_cast<std::uint32_t>(mask->scalar_type())) << 8) | (masked_by_key() ? 1u << 16 : 0) |
-            (causal ? 1u << 17 : 0) | (k->size(1) != q->size(1) ? 1u << 18 : 0);
-  id.threads = at::get_num_threads();
-  id.batch = round_up_rows(q->size(0) * q->size(1));
-  id.m = round_up_rows(q->size(2));
-  id.n = round_up_rows(k->size(2));  // a cache of keys grows by one a call
-  id.k = q->size(3);
+  SiteId id = scores_id();
+  if (k->size(1) != q->size(1)) id.form |= 1u << 18;
   id.detail = order_of(*q);
   return id;
 }
 
 SiteKey AttentionCall::site_key(const SiteId& id, const TierOptions& options) const {
-  const auto word = [](at::ScalarType dtype) { return dtype == at::kFloat ? "f32" : "bf16"; };
-  SiteKey key;
-  key.op = op_name(op);
-  key.dtypes = word(q->scalar_type());
-  if (mask != nullptr) key.dtypes += std::string(",") + word(mask->scalar_type());
-  key.layouts = id.detail == 0x000102 ? "c" : "s";
-  key.layouts += k->size(1) != q->size(1) ? "ee" : "ss";  // heads of k and v that several of q share
-  if (mask != nullptr) key.layouts += masked_by_key() ? 's' : 'e';
-  key.sizes = "heads=" + std::to_string(id.batch) + ",rows=" + std::to_string(id.m) + ",keys=" + std::to_string(id.n) +
-              ",depth=" + std::to_string(id.k) + (causal ? ",causal" : "");
-  key.threads = id.threads;
-  key.isa = level_name(options.isa);
-  key.torch = options.torch_minor;
-  return key;
+  std::string layouts = id.detail == 0x000102 ? "c" : "s";
+  layouts += k->size(1) != q->size(1) ? "ee" : "ss";  // heads of k and v that several of q share
+  return scores_key(id, options, std::move(layouts));
 }
 
 std::vector<int> AttentionCall::candidates(const TierOptions& options) const {
@@ -75,22 +52,7 @@ Outputs AttentionCall::run(int /*candidate*/, const Packs& /*packs*/, IsaSet isa
   at::Tensor result = at::compositeexplicitautograd::empty_like(*q, q->options(), at::MemoryFormat::Preserve);  // as stock does
   if (depth > 1 && result.stride(3) != 1) return {};
   at::Tensor logsumexp = at::cpu::empty_strided({batch, heads, rows}, {rows * heads, 1, heads}, q->options().dtype(at::kFloat));
-  kernels::AttentionArgs args;
-  args.q = heads_of(*q);
-  args.k = heads_of(*k);
-  args.v = heads_of(*v);
-  args.dtype = kernel_dtype(*q);
-  args.batch = batch;
-  args.heads = heads;
-  args.kv_heads = k->size(1);
-  args.rows = rows;
-  args.keys = k->size(2);
-  args.depth = depth;
-  args.scale = scale;
-  args.causal = causal;
-  if (mask != nullptr) {
-    args.mask = {mask->const_data_ptr(), kernel_dtype(*mask), mask_strides[0], mask_strides[1], mask_strides[2], mask_strides[3]};
-  }
+  kernels::AttentionArgs args = kernel_operands();
   args.out = result.mutable_data_ptr();
   args.out_batch_stride = result.stride(0);
   args.out_head_stride = result.stride(1);
