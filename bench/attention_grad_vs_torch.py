@@ -9,16 +9,14 @@ against autograd in doubles. Prints a table, or JSON with --json.
 Run it in the Python that has torch: python bench/attention_grad_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
 """
 
-import argparse
 import ctypes
 import json
 import sys
-import time
 
 import torch
-from attention_vs_torch import error, fastest, numbers
+from attention_vs_torch import error
+from contest import DTYPES, fastest, numbers, options, sides
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 # batch, heads, rows, keys, depth, causal, mask
 CASES = [
     (1, 12, 16, 16, 64, 0, 0), (1, 12, 64, 64, 64, 0, 0), (1, 12, 128, 128, 64, 0, 0), (8, 12, 128, 128, 64, 0, 1), (1, 12, 197, 197, 64, 0, 0),
@@ -32,7 +30,6 @@ def load(path):
     void, i32, f32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_float
     sizes = ctypes.POINTER(ctypes.c_int64)
     lib.ipexrun_bench_attention_grad.argtypes = [i32, sizes, ctypes.POINTER(void), sizes, void, i32, sizes, f32, i32, void, i32, void, ctypes.c_char_p]
-    lib.ipexrun_bench_pool.restype = void
     return lib
 
 
@@ -70,23 +67,10 @@ def contenders(lib, case, dtype, level, threads, pool):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library")
-    parser.add_argument("--seconds", type=float, default=0.4, help="a row")
-    parser.add_argument("--level", help="cap ours at this instruction level, for example avx2")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dtype", choices=DTYPES, help="default: both")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--smoke", action="store_true", help="small sizes, to see that it runs")
-    args = parser.parse_args()
+    args = options(__doc__, 0.4)
     cases = [(1, 2, 19, 37, 24, 0, 1), (1, 2, 70, 70, 24, 1, 0)] if args.smoke else CASES
-    seconds = 0.01 if args.smoke else args.seconds
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
     lib = load(args.library)
-    level = args.level.encode() if args.level else None
-    pool = lib.ipexrun_bench_pool(args.threads) if args.threads > 1 else None
-    clock = time.thread_time if args.threads == 1 else time.perf_counter
+    level, pool, clock = sides(args, lib)
     table = []
     if not args.json:
         print(f"torch {torch.__version__}, {args.threads} threads, fastest calls; stock/ours above 1 means ours is faster")
@@ -95,14 +79,14 @@ def main():
         dtype = DTYPES[dtype_name]
         size = 64 if args.smoke else 1024
         a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
-        rate = size**3 / fastest({"matmul": lambda: a @ b}, seconds, clock)["matmul"]
+        rate = size**3 / fastest({"matmul": lambda: a @ b}, args.seconds, clock)["matmul"]
         for case in cases:
             ours, stock, truth = contenders(lib, case, dtype, level, args.threads, pool)
             of_ours, of_stock = ([error(y, t) for y, t in zip(fn(), truth)] for fn in (ours, stock))
             if any(a > 2 * b + (1e-6 if dtype == torch.float32 else 8e-3) for a, b in zip(of_ours, of_stock)):
                 sys.exit(f"{case} in {dtype_name} is wrong: relative errors {of_ours}, stock {of_stock}")
             with torch.no_grad():
-                us = fastest({"ours": ours, "stock": stock}, seconds, clock)
+                us = fastest({"ours": ours, "stock": stock}, args.seconds, clock)
             batch, heads, rows, keys, depth, causal, masked = case
             products = 5 * batch * heads * rows * keys * depth / (2 if causal else 1)
             row = {"dtype": dtype_name, "case": case, "us": us, "ratio": us["stock"] / us["ours"], "of_matmul": products / us["ours"] / rate,

@@ -10,15 +10,13 @@ or JSON with --json.
 Run it in the Python that has torch: python bench/attention_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
 """
 
-import argparse
 import ctypes
 import json
 import sys
-import time
 
 import torch
+from contest import DTYPES, fastest, numbers, options, sides
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 # batch, heads, rows, keys, depth, causal, mask, and how many heads share one of K and V
 CASES = [
     (1, 12, 16, 16, 64, 0, 0), (1, 12, 64, 64, 64, 0, 0), (1, 12, 128, 128, 64, 0, 0), (8, 12, 128, 128, 64, 0, 1), (1, 12, 197, 197, 64, 0, 0),
@@ -36,27 +34,7 @@ def load(path):
     sizes = ctypes.POINTER(ctypes.c_int64)
     lib.ipexrun_bench_attention.argtypes = [i32, sizes, void, sizes, void, sizes, void, sizes, void, i32, sizes, f32, i32, void, sizes, void, i32,
                                             void, ctypes.c_char_p]
-    lib.ipexrun_bench_pool.restype = void
     return lib
-
-
-def numbers(values):
-    return (ctypes.c_int64 * len(values))(*values)
-
-
-def fastest(table, seconds, clock):
-    best = {name: float("inf") for name in table}
-    for fn in table.values():
-        fn()
-    end = time.perf_counter() + seconds
-    rounds = 0
-    while time.perf_counter() < end or rounds < 9:
-        rounds += 1
-        for name, fn in table.items():
-            start = clock()
-            fn()
-            best[name] = min(best[name], (clock() - start) * 1e6)
-    return best
 
 
 def contenders(lib, case, dtype, level, threads, pool):
@@ -95,24 +73,11 @@ def error(y, truth):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library")
-    parser.add_argument("--seconds", type=float, default=0.4, help="a row")
-    parser.add_argument("--level", help="cap ours at this instruction level, for example avx2")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dtype", choices=DTYPES, help="default: both")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--smoke", action="store_true", help="one small size, to see that it runs")
-    args = parser.parse_args()
+    args = options(__doc__, 0.4)
     cases = [(1, 2, 19, 37, 24, 0, 1), (1, 2, 19, 37, 24, 1, 0), (1, 4, 3, 37, 24, 0, 0, 2)] if args.smoke else CASES
-    seconds = 0.01 if args.smoke else args.seconds
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
     torch.set_grad_enabled(False)
     lib = load(args.library)
-    level = args.level.encode() if args.level else None
-    pool = lib.ipexrun_bench_pool(args.threads) if args.threads > 1 else None
-    clock = time.thread_time if args.threads == 1 else time.perf_counter
+    level, pool, clock = sides(args, lib)
     table = []
     if not args.json:
         print(f"torch {torch.__version__}, {args.threads} threads, fastest calls; stock/ours above 1 means ours is faster")
@@ -121,13 +86,13 @@ def main():
         dtype = DTYPES[dtype_name]
         size = 64 if args.smoke else 1024
         a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
-        rate = size**3 / fastest({"matmul": lambda: a @ b}, seconds, clock)["matmul"]
+        rate = size**3 / fastest({"matmul": lambda: a @ b}, args.seconds, clock)["matmul"]
         for case in cases:
             ours, stock, truth = contenders(lib, case, dtype, level, args.threads, pool)
             errors = error(ours(), truth), error(stock(), truth)
             if errors[0] > 2 * errors[1] + (1e-6 if dtype == torch.float32 else 8e-3):
                 sys.exit(f"{case} in {dtype_name} is wrong: relative error {errors[0]:.2g}, stock {errors[1]:.2g}")
-            us = fastest({"ours": ours, "stock": stock}, seconds, clock)
+            us = fastest({"ours": ours, "stock": stock}, args.seconds, clock)
             batch, heads, rows, keys, depth, causal, masked, *shared = case
             products = 2 * batch * heads * rows * keys * depth / (2 if causal else 1)
             row = {"dtype": dtype_name, "case": case, "us": us, "ratio": us["stock"] / us["ours"], "of_matmul": products / us["ours"] / rate,

@@ -11,15 +11,13 @@ torch in doubles. Prints a table, or JSON with --json.
 Run it in the Python that has torch: python bench/decode_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
 """
 
-import argparse
 import ctypes
 import json
 import sys
-import time
 
 import torch
+from contest import DTYPES, fastest, options, sides
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 # heads, heads of K and V, depth
 MODELS = [(32, 8, 128), (12, 12, 64)]
 BATCHES = [1, 8]
@@ -32,7 +30,6 @@ def load(path):
     lib = ctypes.CDLL(path)
     void, i32, f32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_float
     lib.ipexrun_bench_decode.argtypes = [i32, i32, ctypes.POINTER(ctypes.c_int64), void, void, void, void, void, f32, void, i32, void, ctypes.c_char_p]
-    lib.ipexrun_bench_pool.restype = void
     return lib
 
 
@@ -99,44 +96,16 @@ class Case:
         return {name: ((y.double() - truth).norm() / truth.norm()).item() for name, y in results.items()}
 
 
-def fastest(table, seconds, clock):
-    best = {name: float("inf") for name in table}
-    for fn in table.values():
-        fn()
-    end = time.perf_counter() + seconds
-    rounds = 0
-    while time.perf_counter() < end or rounds < 5:
-        rounds += 1
-        for name, fn in table.items():
-            start = clock()
-            fn()
-            best[name] = min(best[name], (clock() - start) * 1e6)
-    return best
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library")
-    parser.add_argument("--seconds", type=float, default=0.6, help="a row")
-    parser.add_argument("--level", help="cap ours at this instruction level, for example avx2")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dtype", choices=DTYPES, help="default: both")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--smoke", action="store_true", help="small sizes, to see that it runs")
-    args = parser.parse_args()
+    args = options(__doc__, 0.6)
     cases = [(model, batch, length) for model in MODELS for batch in BATCHES for length in LENGTHS]
     if args.smoke:
         cases = [((4, 2, 24), 2, 48), ((2, 2, 24), 1, 320)]
-    seconds = 0.01 if args.smoke else args.seconds
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
     torch.set_grad_enabled(False)
     lib = load(args.library)
-    level = args.level.encode() if args.level else None
-    pool = lib.ipexrun_bench_pool(args.threads) if args.threads > 1 else None
-    clock = time.thread_time if args.threads == 1 else time.perf_counter
+    level, pool, clock = sides(args, lib)
     memory = torch.zeros((1 if args.smoke else 256) << 18)
-    read = memory.numel() * 4e-3 / fastest({"read": memory.sum}, seconds, clock)["read"]
+    read = memory.numel() * 4e-3 / fastest({"read": memory.sum}, args.seconds, clock, least=5)["read"]
     del memory
     table = []
     if not args.json:
@@ -150,7 +119,7 @@ def main():
             for name in ("ours", "paged"):
                 if errors[name] > 2 * errors["stock"] + (1e-6 if dtype == torch.float32 else 8e-3):
                     sys.exit(f"{name} of {dtype_name} {heads} {kv_heads} {depth} {batch} {length} is wrong: {errors}")
-            us = fastest({name: getattr(case, name) for name in case.turn}, seconds, clock)
+            us = fastest({name: getattr(case, name) for name in case.turn}, args.seconds, clock, least=5)
             row = {"dtype": dtype_name, "heads": heads, "kv_heads": kv_heads, "depth": depth, "batch": batch, "length": length, "us": us,
                    "gb_per_s": case.bytes / us["ours"] * 1e-3, "read_gb_per_s": read, "error": errors}
             table.append(row)

@@ -1,6 +1,8 @@
 // The kernels as a C library for bench/*_vs_torch.py; no product links it.
 #include <dlfcn.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -75,13 +77,17 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_pack(const float* weight, std::int64_t k
   ipexrun::kernels::pack_b({weight, DType::kF32, k, n, 1, k}, to, {});
 }
 
-/// Null where no libgomp is loaded for all to see (torch has one).
+/// Ends the program where no libgomp is loaded for all to see (torch has one): on one thread ours would lose without a word.
 IPEXRUN_BENCH_EXPORT void* ipexrun_bench_pool(int threads) {
   Pool pool{};
   pool.parallel = reinterpret_cast<decltype(pool.parallel)>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
   pool.thread_num = reinterpret_cast<decltype(pool.thread_num)>(dlsym(RTLD_DEFAULT, "omp_get_thread_num"));
   pool.threads = threads;
-  return pool.parallel != nullptr && pool.thread_num != nullptr ? new Pool(pool) : nullptr;
+  if (pool.parallel == nullptr || pool.thread_num == nullptr) {
+    std::fprintf(stderr, "no libgomp in this process: import torch before using threads\n");
+    std::exit(2);
+  }
+  return new Pool(pool);
 }
 IPEXRUN_BENCH_EXPORT void ipexrun_bench_pool_delete(void* pool) { delete static_cast<Pool*>(pool); }
 
@@ -352,8 +358,8 @@ IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_pack_conv(int bf16, const void* d
   return ipexrun::kernels::conv_packed_bytes(weight);
 }
 
-/// Dense channels-last images, all in one type. `sizes`: images, in_channels, out_channels, groups; then in, out, kernel, stride, pad and dilation of each
-/// of three dimensions; the activation as ConvActivation counts; whether the residual comes after it. 1 on success.
+/// Dense channels-last images, all in one type. `sizes`: images, in_channels, out_channels, groups; then in, out, kernel, stride, pad and
+/// dilation of each of three dimensions; the activation as ConvActivation counts; whether the residual comes after it. 1 on success.
 IPEXRUN_BENCH_EXPORT int ipexrun_bench_conv(int bf16, const void* from, const void* packed, const void* bias, const void* residual,
                                             void* to, const std::int64_t* sizes, double low, double high, int threads, void* pool,
                                             const char* level) {
