@@ -119,8 +119,14 @@ ProcessFacts read_process_facts(const std::string& sysroot) {
   out.any_number_of_tasks = value_in(known, "any_number_of_tasks").value_or("") == "yes";
   if (const auto text = value_in(known, "user_tasks"))
     if (const auto count = whole_number_in(*text)) out.user_tasks = static_cast<long>(*count);
-  if (const auto text = value_in(known, "isa_bits"))
-    if (const auto bits = whole_number_in(*text)) out.isa = static_cast<IsaSet>(*bits);
+  const auto isa_in = [&known](const char* key) -> std::optional<IsaSet> {
+    const auto text = value_in(known, key);
+    const auto bits = text ? whole_number_in(*text) : std::nullopt;
+    return bits ? std::optional(static_cast<IsaSet>(*bits)) : std::nullopt;
+  };
+  out.isa = isa_in("isa_bits");
+  out.isa_process = isa_in("isa_process_bits");
+  out.isa_kernels = isa_in("isa_kernels_bits");
   out.amx_refused = value_in(known, "amx_refused").value_or("") == "yes";
   return out;
 }
@@ -136,6 +142,8 @@ std::string process_facts_text(const ProcessFacts& facts) {
     add("isa_level", std::string(level_name(*facts.isa)));
     add("isa_bits", std::to_string(*facts.isa));
   }
+  if (facts.isa_process) add("isa_process_bits", std::to_string(*facts.isa_process));
+  if (facts.isa_kernels) add("isa_kernels_bits", std::to_string(*facts.isa_kernels));
   add("amx_refused", facts.amx_refused ? "yes" : "no");
   return out;
 }

@@ -60,7 +60,7 @@ struct Machine {
   std::string memory_policy;                 ///< the caller's own memory policy ("bind:0", "interleave:0-1"); "" = the default one
   bool amx_refused = false;                  ///< the CPU has AMX, but the kernel does not let this process use it
   IsaSet isa = 0;                            ///< what the CPU has
-  std::optional<IsaSet> isa_process;         ///< what a process may use of it; nullopt = another machine's
+  std::optional<IsaSet> isa_process;         ///< what a process may use of it; nullopt = not known
   std::optional<IsaSet> isa_kernels;         ///< what our kernels were built for
   bool synthetic = false;                    ///< from --topology: nothing can be started on it
   std::vector<Gpu> gpus;                     ///< ordered by Gpu::index; read for `ipexrun xpu` and `ipexrun topology` only
