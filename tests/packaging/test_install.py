@@ -22,16 +22,19 @@ def run(*argv, **kwargs):
 
 
 def build_environment(**more):
-    """Both builds compile most files by the same command line: where there is ccache, the second one is served from it. The name of the
-    compiler counts too: scikit-build-core takes the one that Python was built with, and so CMake is told of it."""
+    """The compiler of the tree that was just built: where there is ccache, what both compile by the same command line comes from it."""
     env = {k: v for k, v in os.environ.items() if k != "IPEXRUN_PYTHON"}
     for language, variable in (("C", "CC"), ("CXX", "CXX")):
         if shutil.which("ccache"):
             env.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", "ccache")
-        compiler = (sysconfig.get_config_var(variable) or "").split()
-        if compiler and shutil.which(compiler[0]):
-            env.setdefault(variable, compiler[0])
+        env.setdefault(variable, cached(f"CMAKE_{language}_COMPILER"))
     return {**env, **more}
+
+
+def cached(name):
+    """A variable of the build tree under test."""
+    lines = Path(os.environ["IPEXRUN_BUILD_DIR"], "CMakeCache.txt").read_text().splitlines()
+    return next(line.split("=", 1)[1] for line in lines if line.startswith(name + ":"))
 
 
 def make_environment(folder, see_packages):
@@ -49,7 +52,8 @@ def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pip") / "venv"
     python = make_environment(folder, see_packages=True)
     run(python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "-q",
-        "--config-settings", f"build-dir={tmp_path_factory.mktemp('wheel')}", TOP, env=build_environment())
+        "--config-settings", f"build-dir={tmp_path_factory.mktemp('wheel')}",
+        "--config-settings", f"cmake.define.IPEXRUN_WERROR={cached('IPEXRUN_WERROR')}", TOP, env=build_environment())
     return folder
 
 
