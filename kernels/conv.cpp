@@ -6,6 +6,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/choose.h"
+#include "kernels/conv_dense_call.h"
 #include "kernels/conv_variants.h"
 #include "kernels/share.h"
 
@@ -73,12 +74,15 @@ float weight_at(const ConvWeight& weight, std::int64_t offset) {
 
 }  // namespace
 
-bool conv_known(std::int64_t in_channels, std::int64_t out_channels, std::int64_t groups) {
-  return depthwise_form(in_channels, out_channels, groups);
+bool conv_known(std::int64_t in_channels, std::int64_t out_channels, std::int64_t groups, DType packed_dtype) {
+  if (groups <= 0) return false;
+  if (depthwise_form(in_channels, out_channels, groups)) return true;
+  return packed_dtype == DType::kBf16 && in_channels > 0 && in_channels % groups == 0 && out_channels % groups == 0;
 }
 
 std::size_t conv_packed_bytes(const ConvWeight& weight) {
-  if (!conv_known(weight.in_channels, weight.out_channels, weight.groups)) return 0;
+  if (!conv_known(weight.in_channels, weight.out_channels, weight.groups, weight.packed_dtype)) return 0;
+  if (!depthwise_form(weight.in_channels, weight.out_channels, weight.groups)) return dense_packed_bytes(weight);
   const double taps = static_cast<double>(weight.kernel[0]) * static_cast<double>(weight.kernel[1]) * static_cast<double>(weight.kernel[2]);
   const std::int64_t blocks = ceil_div(weight.out_channels, kConvChannels);
   if (taps * static_cast<double>(blocks) > 0x1p50) return 0;
@@ -86,7 +90,8 @@ std::size_t conv_packed_bytes(const ConvWeight& weight) {
                                   bytes_of(weight.packed_dtype));
 }
 
-void pack_conv(const ConvWeight& weight, void* to) {
+void pack_conv(const ConvWeight& weight, void* to, const Parallel& parallel) {
+  if (!depthwise_form(weight.in_channels, weight.out_channels, weight.groups)) return pack_dense(weight, to, parallel);
   std::int64_t index = 0;
   for (std::int64_t block = 0; block < weight.out_channels; block += kConvChannels) {
     std::int64_t k[kConvAxes];
@@ -122,14 +127,20 @@ void fold_batch_norm(const BatchNorm& norm, const float* bias, std::int64_t chan
 }
 
 bool conv_supported(const ConvArgs& args, IsaSet isa) {
-  return conv_known(args.in_channels, args.out_channels, args.groups) && countable(args) && choose(depthwise_variants(), isa).needs != 0;
+  if (!conv_known(args.in_channels, args.out_channels, args.groups, args.packed_dtype)) return false;
+  if (!depthwise_form(args.in_channels, args.out_channels, args.groups)) return dense_supported(args, isa);
+  return countable(args) && choose(depthwise_variants(), isa).needs != 0;
 }
 
-const char* conv_variant(const ConvArgs& args, IsaSet isa) { return choose(depthwise_variants(), countable(args) ? isa : 0).name; }
+const char* conv_variant(const ConvArgs& args, IsaSet isa) {
+  if (!depthwise_form(args.in_channels, args.out_channels, args.groups)) return dense_variant(args, isa);
+  return choose(depthwise_variants(), countable(args) ? isa : 0).name;
+}
 
 bool convolve(const ConvArgs& args, const Parallel& parallel, IsaSet isa) {
   if (args.images <= 0 || args.out_channels <= 0 || args.axes[0].out <= 0 || args.axes[1].out <= 0 || args.axes[2].out <= 0) return true;
-  if (!conv_known(args.in_channels, args.out_channels, args.groups)) return false;
+  if (!conv_known(args.in_channels, args.out_channels, args.groups, args.packed_dtype)) return false;
+  if (!depthwise_form(args.in_channels, args.out_channels, args.groups)) return dense(args, parallel, isa);
   const DepthwiseVariant& variant = choose(depthwise_variants(), countable(args) ? isa : 0);
   DepthwisePlan plan = plan_of(args);
   plan.put = variant.put;

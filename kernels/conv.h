@@ -1,13 +1,15 @@
 // conv: convolution of 1 to 3 spatial dimensions, channels last: each pixel's channels are adjacent, pixels lie by strides.
 //
 // Of the result: act((sum of products + bias) + residual), or act(...) + residual; each part may be missing.
-// Depthwise (as many groups as channels, one output each): products and sums in fp32, in the order of the taps, bias first. 32 channels of
-// the rows that windows reach over are laid out once as fp32, with zeros at both ends, and 7 outputs side by side are summed in registers:
-// simd/depthwise.cpp. The truth is ref/conv.cpp.
-// bf16 results are rounded once, after everything. Weights that are not finite: where a window meets padding they may make NaN or not.
-// The result of an element does not depend on the number of threads.
-// Thread rule: may be called concurrently. Any alignment of whole elements will do. Each call may take scratch (thread-local, bounded by
-// scratch.h); when there is none it returns false and the result is undefined.
+// Dense and grouped: bf16 products, whatever the image's type, and fp32 sums from the bias on, in an order that depends on the weight
+// alone: tiles are loaded from rows laid out with zeros at their ends, amx/conv.cpp. Groups of few channels are multiplied together, the
+// weights between them being zeros; where the image is not finite they are left to the reference. Depthwise (as many groups as channels,
+// one output each): products and sums in fp32, in the order of the taps, bias first. 32 channels of the rows that windows reach over are
+// laid out once as fp32, with zeros at both ends, and 7 outputs side by side are summed in registers: simd/depthwise.cpp. The truth is
+// ref/conv.cpp. bf16 results are rounded once, after everything. Weights that are not finite: where a window meets padding they may make
+// NaN or not. The result of an element does not depend on the number of threads. Thread rule: may be called concurrently. Any alignment of
+// whole elements will do. Each call may take scratch (thread-local, bounded by scratch.h); when there is none it returns false and the
+// result is undefined.
 #pragma once
 
 #include <cstddef>
@@ -89,16 +91,17 @@ struct ConvWeight {
   std::int64_t in_stride = 0;
   std::int64_t strides[kConvAxes] = {};
   const float* scale = nullptr;      ///< [out_channels] that the weight is multiplied by, null = none
-  DType packed_dtype = DType::kF32;  ///< of the pack: bf16 rounds, what was bf16 and has no scale stays as it is
+  DType packed_dtype = DType::kF32;  ///< of the pack: bf16 rounds, what was bf16 and has no scale stays as it is. Dense: bf16
 };
 
-/// True when this form of convolution exists here; all others are refused by what follows.
-bool conv_known(std::int64_t in_channels, std::int64_t out_channels, std::int64_t groups);
+/// True when this form of convolution exists here: depthwise, and all others from a pack of bf16. What is not known is refused by what
+/// follows.
+bool conv_known(std::int64_t in_channels, std::int64_t out_channels, std::int64_t groups, DType packed_dtype);
 
 /// 0 when the form is not known, or beyond memory.
 std::size_t conv_packed_bytes(const ConvWeight& weight);
-/// The pack serves every instruction set.
-void pack_conv(const ConvWeight& weight, void* to);
+/// The pack serves every instruction set. Dense forms share the work among the workers.
+void pack_conv(const ConvWeight& weight, void* to, const Parallel& parallel = {});
 
 /// Batch norm over the result of a convolution: scale = weight / sqrt(variance + eps), bias = (bias - mean) * scale + shift. Null `weight`
 /// = 1, `shift`, `bias` = 0. `scale` goes into ConvWeight, `folded` into ConvArgs.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/bf16.h"
+#include "kernels/packed.h"
 #include "kernels/ref/activation.h"
 #include "kernels/ref/element.h"
 
@@ -78,6 +80,40 @@ void depthwise(const ConvArgs& args, const DepthwisePlan& plan, std::int64_t beg
           const std::int64_t place = (channel / kConvChannels * plan.taps + tap) * kConvChannels + channel % kConvChannels;
           sum += get(args.from, args.from_dtype, image * args.from_strides.image + offset + channel) *
                  get(args.packed, args.packed_dtype, place);
+        });
+        finish(args, sum, image, at, channel);
+      }
+    }
+  }
+}
+
+void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& block, void* /*scratch*/) {
+  const DenseShape& shape = plan.shape;
+  const std::int64_t width = args.axes[2].kernel;
+  const auto* packed = static_cast<const std::uint16_t*>(args.packed);
+  const auto rounded = [](double value) { return static_cast<double>(bf16_to_f32(bf16_from_f32(static_cast<float>(value)))); };
+  for (std::int64_t row = block.row_begin; row < block.row_end; ++row) {
+    const std::int64_t image = row / args.axes[1].out / args.axes[0].out;
+    std::int64_t at[kConvAxes] = {row / args.axes[1].out % args.axes[0].out, row % args.axes[1].out, 0};
+    for (; at[2] < args.axes[2].out; ++at[2]) {
+      for (std::int64_t index = block.panel_begin * kPanelColumns; index < block.panel_end * kPanelColumns; ++index) {
+        const std::int64_t column = index % (shape.panels * kPanelColumns);
+        const std::int64_t channel = index / (shape.panels * kPanelColumns) * shape.slab_out + column;
+        if (column >= shape.slab_out || channel >= args.out_channels) continue;
+        const std::uint16_t* panel = packed + index / kPanelColumns * shape.steps * kStepElements;
+        const std::int64_t group = channel / shape.group_out;
+        const std::int64_t first = group % shape.slab_groups * shape.group_in;
+        const std::int64_t slab_in = std::min(args.in_channels - channel / shape.slab_out * shape.slab_in, shape.slab_in);
+        double sum = args.bias == nullptr ? 0 : get(args.bias, args.bias_dtype, channel);
+        for_each_tap(args, at, [&](std::int64_t offset, std::int64_t tap) {
+          for (std::int64_t in = 0; in < shape.group_in; ++in) {
+            const std::int64_t k = shape.merged ? tap % width * slab_in + first + in : first + in;
+            const std::int64_t step = k / kStepK * shape.taps + (shape.merged ? tap / width : tap);
+            const double weight =
+                static_cast<double>(bf16_to_f32(panel[packed_offset(step * kStepK + k % kStepK, column % kPanelColumns)]));
+            sum +=
+                rounded(get(args.from, args.from_dtype, image * args.from_strides.image + offset + group * shape.group_in + in)) * weight;
+          }
         });
         finish(args, sum, image, at, channel);
       }

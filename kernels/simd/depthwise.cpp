@@ -5,8 +5,7 @@
 // it: a window is then as many fixed steps, without edges, and the input is converted once for all its taps.
 #include "kernels/simd/depthwise.h"
 
-#include "kernels/simd/activation_kinds.h"
-#include "kernels/simd/in_order.h"
+#include "kernels/simd/conv_finish.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
@@ -248,62 +247,6 @@ AddUp add_up_for([[maybe_unused]] const Walk& walk, std::int64_t outputs) {
   return kAddUp<V>[smaller(outputs, kOutputs) - 1];
 }
 
-struct Clamp {
-  float low;
-  float high;
-  [[gnu::always_inline]] Vector operator()(Vector x) const {
-    return Floats::at_most(Floats::all(high), Floats::at_least(Floats::all(low), x));
-  }
-};
-
-struct Hardswish {
-  [[gnu::always_inline]] Vector operator()(Vector x) const {
-    const Vector gate = Floats::at_most(Floats::all(6.0f), Floats::at_least(Floats::all(0.0f), Floats::add(x, Floats::all(3.0f))));
-    return Floats::multiply(x, Floats::multiply(gate, Floats::all(1.0f / 6)));
-  }
-};
-
-/// `kind` and the residual, in place. What lies behind the channels comes to nothing.
-template <typename Order, typename Kind>
-void apply(const Kind& kind, bool after, const typename Order::Element* residual, std::int64_t stride, std::int64_t pixels,
-           std::int64_t channels, float* sums) {
-  for (std::int64_t pixel = 0; pixel < pixels; ++pixel, sums += kConvChannels) {
-    for (std::int64_t c = 0; c < channels; c += kLanes) {
-      Vector value = InOrderF32::load(sums + c);
-      if (residual == nullptr) {
-        value = kind(value);
-      } else {
-        const auto* from = residual + pixel * stride + c;
-        const Vector added = c + kLanes <= channels ? Order::load(from) : Order::load_part(from, channels - c);
-        value = after ? Floats::add(kind(value), added) : kind(Floats::add(value, added));
-      }
-      InOrderF32::store(sums + c, value);
-    }
-  }
-}
-
-template <typename Order>
-void finish(const ConvArgs& args, std::int64_t residual_at, std::int64_t pixels, std::int64_t channels, float* sums) {
-  const auto* residual = args.residual == nullptr ? nullptr : static_cast<const typename Order::Element*>(args.residual) + residual_at;
-  const std::int64_t stride = args.residual_strides.axis[2];
-  const auto with = [&](const auto& kind) { apply<Order>(kind, args.residual_after, residual, stride, pixels, channels, sums); };
-  switch (args.activation) {
-    case ConvActivation::kNone:
-      if (residual != nullptr) with([](Vector x) __attribute__((always_inline)) { return x; });
-      return;
-    case ConvActivation::kClamp:
-      return with(Clamp{args.low, args.high});
-    case ConvActivation::kHardswish:
-      return with(Hardswish{});
-    case ConvActivation::kSilu:
-      return with([](Vector x) __attribute__((always_inline)) { return Silu::run(x); });
-    case ConvActivation::kGelu:
-      return with([](Vector x) __attribute__((always_inline)) { return Gelu::run(x); });
-    case ConvActivation::kGeluTanh:
-      return with([](Vector x) __attribute__((always_inline)) { return GeluTanh::run(x); });
-  }
-}
-
 void put_f32(const float* sums, std::int64_t pixels, std::int64_t channels, float* to, std::int64_t stride) {
   for (std::int64_t pixel = 0; pixel < pixels; ++pixel, sums += kConvChannels, to += stride) {
     std::int64_t c = 0;
@@ -330,10 +273,10 @@ void run_row(const ConvArgs& args, const DepthwisePlan& plan, const Scratch& scr
   const std::int64_t residual_at = offset_of(args.residual_strides, args, strip.image, row, strip.first) + strip.channel;
   const std::int64_t at = offset_of(args.to_strides, args, strip.image, row, strip.first) + strip.channel;
   if (args.to_dtype == DType::kF32) {
-    finish<InOrderF32>(args, residual_at, strip.outputs, strip.channels, scratch.sums);
+    finish_conv<InOrderF32>(args, residual_at, strip.outputs, strip.channels, scratch.sums);
     put_f32(scratch.sums, strip.outputs, strip.channels, static_cast<float*>(args.to) + at, args.to_strides.axis[2]);
   } else {
-    finish<InOrderBf16>(args, residual_at, strip.outputs, strip.channels, scratch.sums);
+    finish_conv<InOrderBf16>(args, residual_at, strip.outputs, strip.channels, scratch.sums);
     plan.put(scratch.sums, strip.outputs, strip.channels, static_cast<std::uint16_t*>(args.to) + at, args.to_strides.axis[2]);
   }
 }

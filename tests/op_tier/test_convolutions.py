@@ -9,7 +9,7 @@ OPS = opinfo("nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv
              "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d")
 
 
-@pytest.fixture(params=["onednn_bf16_packed", "onednn_f32_packed"])
+@pytest.fixture(params=["onednn_bf16_packed", "onednn_f32_packed", "own_bf16"])
 def candidate(request, hook):
     assert hook.force(request.param)
     return request.param
@@ -252,13 +252,76 @@ def test_windows_of_one_pixel_by_our_product(name, dtype, layout, hook, stock):
         assert report(hook)["taken"] == before + 2
 
 
-def test_other_windows_are_not_our_products(hook, stock):
+DENSE = {
+    # name: (input shape, out channels, kernel, keywords)
+    "3x3": ((2, 64, 14, 14), 96, 3, {"padding": 1}),
+    "3x3 narrow": ((3, 33, 7, 7), 40, 3, {"padding": 1}),
+    "strided": ((2, 48, 15, 18), 64, 3, {"padding": 1, "stride": 2}),
+    "stem": ((1, 3, 40, 40), 64, 7, {"padding": 3, "stride": 2}),
+    "patches": ((1, 3, 32, 32), 48, 8, {"stride": 8}),
+    "one pixel strided": ((2, 40, 12, 12), 64, 1, {"stride": 2}),
+    "one pixel padded": ((2, 40, 9, 9), 64, 1, {"padding": 1, "groups": 2}),
+    "dilated": ((1, 64, 20, 20), 32, 3, {"dilation": (2, 3), "padding": (2, 3)}),
+    "grouped": ((2, 128, 10, 10), 128, 3, {"groups": 32, "padding": 1}),
+    "two outputs a channel": ((2, 40, 10, 10), 80, 3, {"groups": 40, "padding": 1}),
+    "1d": ((2, 40, 60), 48, 3, {"padding": 1}),
+    "1d of one channel": ((2, 1, 300), 64, 10, {"stride": 5}),
+    "3d": ((1, 16, 5, 8, 9), 24, 3, {"padding": 1}),
+}
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "weight channels last", "sliced", "channels sliced"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_convolutions_by_our_kernel(name, dtype, layout, hook, stock):
+    shape, outputs, kernel, keywords = DENSE[name]
+    dims = len(shape) - 2
+    rows = (outputs, shape[1] // keywords.get("groups", 1))
+    x, w, bias = torch.randn(shape).to(dtype), torch.randn(*rows, *[kernel] * dims).to(dtype), torch.randn(2 * outputs).to(dtype)[::2]
+    last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(dims)
+    if "last" in layout:
+        if last is None:
+            pytest.skip("no channels last for one dimension")
+        w = w.to(memory_format=last)
+        x = x.to(memory_format=last) if layout == "channels last" else x
+    elif layout == "sliced":
+        x = torch.cat([x, x], dim=-1)[..., : shape[-1]]
+    elif layout == "channels sliced":
+        x = torch.cat([x, x], dim=1).movedim(1, -1).contiguous().movedim(-1, 1)[:, shape[1] :]
+    convolution = getattr(F, f"conv{dims}d")
+    hook.force("own_bf16")
+    before = report(hook)["taken"]
+    with torch.no_grad():
+        for added in (None, bias):
+            expected, result = stock(convolution, x, w, added, **keywords), convolution(x, w, added, **keywords)
+            same_face(result, expected)
+            assert relative(result, expected) <= bound("own_bf16", dtype)
+    if (dims, layout) != (1, "channels sliced"):  # stock's strides there are not what its operands ask for
+        assert report(hook)["taken"] == before + 2
+
+
+def test_our_dense_convolutions_on_two_threads(hook, stock):
+    x, w = torch.randn(2, 64, 20, 20), torch.randn(96, 64, 3, 3)
+    hook.force("own_bf16")
+    threads = torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            with torch.no_grad():
+                results.append(F.conv2d(x, w, padding=1))
+        assert torch.equal(*results)
+        assert relative(results[0], stock(F.conv2d, x, w, padding=1)) <= bound("own_bf16")
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_transposed_and_depthwise_windows_are_not_our_dense_kernels(hook, stock):
     hook.force("own_bf16")
     x = torch.randn(2, 32, 12, 12)
     before = report(hook)["taken"]
-    for w, keywords in ((torch.randn(64, 32, 3, 3), {}), (torch.randn(64, 32, 1, 1), {"stride": 2}), (torch.randn(64, 32, 1, 1), {"padding": 1}),
-                        (torch.randn(64, 16, 1, 1), {"groups": 2})):
-        assert torch.equal(F.conv2d(x, w, **keywords), stock(F.conv2d, x, w, **keywords))
+    for call in (lambda: F.conv2d(x, torch.ones(32, 1, 3, 3), groups=32), lambda: F.conv_transpose2d(x, torch.ones(32, 16, 3, 3))):
+        assert torch.equal(call(), stock(call))
     assert report(hook)["taken"] == before
 
 

@@ -1,5 +1,5 @@
-// Sites and candidates of a convolution: oneDNN with weights packed once, in bf16 or fp32, our own kernel where each channel has a
-// window of its own, and our own product where a window is one pixel. Stock reorders the weight at every call.
+// Sites and candidates of a convolution: oneDNN with weights packed once, in bf16 or fp32, our own kernel, in bf16 or where each channel
+// has a window of its own, and our own product where a window is one pixel. Stock reorders the weight at every call.
 #include "preload/plugin/adapters/convolution_call.h"
 
 #include <ATen/Parallel.h>
@@ -116,10 +116,10 @@ at::Tensor as_stock(const at::Tensor& result, at::ScalarType dtype, bool channel
   return to;
 }
 
-/// Channels of a pixel are neighbours, which our kernel reads; how pixels lie is its strides'.
-at::Tensor with_channels_last(const at::Tensor& input, IsaSet isa) {
+/// Channels of a pixel are neighbours, which our kernel reads; how pixels lie is its strides'. What is copied anyway is of type `inside`.
+at::Tensor with_channels_last(const at::Tensor& input, at::ScalarType inside, IsaSet isa) {
   if (input.size(1) == 1 || input.stride(1) == 1) return input;
-  if (input.is_contiguous()) return for_onednn(input, input.scalar_type(), isa);
+  if (input.is_contiguous()) return for_onednn(input, inside, isa);
   return input.contiguous(last_format(input));
 }
 
@@ -194,10 +194,10 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
   const bool half_inputs = dtype == at::kBFloat16;
   const bool in_f32 = half_inputs || options.dtype != DtypePolicy::kBfloat16;
   std::vector<int> fitting;
-  if (in_f32 && !transposed && kernels::conv_supported(kernel_args(), options.isa)) fitting.push_back(kOwnF32);
+  if (in_f32 && !transposed && kernels::conv_supported(kernel_args(kernels::DType::kF32), options.isa)) fitting.push_back(kOwnF32);
   const bool in_bf16 = half_inputs ? bf16_is_native(options.isa) : bf16_inside_allowed(options);
-  if (in_bf16 && pointwise() && kernels::packed_b_bytes(in_channels(), out_channels()) > 0 &&
-      kernels::linear_bf16_supported(linear_args(), options.isa)) {
+  if (in_bf16 && (pointwise() ? kernels::linear_bf16_supported(linear_args(), options.isa)
+                              : dense() && kernels::conv_supported(kernel_args(kernels::DType::kBf16), options.isa))) {
     fitting.push_back(kOwnBf16);
   }
   if (!offered) return fitting;
@@ -213,8 +213,9 @@ void ConvolutionCall::weight_view(int /*i*/, WeightKey* key) const {
   key->strides = {static_cast<std::int64_t>(digest(use, w->sizes())), static_cast<std::int64_t>(digest(use, w->strides()))};
 }
 
-kernels::ConvArgs ConvolutionCall::kernel_args() const {
+kernels::ConvArgs ConvolutionCall::kernel_args(kernels::DType packed) const {
   kernels::ConvArgs args;
+  args.packed_dtype = packed;
   args.images = x->size(0);
   args.in_channels = in_channels();
   args.out_channels = out_channels();
@@ -227,6 +228,8 @@ bool ConvolutionCall::pointwise() const {
   const Spatial ones{1, 1, 1};
   return !transposed && groups == 1 && kernel == ones && stride == ones && padding == Spatial{};
 }
+
+bool ConvolutionCall::dense() const { return !transposed && (groups != in_channels() || groups != out_channels()); }
 
 kernels::LinearArgs ConvolutionCall::linear_args() const {
   kernels::LinearArgs args;
@@ -273,10 +276,11 @@ std::size_t ConvolutionCall::uncounted_padding(std::size_t bytes) const {
   return std::min(bytes, static_cast<std::size_t>(w->numel()) * w->element_size());
 }
 
-std::shared_ptr<const TensorPack> ConvolutionCall::own_pack() const {
+std::shared_ptr<const TensorPack> ConvolutionCall::own_pack(kernels::DType packed_dtype) const {
   kernels::ConvWeight weight;
   weight.data = w->const_data_ptr();
-  weight.dtype = weight.packed_dtype = kernel_dtype(*w);
+  weight.dtype = kernel_dtype(*w);
+  weight.packed_dtype = packed_dtype;
   weight.in_channels = in_channels();
   weight.out_channels = out_channels();
   weight.groups = groups;
@@ -288,20 +292,21 @@ std::shared_ptr<const TensorPack> ConvolutionCall::own_pack() const {
   const std::size_t bytes = kernels::conv_packed_bytes(weight);
   if (bytes == 0) return nullptr;
   at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, w->options().dtype(at::kByte));
-  kernels::pack_conv(weight, packed.mutable_data_ptr());
+  kernels::pack_conv(weight, packed.mutable_data_ptr(), torch_pool());
   return std::make_shared<const TensorPack>(std::move(packed), uncounted_padding(bytes));
 }
 
-Outputs ConvolutionCall::run_own(const TensorPack& pack, IsaSet isa) const {
-  const at::Tensor input = with_channels_last(widened(*x), isa);
+Outputs ConvolutionCall::run_own(const TensorPack& pack, kernels::DType packed_dtype, IsaSet isa) const {
+  const at::Tensor input = with_channels_last(widened(*x), packed_dtype == kernels::DType::kBf16 ? at::kBFloat16 : dtype, isa);
   std::vector<std::int64_t> sizes = input.sizes().vec();
   sizes[1] = out_channels();
   for (std::size_t i = 2; i < sizes.size(); ++i) sizes[i] = out[3 - (sizes.size() - i)];
-  const at::Tensor result = at::cpu::empty(sizes, input.options(), last_format(input));
-  kernels::ConvArgs args = kernel_args();
+  const at::Tensor result = at::cpu::empty(sizes, input.options().dtype(dtype), last_format(input));
+  kernels::ConvArgs args = kernel_args(packed_dtype);
   args.from = input.const_data_ptr();
+  args.from_dtype = kernel_dtype(input);
   args.to = result.mutable_data_ptr();
-  args.from_dtype = args.to_dtype = args.packed_dtype = kernel_dtype(input);
+  args.to_dtype = kernel_dtype(result);
   args.from_strides = kernel_strides(input);
   args.to_strides = kernel_strides(result);
   args.packed = pack.packed().const_data_ptr();
@@ -317,8 +322,8 @@ Outputs ConvolutionCall::run_own(const TensorPack& pack, IsaSet isa) const {
 }
 
 std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate) const {
-  if (candidate == kOwnF32) return own_pack();
-  if (candidate == kOwnBf16) return pointwise_pack();
+  if (candidate == kOwnF32) return own_pack(kernel_dtype(*w));
+  if (candidate == kOwnBf16) return pointwise() ? pointwise_pack() : own_pack(kernels::DType::kBf16);
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor weight = widened(*w).to(inside);
   const at::Tensor input = widened(*x);
@@ -334,8 +339,8 @@ std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate
 Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   const TensorPack* pack = packs[0];
   if (pack == nullptr) return {};
-  if (candidate == kOwnF32) return run_own(*pack, isa);
-  if (candidate == kOwnBf16) return run_pointwise(*pack, isa);
+  if (candidate == kOwnF32) return run_own(*pack, kernel_dtype(*w), isa);
+  if (candidate == kOwnBf16) return pointwise() ? run_pointwise(*pack, isa) : run_own(*pack, kernels::DType::kBf16, isa);
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor input = for_onednn(widened(*x), inside, isa);
   std::optional<at::Tensor> added;

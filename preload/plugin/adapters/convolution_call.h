@@ -48,9 +48,11 @@ class ConvolutionCall final : public OpCall {
 
  private:
   /// What does not depend on memory.
-  [[nodiscard]] kernels::ConvArgs kernel_args() const;
-  [[nodiscard]] std::shared_ptr<const TensorPack> own_pack() const;
-  [[nodiscard]] Outputs run_own(const TensorPack& pack, IsaSet isa) const;
+  [[nodiscard]] kernels::ConvArgs kernel_args(kernels::DType packed) const;
+  [[nodiscard]] std::shared_ptr<const TensorPack> own_pack(kernels::DType packed) const;
+  [[nodiscard]] Outputs run_own(const TensorPack& pack, kernels::DType packed, IsaSet isa) const;
+  /// Not transposed, and not a window a channel.
+  [[nodiscard]] bool dense() const;
   /// A window is one pixel, and each pixel has one: a product of pixels and the weight.
   [[nodiscard]] bool pointwise() const;
   [[nodiscard]] kernels::LinearArgs linear_args() const;
