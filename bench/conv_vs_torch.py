@@ -1,6 +1,7 @@
 """Is our convolution faster than stock's best, a prepacked oneDNN convolution on channels-last images?
 
-Depthwise layers by kernels/conv.h; layers with windows of one pixel, in bf16, by kernels/linear.h, as the op tier does.
+By kernels/conv.h; layers with windows of one pixel, in bf16, by kernels/linear.h, as the op tier does. Layers that are not depthwise are
+computed in bf16: those in f32 have images of it, which stock converts before and after.
 Stock is mkldnn::_convolution_pointwise with the weight reordered for this very input, what stock's compiler emits; ours has its weight
 packed as well. Bias is in both. The two are called in turn, back and forth, by the thread's CPU time: "fastest" compares the fastest
 calls, "pairs" is the median of stock / ours of neighbouring calls. Weights rotate over --cold MiB (more than L2), the images
@@ -23,7 +24,7 @@ import torch
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 VOID, I32, F64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_double
 LAYERS = {
-    # name: (batch, channels in, channels out, image, kernel, stride, padding, groups)
+    # name: (batch, channels in, channels out, image, kernel, stride, padding, groups, dilation where it is not 1)
     "MobileNetV2 112 32 3x3": (1, 32, 32, (112, 112), 3, 1, 1, 32),
     "MobileNetV2 112 96 3x3/2": (1, 96, 96, (112, 112), 3, 2, 1, 96),
     "MobileNetV2 56 144 3x3": (1, 144, 144, (56, 56), 3, 1, 1, 144),
@@ -44,6 +45,34 @@ LAYERS = {
     "Mamba 128 1536 4": (1, 1536, 1536, (128,), 4, 1, 3, 1536),
     "X3D 8x14x14 128 3x3x3": (1, 128, 128, (8, 14, 14), 3, 1, 1, 128),
     "tiny 4 32 3x3": (1, 32, 32, (4, 4), 3, 1, 1, 32),
+    "dense ResNet-50 56 64 3x3": (1, 64, 64, (56, 56), 3, 1, 1, 1),
+    "dense ResNet-50 28 128 3x3": (1, 128, 128, (28, 28), 3, 1, 1, 1),
+    "dense ResNet-50 14 256 3x3": (1, 256, 256, (14, 14), 3, 1, 1, 1),
+    "dense ResNet-50 7 512 3x3": (1, 512, 512, (7, 7), 3, 1, 1, 1),
+    "dense ResNet-50 56 128 3x3/2": (1, 128, 128, (56, 56), 3, 2, 1, 1),
+    "dense ResNet-50 28 256 3x3/2": (1, 256, 256, (28, 28), 3, 2, 1, 1),
+    "dense ResNet-50 14 512 3x3/2": (1, 512, 512, (14, 14), 3, 2, 1, 1),
+    "dense ResNet-50 56 256 1x1/2": (1, 256, 512, (56, 56), 1, 2, 0, 1),
+    "dense ResNet-50 stem 7x7/2": (1, 3, 64, (224, 224), 7, 2, 3, 1),
+    "dense MobileNetV2 stem 3x3/2": (1, 3, 32, (224, 224), 3, 2, 1, 1),
+    "dense ConvNeXt stem 4x4/4": (1, 3, 96, (224, 224), 4, 4, 0, 1),
+    "dense ViT 16x16/16": (1, 3, 768, (224, 224), 16, 16, 0, 1),
+    "dense 56 64 3x3, batch 8": (8, 64, 64, (56, 56), 3, 1, 1, 1),
+    "dense 14 256 3x3, batch 8": (8, 256, 256, (14, 14), 3, 1, 1, 1),
+    "dense 7 512 3x3, batch 8": (8, 512, 512, (7, 7), 3, 1, 1, 1),
+    "dense UNet 64 320 3x3": (1, 320, 320, (64, 64), 3, 1, 1, 1),
+    "dense UNet 8 1280 3x3": (1, 1280, 1280, (8, 8), 3, 1, 1, 1),
+    "dense dilated 28 256 3x3": (1, 256, 256, (28, 28), 3, 1, 2, 1, 2),
+    "dense 8x28x28 64 3x3x3": (1, 64, 64, (8, 28, 28), 3, 1, 1, 1),
+    "dense wav2vec 16000 1 10/5": (1, 1, 512, (16000,), 10, 5, 0, 1),
+    "dense wav2vec 3199 512 3/2": (1, 512, 512, (3199,), 3, 2, 0, 1),
+    "dense Whisper 3000 80 3": (1, 80, 384, (3000,), 3, 1, 1, 1),
+    "dense Whisper 3000 384 3/2": (1, 384, 384, (3000,), 3, 2, 1, 1),
+    "dense ResNeXt 56 32 of 4": (1, 128, 128, (56, 56), 3, 1, 1, 32),
+    "dense ResNeXt 28 32 of 8": (1, 256, 256, (28, 28), 3, 1, 1, 32),
+    "dense ResNeXt 7 32 of 32": (1, 1024, 1024, (7, 7), 3, 1, 1, 32),
+    "dense wav2vec 49 16 of 48 128": (1, 768, 768, (49,), 128, 1, 64, 16),
+    "dense tiny 14 32 3x3": (1, 32, 32, (14, 14), 3, 1, 1, 1),
     "ResNet-50 56 64 to 64": (1, 64, 64, (56, 56), 1, 1, 0, 1),
     "ResNet-50 56 64 to 256": (1, 64, 256, (56, 56), 1, 1, 0, 1),
     "ResNet-50 56 256 to 64": (1, 256, 64, (56, 56), 1, 1, 0, 1),
@@ -71,25 +100,27 @@ class Layer:
     """`ours` and `stock` compute it with the next of their weights."""
 
     def __init__(self, lib, layer, dtype, level, cold):
-        batch, channels_in, channels_out, image, kernel, stride, padding, groups = layer
+        batch, channels_in, channels_out, image, kernel, stride, padding, groups, *dilation = layer
+        dilation = dilation[0] if dilation else 1
+        product = groups == 1 and kernel == stride == 1
+        dense = not product and (groups != channels_in or groups != channels_out)
         if len(image) == 1:  # stock puts a dimension in front of a single one as well
-            image, kernel, stride, padding = (1, *image), (1, kernel), (1, stride), (0, padding)
+            image, kernel, stride, padding, dilation = (1, *image), (1, kernel), (1, stride), (0, padding), (1, dilation)
         else:
-            kernel, stride, padding = ((v,) * len(image) for v in (kernel, stride, padding))
-        ones = (1,) * len(image)
+            kernel, stride, padding, dilation = ((v,) * len(image) for v in (kernel, stride, padding, dilation))
         last = torch.channels_last if len(image) == 2 else torch.channels_last_3d
         x = torch.randn(batch, channels_in, *image).to(dtype).contiguous(memory_format=last)
         bias = torch.randn(channels_out).to(dtype)
-        weight = torch.randn(channels_out, channels_in // groups, *kernel).to(dtype)
-        bf16 = int(dtype == torch.bfloat16)
+        inside = torch.bfloat16 if dense else dtype
+        weight = torch.randn(channels_out, channels_in // groups, *kernel).to(inside)
+        bf16, packed = int(dtype == torch.bfloat16), int(inside == torch.bfloat16)
         sizes = numbers([channels_in, channels_out, groups, *padded(kernel, 1)])
-        product = groups == 1
         if product:
             size = lib.ipexrun_bench_packed_bytes(channels_in, channels_out)
         else:
-            size = lib.ipexrun_bench_pack_conv(bf16, weight.data_ptr(), sizes, None)
+            size = lib.ipexrun_bench_pack_conv(packed, packed, weight.data_ptr(), sizes, None)
         copies = max(1, min(2000, cold // max(size, weight.numel() * weight.itemsize)))
-        reordered = [torch.ops.mkldnn._reorder_convolution_weight(weight, padding, stride, ones, groups, x.shape) for _ in range(copies)]
+        reordered = [torch.ops.mkldnn._reorder_convolution_weight(weight, padding, stride, dilation, groups, x.shape) for _ in range(copies)]
         memory = torch.empty(copies * (size + 63) // 64 * 64 + 64 * copies, dtype=torch.uint8)
         first = -memory.data_ptr() % 64 + memory.data_ptr()
         packs = [first + i * ((size + 63) // 64 * 64) for i in range(copies)]
@@ -98,15 +129,18 @@ class Layer:
             if product:
                 lib.ipexrun_bench_pack(weight_f32.data_ptr(), channels_in, channels_out, pack)
                 continue
-            lib.ipexrun_bench_pack_conv(bf16, weight.data_ptr(), sizes, pack)
+            lib.ipexrun_bench_pack_conv(packed, packed, weight.data_ptr(), sizes, pack)
         stock_weights, packs = itertools.cycle(reordered), itertools.cycle(packs)
 
+        stock_bias = bias.to(inside)
+
         def stock():
-            return torch.ops.mkldnn._convolution_pointwise(x, next(stock_weights), bias, padding, stride, ones, groups, "none", [], "")
+            return torch.ops.mkldnn._convolution_pointwise(x.to(inside), next(stock_weights), stock_bias, padding, stride, dilation, groups,
+                                                           "none", [], "").to(dtype)
 
         result = stock()
         axes = zip(*(padded(values, fill) for values, fill in
-                     ((image, 1), (result.shape[2:], 1), (kernel, 1), (stride, 1), (padding, 0), (ones, 1))))
+                     ((image, 1), (result.shape[2:], 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1))))
         description = numbers([batch, channels_in, channels_out, groups, *itertools.chain(*axes), 0, 0])
 
         bias_f32 = bias.float()
@@ -121,14 +155,14 @@ class Layer:
 
         def ours():
             out = torch.empty_like(result)
-            if not lib.ipexrun_bench_conv(bf16, x.data_ptr(), next(packs), bias.data_ptr(), None, out.data_ptr(), description, 0.0, 0.0,
+            if not lib.ipexrun_bench_conv(bf16, packed, x.data_ptr(), next(packs), bias.data_ptr(), None, out.data_ptr(), description, 0.0, 0.0,
                                           1, None, level):
                 sys.exit("not computed")
             return out
 
         self.ours, self.stock, self.keep = as_product if product else ours, stock, (memory, reordered)
         convolve = {2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}[len(image)]
-        self.truth = convolve(x.double(), weight.double(), bias.double(), stride, padding, 1, groups)
+        self.truth = convolve(x.to(inside).double(), weight.double(), bias.double(), stride, padding, dilation, groups)
         self.flops = 2 * result.numel() * weight[0].numel()
 
 
@@ -168,9 +202,9 @@ def main():
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     lib = ctypes.CDLL(args.library)
-    lib.ipexrun_bench_pack_conv.argtypes = [I32, VOID, VOID, VOID]
+    lib.ipexrun_bench_pack_conv.argtypes = [I32, I32, VOID, VOID, VOID]
     lib.ipexrun_bench_pack_conv.restype = ctypes.c_size_t
-    lib.ipexrun_bench_conv.argtypes = [I32, VOID, VOID, VOID, VOID, VOID, VOID, F64, F64, I32, VOID, ctypes.c_char_p]
+    lib.ipexrun_bench_conv.argtypes = [I32, I32, VOID, VOID, VOID, VOID, VOID, VOID, F64, F64, I32, VOID, ctypes.c_char_p]
     i64 = ctypes.c_int64
     lib.ipexrun_bench_packed_bytes.argtypes, lib.ipexrun_bench_packed_bytes.restype = [i64, i64], ctypes.c_size_t
     lib.ipexrun_bench_pack.argtypes = [VOID, i64, i64, VOID]
@@ -181,7 +215,7 @@ def main():
         print("layer                            dtype   stock us    ours us  ours GFLOP/s | fastest  pairs")
     for name, shape in LAYERS.items():
         for dtype_name, dtype in DTYPES.items():
-            if args.layers not in name or (shape[-1] == 1 and dtype != torch.bfloat16):
+            if args.layers not in name or (" to " in name and dtype != torch.bfloat16):
                 continue
             layer = Layer(lib, shape, dtype, args.level.encode() if args.level else None, args.cold << 20)
             errors = error(layer.ours(), layer.truth), error(layer.stock(), layer.truth)

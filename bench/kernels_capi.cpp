@@ -337,12 +337,14 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_convert(const void* from, int from_forma
                             isa_of(level));
 }
 
-/// A contiguous weight [out_channels, in_channels / groups, kernel...] of fp32 or bf16; `sizes`: in_channels, out_channels, groups and the
-/// three sizes of the kernel. Returns the bytes of the pack, and writes it where `to` is not null.
-IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_pack_conv(int bf16, const void* data, const std::int64_t* sizes, void* to) {
+/// A contiguous weight [out_channels, in_channels / groups, kernel...] of fp32 or bf16, packed as bf16 where `packed_bf16`; `sizes`:
+/// in_channels, out_channels, groups and the three sizes of the kernel. Returns the bytes of the pack, and writes it where `to` is not
+/// null.
+IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_pack_conv(int bf16, int packed_bf16, const void* data, const std::int64_t* sizes, void* to) {
   ipexrun::kernels::ConvWeight weight;
   weight.data = data;
-  weight.dtype = weight.packed_dtype = dtype_of(bf16);
+  weight.dtype = dtype_of(bf16);
+  weight.packed_dtype = dtype_of(packed_bf16);
   weight.in_channels = sizes[0];
   weight.out_channels = sizes[1];
   weight.groups = sizes[2];
@@ -358,18 +360,20 @@ IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_pack_conv(int bf16, const void* d
   return ipexrun::kernels::conv_packed_bytes(weight);
 }
 
-/// Dense channels-last images, all in one type. `sizes`: images, in_channels, out_channels, groups; then in, out, kernel, stride, pad and
-/// dilation of each of three dimensions; the activation as ConvActivation counts; whether the residual comes after it. 1 on success.
-IPEXRUN_BENCH_EXPORT int ipexrun_bench_conv(int bf16, const void* from, const void* packed, const void* bias, const void* residual,
-                                            void* to, const std::int64_t* sizes, double low, double high, int threads, void* pool,
-                                            const char* level) {
+/// Dense channels-last images, all in one type but the pack. `sizes`: images, in_channels, out_channels, groups; then in, out, kernel,
+/// stride, pad and dilation of each of three dimensions; the activation as ConvActivation counts; whether the residual comes after it. 1 on
+/// success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_conv(int bf16, int packed_bf16, const void* from, const void* packed, const void* bias,
+                                            const void* residual, void* to, const std::int64_t* sizes, double low, double high, int threads,
+                                            void* pool, const char* level) {
   ipexrun::kernels::ConvArgs args;
   args.from = from;
   args.packed = packed;
   args.bias = bias;
   args.residual = residual;
   args.to = to;
-  args.from_dtype = args.to_dtype = args.bias_dtype = args.packed_dtype = dtype_of(bf16);
+  args.from_dtype = args.to_dtype = args.bias_dtype = dtype_of(bf16);
+  args.packed_dtype = dtype_of(packed_bf16);
   args.images = sizes[0];
   args.in_channels = sizes[1];
   args.out_channels = sizes[2];
