@@ -14,8 +14,10 @@ namespace {
 
 /// Multiply-adds below which a call is left alone, because changing layout and dtype costs as much.
 constexpr std::int64_t kWorthwhileProducts = 500'000;
-/// The same where each channel has a window of its own: our kernel is done before stock's has begun.
+/// The same where our kernels are offered, which are done before stock's have begun: each channel has a window of its own, or any window on
+/// AMX.
 constexpr std::int64_t kWorthwhileDepthwise = 2'000;
+constexpr std::int64_t kWorthwhileOnAmx = 50'000;
 
 /// A symbolic list as numbers, the last spatial dimension last; one number stands for all dimensions.
 bool read(Spatial* to, c10::SymIntArrayRef from, std::int64_t dims) {
@@ -94,7 +96,9 @@ bool worthwhile(const ConvolutionCall& call) {
   const std::int64_t pixels = call.transposed ? call.in[0] * call.in[1] * call.in[2] : call.out[0] * call.out[1] * call.out[2];
   const std::int64_t products = call.x->size(0) * pixels * call.depth() * (call.transposed ? call.w->size(1) : call.out_channels());
   const bool depthwise = !call.transposed && call.groups == call.in_channels() && call.groups == call.out_channels();
-  return products >= (depthwise ? kWorthwhileDepthwise : kWorthwhileProducts) || tier()->forced.load(std::memory_order_relaxed) != kStock;
+  const bool own = !call.transposed && isa_has(tier()->options.isa, kIsaAmxBf16);
+  const std::int64_t least = depthwise ? kWorthwhileDepthwise : own ? kWorthwhileOnAmx : kWorthwhileProducts;
+  return products >= least || tier()->forced.load(std::memory_order_relaxed) != kStock;
 }
 
 }  // namespace

@@ -301,7 +301,9 @@ Outputs ConvolutionCall::run_own(const TensorPack& pack, kernels::DType packed_d
   std::vector<std::int64_t> sizes = input.sizes().vec();
   sizes[1] = out_channels();
   for (std::size_t i = 2; i < sizes.size(); ++i) sizes[i] = out[3 - (sizes.size() - i)];
-  const at::Tensor result = at::cpu::empty(sizes, input.options().dtype(dtype), last_format(input));
+  // What is put into planar order is converted there: half the memory on the way, as oneDNN's candidate has it.
+  const bool half = packed_dtype == kernels::DType::kBf16 && !channels_last;
+  const at::Tensor result = at::cpu::empty(sizes, input.options().dtype(half ? at::kBFloat16 : dtype), last_format(input));
   kernels::ConvArgs args = kernel_args(packed_dtype);
   args.from = input.const_data_ptr();
   args.from_dtype = kernel_dtype(input);
