@@ -17,7 +17,7 @@ constexpr std::int64_t kPlaceBytes = 64;
 constexpr std::int64_t kTilePlaces = 16;
 /// Of the units of a worker: they share L2 with the weights of a chunk.
 constexpr std::int64_t kImageBytes = 768 << 10;
-constexpr std::int64_t kChunkBytes = 640 << 10;
+constexpr std::int64_t kChunkBytes = 192 << 10;
 constexpr std::int64_t kUnitsMost = 64;
 constexpr double kMostScratchBytes = 64 << 20;
 /// Merging the taps of a row must save so much: steps without over steps with it.

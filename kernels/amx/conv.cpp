@@ -238,117 +238,170 @@ void lay_offsets(const ConvArgs& args, const DensePlan& plan, std::int64_t* to) 
   }
 }
 
-/// 16 outputs, some of which may lie between two rows.
-struct Tile {
-  const char* a;
-  char* to;
-  std::int64_t residual;  ///< elements from the residual's begin
-  std::int64_t x;
+/// Neighbouring outputs of a row among those of a pair of tiles.
+struct Stretch {
+  std::int64_t row;  ///< of the block
   std::int64_t count;
+  char* to;
 };
 
-/// A finished block that waits to be written: its upper 16 rows, then its lower.
+/// Those of a pair; what lies between two rows is in none.
+struct Stretches {
+  Stretch at[2 * kTilePixels + 1];  // the last is never used, but read
+  std::int64_t count = 0;
+  std::int64_t rows = 0;  ///< in all of them
+};
+
+/// A finished block that waits to be written.
 struct Pending {
-  char* sums = nullptr;
-  std::int64_t rows = 0;  ///< not yet written
-  char* to = nullptr;
-  std::int64_t x = 0;
-  std::int64_t switch_at = 0;  ///< rows left when the lower tile begins
-  char* lower = nullptr;
-  char* lower_to = nullptr;
-  std::int64_t lower_x = 0;
+  const char* sums = nullptr;
+  const Stretch* at = nullptr;
+  std::int64_t rows = 0;     ///< not yet written; 0 = there is none
+  std::int64_t channel = 0;  ///< bytes from where the stretches begin
+  std::int64_t pixel = 0;    ///< bytes
   __mmask32 columns = 0;
 };
 
-/// What all blocks of a call have in common.
-struct Target {
-  std::int64_t width;
-  std::int64_t pitch;
-  std::int64_t pixel;  ///< bytes
-  std::int64_t wrap;   ///< bytes from behind a row's places to the next row
-  bool half;
-};
+/// Writes a pending block row by row. Its state is kept in registers: what goes through memory between products is read again each time.
+template <bool kHalf>
+class Drain {
+ public:
+  [[gnu::always_inline]] explicit Drain(const Pending& pending)
+      : base_(pending.sums),
+        next_(pending.at),
+        rows_(pending.rows),
+        channel_(pending.channel),
+        pixel_(pending.pixel),
+        columns_(pending.columns) {
+    begin();
+  }
 
-[[gnu::always_inline]] inline void drain(Pending& pending, std::int64_t count, const Target& target) {
-  for (; count > 0 && pending.rows > 0; --count) {
-    if (pending.x < target.width) {
-      const __m512 left = _mm512_load_ps(pending.sums);
-      const __m512 right = _mm512_load_ps(pending.sums + 64);
-      if (target.half) {
-        _mm512_mask_storeu_epi16(pending.to, pending.columns, (__m512i)_mm512_cvtne2ps_pbh(right, left));
+  [[gnu::always_inline]] void write(std::int64_t count) {
+    if (count > rows_) count = rows_;
+    rows_ -= count;
+    for (; count > 0; --count) {
+      const __m512 left = _mm512_load_ps(sums_);
+      const __m512 right = _mm512_load_ps(sums_ + 64);
+      if constexpr (kHalf) {
+        _mm512_mask_storeu_epi16(to_, columns_, (__m512i)_mm512_cvtne2ps_pbh(right, left));
       } else {
-        _mm512_mask_storeu_ps(pending.to, static_cast<__mmask16>(pending.columns), left);
-        _mm512_mask_storeu_ps(pending.to + 64, static_cast<__mmask16>(pending.columns >> 16), right);
+        _mm512_mask_storeu_ps(to_, static_cast<__mmask16>(columns_), left);
+        _mm512_mask_storeu_ps(to_ + 64, static_cast<__mmask16>(columns_ >> 16), right);
       }
-    }
-    pending.sums += 128;
-    pending.to += target.pixel;
-    if (++pending.x == target.pitch) {
-      pending.x = 0;
-      pending.to += target.wrap;
-    }
-    if (--pending.rows == pending.switch_at) {
-      pending.sums = pending.lower;
-      pending.to = pending.lower_to;
-      pending.x = pending.lower_x;
+      sums_ += 128;
+      to_ += pixel_;
+      if (--left_ == 0) begin();
     }
   }
-}
 
-/// Lines that will be wanted, fetched into L2 a few at a time between products.
-struct Ahead {
-  const char* at = nullptr;
-  std::int64_t lines = 0;
+ private:
+  [[gnu::always_inline]] void begin() {
+    sums_ = base_ + next_->row * 128;
+    to_ = next_->to + channel_;
+    left_ = next_->count;
+    ++next_;
+  }
+
+  const char* base_;
+  const Stretch* next_;
+  std::int64_t rows_;
+  std::int64_t channel_;
+  std::int64_t pixel_;
+  __mmask32 columns_;
+  const char* sums_;
+  char* to_;
+  std::int64_t left_;
 };
 
-template <bool kFirst, bool kDrain>
-void multiply_pair_of(const char* a0, const char* a1, const std::int64_t* offsets, const char* b, std::int64_t steps, const char* start,
-                      char* stage, Pending pending, const Target& target, const Ahead& ahead) {
-  const std::int64_t rows = ceil_div(pending.rows, steps);
-  const std::int64_t each = ceil_div(ahead.lines, steps);
-  const char* at = ahead.at;
-  tile_load<0>(start, 0);
-  tile_load<1>(start + 64, 0);
-  tile_load<2>(start, 0);
-  tile_load<3>(start + 64, 0);
-  for (std::int64_t s = 0; s < steps; ++s, b += kStepBytes) {
-    const std::int64_t offset = offsets[s];
+struct NoDrain {
+  explicit NoDrain(const Pending& /*pending*/) {}
+  void write(std::int64_t /*count*/) {}
+};
+
+/// One block of sums: where A of the upper and lower tile lies, B, what it starts from and where it goes; meanwhile `pending` is written
+/// and `ahead` fetched into L2.
+struct Block {
+  const char* upper;
+  const char* lower;
+  const std::int64_t* offsets;
+  const char* b;
+  std::int64_t steps;
+  const char* start;
+  char* stage;
+  Pending pending;
+  const char* ahead;
+  std::int64_t ahead_lines;
+};
+
+/// kFirst: B was not fetched before. Not inlined: the loop wants all registers.
+template <bool kFirst, typename Writer>
+[[gnu::noinline]] void multiply_pair(const Block& block) {
+  const std::int64_t steps = block.steps;
+  const std::int64_t rows = ceil_div(block.pending.rows, steps);
+  const std::int64_t each = ceil_div(block.ahead_lines, steps);
+  const char* at = block.ahead;
+  const char* upper = block.upper;
+  const std::int64_t down = block.lower - upper;
+  const std::int64_t* offset = block.offsets;
+  const std::int64_t* end = offset + steps;
+  const char* b = block.b;
+  Writer writer(block.pending);
+  tile_load<0>(block.start, 0);
+  tile_load<1>(block.start + 64, 0);
+  tile_load<2>(block.start, 0);
+  tile_load<3>(block.start + 64, 0);
+  for (; offset != end; ++offset, b += kStepBytes) {
+    const char* a = upper + *offset;
     if constexpr (kFirst) {
       for (std::int64_t line = 0; line < kStepBytes; line += 64) _mm_prefetch(b + kAheadBytes + line, _MM_HINT_T0);
     }
-    tile_load<4>(a0 + offset, 64);
+    tile_load<4>(a, 64);
     tile_stream<6>(b, 64);
     tile_multiply<0, 4, 6>();
-    tile_load<5>(a1 + offset, 64);
+    tile_load<5>(a + down, 64);
     tile_multiply<2, 5, 6>();
     tile_stream<7>(b + kTileBytes, 64);
     tile_multiply<1, 4, 7>();
     tile_multiply<3, 5, 7>();
-    if constexpr (kDrain) drain(pending, rows, target);
+    writer.write(rows);
     for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
   }
-  tile_store<0>(stage, 128);
-  tile_store<1>(stage + 64, 128);
-  tile_store<2>(stage + 2 * kTileBytes, 128);
-  tile_store<3>(stage + 2 * kTileBytes + 64, 128);
+  tile_store<0>(block.stage, 128);
+  tile_store<1>(block.stage + 64, 128);
+  tile_store<2>(block.stage + 2 * kTileBytes, 128);
+  tile_store<3>(block.stage + 2 * kTileBytes + 64, 128);
 }
 
-void multiply_single(const char* a, const std::int64_t* offsets, const char* b, std::int64_t steps, const char* start, char* stage,
-                     Pending pending, const Target& target) {
-  const std::int64_t rows = ceil_div(pending.rows, steps);
-  tile_load<0>(start, 0);
-  tile_load<1>(start + 64, 0);
-  for (std::int64_t s = 0; s < steps; ++s, b += kStepBytes) {
+/// The upper tile alone.
+template <typename Writer>
+[[gnu::noinline]] void multiply_single(const Block& block) {
+  const std::int64_t rows = ceil_div(block.pending.rows, block.steps);
+  const char* b = block.b;
+  Writer writer(block.pending);
+  tile_load<0>(block.start, 0);
+  tile_load<1>(block.start + 64, 0);
+  for (std::int64_t s = 0; s < block.steps; ++s, b += kStepBytes) {
     for (std::int64_t line = 0; line < kStepBytes; line += 64) _mm_prefetch(b + kAheadBytes + line, _MM_HINT_T0);
-    tile_load<4>(a + offsets[s], 64);
+    tile_load<4>(block.upper + block.offsets[s], 64);
     tile_load<6>(b, 64);
     tile_multiply<0, 4, 6>();
     tile_load<7>(b + kTileBytes, 64);
     tile_multiply<1, 4, 7>();
-    drain(pending, rows, target);
+    writer.write(rows);
   }
-  tile_store<0>(stage, 128);
-  tile_store<1>(stage + 64, 128);
+  tile_store<0>(block.stage, 128);
+  tile_store<1>(block.stage + 64, 128);
+}
+
+template <typename Writer>
+void multiply(const Block& block, bool first) {
+  if (block.lower == nullptr) {
+    multiply_single<Writer>(block);
+  } else if (first) {
+    multiply_pair<true, Writer>(block);
+  } else {
+    multiply_pair<false, Writer>(block);
+  }
 }
 
 /// One worker's run.
@@ -357,7 +410,11 @@ struct Run {
   const DensePlan& plan;
   const DenseBlock& block;
   char* scratch;
-  Target target{};
+  bool finishes;
+  bool half;
+  std::int64_t pixel;        ///< bytes between neighbouring outputs
+  Stretches stretches[2]{};  ///< of a pair and of the one before it, whose last block is pending
+  std::int64_t pair = 0;
   Pending pending{};
   std::int64_t turn = 0;
 
@@ -377,116 +434,129 @@ std::int64_t offset_of(const ConvStrides& strides, const Unit& unit, std::int64_
   return unit.image * strides.image + unit.at[0] * strides.axis[0] + (unit.at[1] + y) * strides.axis[1] + x * strides.axis[2];
 }
 
-Tile tile_of(const Run& run, const Unit& unit, const char* image, std::int64_t index, std::int64_t channel) {
-  const DensePlan& plan = run.plan;
+/// 16 outputs from `index` on, some of which may lie between two rows.
+struct Tile {
+  std::int64_t y;
+  std::int64_t x;
+  std::int64_t count;
+};
+
+Tile tile_of(const Run& run, const Unit& unit, std::int64_t index) {
   const std::int64_t width = run.args.axes[2].out;
-  std::int64_t y = 0;
-  std::int64_t x = 0;
-  std::int64_t count = kTilePixels;
-  if (plan.by_rows) {
+  const std::int64_t pitch = run.plan.pitch;
+  if (run.plan.by_rows) {
     const std::int64_t each = ceil_div(width, kTilePixels);
-    y = index / each;
-    x = index % each * kTilePixels;
-    count = smaller(count, width - x);
-  } else {
-    y = index * kTilePixels / plan.pitch;
-    x = index * kTilePixels % plan.pitch;
-    count = smaller(count, (unit.rows - 1) * plan.pitch + width - index * kTilePixels);
+    const std::int64_t x = index % each * kTilePixels;
+    return {index / each, x, smaller(kTilePixels, width - x)};
   }
-  const std::int64_t element = bytes_of(run.args.to_dtype);
-  return {image + (y * plan.pitch + x) * kPlaceBytes,
-          static_cast<char*>(run.args.to) + (offset_of(run.args.to_strides, unit, y, x) + channel) * element,
-          offset_of(run.args.residual_strides, unit, y, x) + channel, x, count};
+  const std::int64_t place = index * kTilePixels;
+  return {place / pitch, place % pitch, smaller(kTilePixels, (unit.rows - 1) * pitch + width - place)};
 }
 
-/// What follows the sums, in place.
-void finish_tile(const Run& run, const Tile& tile, std::int64_t channels, std::int64_t channel, float* sums) {
-  std::int64_t x = tile.x;
-  std::int64_t residual = tile.residual + channel;
-  for (std::int64_t i = 0; i < tile.count;) {
-    const std::int64_t pixels = larger(smaller(tile.count - i, run.target.width - x), 0);
-    if (pixels > 0) {
-      if (run.args.to_dtype == DType::kF32) {
-        finish_conv<InOrderF32>(run.args, residual, pixels, channels, sums + i * kPanelColumns);
-      } else {
-        finish_conv<InOrderBf16>(run.args, residual, pixels, channels, sums + i * kPanelColumns);
-      }
+/// Where the outputs of a tile, the rows of a block from `row` on, go.
+void add_stretches(const Run& run, const Unit& unit, Tile tile, std::int64_t channel, std::int64_t row, Stretches* to) {
+  const std::int64_t width = run.args.axes[2].out;
+  while (tile.count > 0) {
+    const std::int64_t count = smaller(tile.count, width - tile.x);
+    if (count > 0) {
+      const std::int64_t at = offset_of(run.args.to_strides, unit, tile.y, tile.x) + channel;
+      to->at[to->count++] = {row, count, static_cast<char*>(run.args.to) + at * bytes_of(run.args.to_dtype)};
+      to->rows += count;
     }
-    const std::int64_t places = run.target.pitch - x;
-    i += places;
-    x = 0;
-    residual +=
-        places * run.args.residual_strides.axis[2] + run.args.residual_strides.axis[1] - run.plan.pitch * run.args.residual_strides.axis[2];
+    const std::int64_t places = run.plan.pitch - tile.x;
+    row += places;
+    tile = {tile.y + 1, 0, tile.count - places};
   }
 }
 
-/// What next stage holds is to be written. The block before it has been.
-void queue(Run& run, const Tile& upper, const Tile* lower, std::int64_t channel, std::int64_t channels) {
-  const std::int64_t bytes = channel * bytes_of(run.args.to_dtype);
-  char* sums = run.stage();
-  Pending& pending = run.pending;
-  pending.sums = sums;
-  pending.to = upper.to + bytes;
-  pending.x = upper.x;
-  pending.columns = mask32(channels);
-  pending.rows = upper.count;
-  pending.switch_at = -1;
-  if (lower != nullptr) {
-    pending.rows += lower->count;
-    pending.switch_at = lower->count;
-    pending.lower = sums + 2 * kTileBytes;
-    pending.lower_to = lower->to + bytes;
-    pending.lower_x = lower->x;
+/// What follows the sums of a tile, in place.
+void finish_tile(const Run& run, const Unit& unit, Tile tile, std::int64_t channels, std::int64_t channel, float* sums) {
+  const std::int64_t width = run.args.axes[2].out;
+  while (tile.count > 0) {
+    const std::int64_t count = smaller(tile.count, width - tile.x);
+    if (count > 0) {
+      const std::int64_t residual = offset_of(run.args.residual_strides, unit, tile.y, tile.x) + channel;
+      run.half ? finish_conv<InOrderBf16>(run.args, residual, count, channels, sums)
+               : finish_conv<InOrderF32>(run.args, residual, count, channels, sums);
+    }
+    const std::int64_t places = run.plan.pitch - tile.x;
+    sums += places * kPanelColumns;
+    tile = {tile.y + 1, 0, tile.count - places};
   }
-  if (run.args.activation != ConvActivation::kNone || run.args.residual != nullptr) {
-    finish_tile(run, upper, channels, channel, reinterpret_cast<float*>(sums));
-    if (lower != nullptr) finish_tile(run, *lower, channels, channel, reinterpret_cast<float*>(sums + 2 * kTileBytes));
-  }
-  run.turn ^= 1;
 }
 
-/// Units [first, first + count) of scratch by panels [begin, end) of a slab; `ahead` is fetched meanwhile.
+void write_pending(Run& run) {
+  if (run.pending.rows == 0) return;
+  if (run.half) {
+    Drain<true>(run.pending).write(run.pending.rows);
+  } else {
+    Drain<false>(run.pending).write(run.pending.rows);
+  }
+  run.pending.rows = 0;
+}
+
+/// Lines that will be wanted.
+struct Ahead {
+  const char* at = nullptr;
+  std::int64_t lines = 0;
+};
+
+/// `count` units in scratch by panels [begin, end), of a slab that begins with `slab_panel`; `ahead` is fetched meanwhile.
 void run_chunk(Run& run, const Unit* units, std::int64_t count, const Slab& slab, std::int64_t slab_panel, std::int64_t begin,
                std::int64_t end, bool first, Ahead ahead) {
   const DensePlan& plan = run.plan;
-  const char* image = run.scratch + plan.image;
-  const std::int64_t steps = plan.shape.steps;
   std::int64_t total = 0;
   for (std::int64_t u = 0; u < count; ++u) total += tiles_of(run, units[u]);
   const std::int64_t each = ceil_div(ahead.lines, larger(total / 2, 1) * (end - begin));
   std::int64_t unit = 0;
   std::int64_t index = 0;
-  const auto next = [&]() __attribute__((always_inline)) {
-    if (index == tiles_of(run, units[unit])) {
-      ++unit;
-      index = 0;
-    }
-    return tile_of(run, units[unit], image + unit * plan.unit_bytes(), index++, slab.out_first);
-  };
   for (std::int64_t done = 0; done < total; done += 2) {
-    const Tile upper = next();
-    const bool pair = done + 1 < total;
-    const Tile lower = pair ? next() : upper;
+    const std::int64_t tiles = smaller(total - done, 2);
+    const char* a[2] = {nullptr, nullptr};
+    const Unit* owners[2];
+    Tile pair[2];
+    run.pair ^= 1;
+    Stretches& stretches = run.stretches[run.pair];
+    stretches.count = stretches.rows = 0;
+    for (std::int64_t i = 0; i < tiles; ++i, ++index) {
+      if (index == tiles_of(run, units[unit])) {
+        ++unit;
+        index = 0;
+      }
+      owners[i] = &units[unit];
+      pair[i] = tile_of(run, units[unit], index);
+      a[i] = run.scratch + plan.image + unit * plan.unit_bytes() + (pair[i].y * plan.pitch + pair[i].x) * kPlaceBytes;
+      add_stretches(run, units[unit], pair[i], slab.out_first, i * kTilePixels, &stretches);
+    }
     for (std::int64_t p = begin; p < end; ++p) {
-      const char* b = run.panel(p);
-      const char* start = run.scratch + plan.bias + (p - run.block.panel_begin) * kPanelColumns * 4;
-      const Ahead part{ahead.at, smaller(each, ahead.lines)};
-      ahead.at += part.lines * 64;
-      ahead.lines -= part.lines;
-      const bool drains = run.pending.rows > 0;
-      if (!pair) {
-        multiply_single(upper.a, run.offsets(), b, steps, start, run.stage(), run.pending, run.target);
-      } else if (first && done == 0) {
-        drains
-            ? multiply_pair_of<true, true>(upper.a, lower.a, run.offsets(), b, steps, start, run.stage(), run.pending, run.target, part)
-            : multiply_pair_of<true, false>(upper.a, lower.a, run.offsets(), b, steps, start, run.stage(), run.pending, run.target, part);
+      char* stage = run.stage();
+      const Block block{a[0],
+                        a[1],
+                        run.offsets(),
+                        run.panel(p),
+                        plan.shape.steps,
+                        run.scratch + plan.bias + (p - run.block.panel_begin) * kPanelColumns * 4,
+                        stage,
+                        run.pending,
+                        ahead.at,
+                        smaller(each, ahead.lines)};
+      ahead.at += block.ahead_lines * 64;
+      ahead.lines -= block.ahead_lines;
+      const bool unfetched = first && done == 0;
+      if (run.pending.rows == 0) {
+        multiply<NoDrain>(block, unfetched);
+      } else if (run.half) {
+        multiply<Drain<true>>(block, unfetched);
       } else {
-        drains
-            ? multiply_pair_of<false, true>(upper.a, lower.a, run.offsets(), b, steps, start, run.stage(), run.pending, run.target, part)
-            : multiply_pair_of<false, false>(upper.a, lower.a, run.offsets(), b, steps, start, run.stage(), run.pending, run.target, part);
+        multiply<Drain<false>>(block, unfetched);
       }
       const std::int64_t channel = (p - slab_panel) * kPanelColumns;
-      queue(run, upper, pair ? &lower : nullptr, channel, smaller(slab.out - channel, kPanelColumns));
+      const std::int64_t channels = smaller(slab.out - channel, kPanelColumns);
+      for (std::int64_t i = 0; run.finishes && i < tiles; ++i) {
+        finish_tile(run, *owners[i], pair[i], channels, slab.out_first + channel, reinterpret_cast<float*>(stage + i * 2 * kTileBytes));
+      }
+      run.pending = {stage, stretches.at, stretches.rows, channel * bytes_of(run.args.to_dtype), run.pixel, mask32(channels)};
+      run.turn ^= 1;
     }
   }
 }
@@ -516,10 +586,13 @@ void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& b
     config.bytes_per_row[tile] = 64;
     config.rows[tile] = 16;
   }
-  Run run{args, plan, block, static_cast<char*>(memory)};
-  const std::int64_t element = bytes_of(args.to_dtype);
-  run.target = {args.axes[2].out, plan.by_rows ? std::int64_t{1} << 40 : plan.pitch, args.to_strides.axis[2] * element,
-                (args.to_strides.axis[1] - plan.pitch * args.to_strides.axis[2]) * element, args.to_dtype == DType::kBf16};
+  Run run{args,
+          plan,
+          block,
+          static_cast<char*>(memory),
+          args.activation != ConvActivation::kNone || args.residual != nullptr,
+          args.to_dtype == DType::kBf16,
+          args.to_strides.axis[2] * bytes_of(args.to_dtype)};
   lay_offsets(args, plan, reinterpret_cast<std::int64_t*>(run.scratch + plan.offsets));
   for (std::int64_t panel = block.panel_begin; panel < block.panel_end; ++panel) {
     load_bias(args, plan, panel, reinterpret_cast<float*>(run.scratch + plan.bias) + (panel - block.panel_begin) * kPanelColumns);
@@ -564,7 +637,7 @@ void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& b
     }
     panel = slab_end;
   }
-  drain(run.pending, run.pending.rows, run.target);
+  write_pending(run);
   tile_release();
 }
 
