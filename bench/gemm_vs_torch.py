@@ -1,7 +1,7 @@
 """Are our products of bytes, fp32 and fp16 faster than what stock torch offers?
 
 Int8: onednn.qlinear_pointwise with a prepacked weight (to bytes, fp32 or bf16) and torch._int_mm. fp32 and fp16: F.linear and the
-prepacked mkldnn linear. Two are raced at a time, in turn (interleaved), with ours allocating its output as stock does. The weights of a
+prepacked mkldnn linear. Batched: torch.bmm, whose right operands lie by rows ("c") or by columns ("t"), one set of them. Two are raced at a time, in turn (interleaved), with ours allocating its output as stock does. The weights of a
 shape rotate over more memory than L2 (--cold-mib), or are one with --memory hot. Prints a table, or JSON with --json; a ratio above 1
 means ours is faster.
 
@@ -21,6 +21,8 @@ from linear_vs_torch import race
 
 SHAPES = [(768, 768), (768, 3072), (3072, 768), (2048, 5632)]
 ROWS = [1, 4, 16, 128, 1024]
+BATCHES = ["12x128x64x128", "96x128x64x128", "12x128x128x64", "12x197x64x197", "96x197x197x64", "12x512x64x512", "48x512x512x64",
+           "12x1x64x512", "96x1x512x64", "96x4x64x512", "8x32x1024x4096", "8x512x1024x4096", "256x16x16x16", "1000x3x3x3"]
 I64, VOID, INT, FLOAT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_float
 OUTPUTS = {torch.int32: 0, torch.float32: 1, torch.bfloat16: 2, torch.uint8: 3, torch.int8: 4}
 
@@ -150,15 +152,72 @@ class Half(Float):
     dtype = torch.float16
 
 
+class Batched:
+    """Batch x M x K x N against torch.bmm: in bf16, in fp32, and in fp32 with bf16 inside, that also against casts around a bf16 bmm."""
+
+    def __init__(self, kernels):
+        self.tail = kernels.tail
+        self.call = kernels.function("batched", VOID, VOID, VOID, VOID, INT, INT, VOID, FLOAT, FLOAT, INT, VOID, ctypes.c_char_p)
+
+    def ours(self, x, w, inside):
+        (b, m, k), n = x.shape, w.shape[2]
+        sizes = torch.tensor([b, m, n, k, *x.stride(), *w.stride(), 0, 0, 0])
+        dtype, bf16 = x.dtype, int(x.dtype == torch.bfloat16)
+
+        def run(_):
+            out = torch.empty(b, m, n, dtype=dtype)
+            state = self.call(x.data_ptr(), w.data_ptr(), None, out.data_ptr(), bf16, inside, sizes.data_ptr(), 1, 0, *self.tail)
+            if state == 0:
+                sys.exit("the kernel reports failure")
+            return out
+
+        return run
+
+    def pairs(self, b, m, k, n, transposed):
+        x = torch.randn(b, m, k)
+        w = torch.randn(b, n, k).transpose(1, 2) if transposed else torch.randn(b, k, n)
+        half_x, half_w = x.bfloat16(), w.bfloat16()
+        inside = self.ours(x, w, 1)
+        table = {"bf16": (lambda _: torch.bmm(half_x, half_w), self.ours(half_x, half_w, 0)),
+                 "f32": (lambda _: torch.bmm(x, w), self.ours(x, w, 0)),
+                 "f32, bf16 in": (lambda _: torch.bmm(x, w), inside),
+                 "casts": (lambda _: torch.bmm(x.bfloat16(), w.bfloat16()).float(), inside)}
+        for name, (theirs, own) in table.items():
+            truth = theirs(0).double()
+            error = ((own(0).double() - truth).norm() / truth.norm()).item()
+            if error > (5e-6 if name == "f32" else 8e-3):
+                sys.exit(f"{name} is wrong at {b} x {m} x {k} x {n}: relative error {error:.2g}")
+        return table
+
+
+def batches(kernels, args, clock):
+    rows = []
+    for shape in args.batches:
+        b, m, k, n = (int(v) for v in shape.split("x"))
+        for layout in "ct":
+            table = Batched(kernels).pairs(b, m, k, n, layout == "t")
+            row = {"kind": "batched", "batch": b, "m": m, "k": k, "n": n, "layout": layout, "threads": args.threads}
+            for rival, pair in table.items():
+                us = race(pair, 1, args.seconds, clock)
+                row[rival] = {"us": us[0], "ours_us": us[1], "ratio": us[0] / us[1]}
+            if not args.json:
+                if not rows:
+                    print("            batch M K N   | " + " ".join(f"{rival:>12}     ours us" for rival in table))
+                print(f"{shape:>20} {layout} | " + " ".join(f"{row[r]['ratio']:12.2f} {row[r]['ours_us']:11.1f}" for r in table), flush=True)
+            rows.append(row)
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
-    parser.add_argument("--kind", choices=list(KINDS), action="append", help="default: all")
+    parser.add_argument("--kind", choices=[*KINDS, "batched"], action="append", help="default: all")
     parser.add_argument("--threads", type=int, default=1, help="of torch's pool, and of ours, which is the same (default 1)")
     parser.add_argument("--seconds", type=float, default=0.3, help="a pair")
     parser.add_argument("--level", help="cap ours at this instruction level, for example avx512_vnni")
     parser.add_argument("--rows", type=lambda s: [int(v) for v in s.split(",")], default=ROWS)
     parser.add_argument("--shapes", type=lambda s: [tuple(int(v) for v in p.split("x")) for p in s.split(",")], default=SHAPES, help="KxN,...")
+    parser.add_argument("--batches", type=lambda s: s.split(","), default=BATCHES, help="of --kind batched: BATCHxMxKxN,...")
     parser.add_argument("--memory", choices=["hot", "cold"], default="cold")
     parser.add_argument("--cold-mib", type=int, default=64, help="weights in rotation when cold, in our packs")
     parser.add_argument("--json", action="store_true")
@@ -166,13 +225,17 @@ def main():
     args = parser.parse_args()
     if args.smoke:
         args.rows, args.shapes, args.seconds, args.cold_mib = [2, 32], [(64, 96)], 0.01, 1
+        args.batches = ["3x40x33x50", "20x3x3x3"]
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
     torch.set_grad_enabled(False)
     kernels = Kernels(args.library, args.threads, args.level)
     clock = time.thread_time if args.threads == 1 else time.perf_counter
     rows = []
-    for name in args.kind or KINDS:
+    for name in args.kind or [*KINDS, "batched"]:
+        if name == "batched":
+            rows += batches(kernels, args, clock)
+            continue
         kind, element = KINDS[name]
         kind = kind(kernels)
         heading = None

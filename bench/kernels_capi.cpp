@@ -10,6 +10,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/attention_grad.h"
+#include "kernels/batched.h"
 #include "kernels/conv.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
@@ -441,4 +442,28 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_s8(const void* a, int a_signed, int a_zer
   args.c_zero = c_zero;
   args.m = m;
   return ipexrun::kernels::linear_s8(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// `sizes`: batch, M, N, K, and then the strides of a, b and c: batch, row, column of each. Dense `out`; `c` null = none. 1 on success,
+/// 2 where it would not be offered.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_batched(const void* a, const void* b, const void* c, void* out, int bf16, int bf16_inside,
+                                               const std::int64_t* sizes, float alpha, float beta, int threads, void* pool,
+                                               const char* level) {
+  ipexrun::kernels::BatchedArgs args;
+  const DType dtype = dtype_of(bf16);
+  args.a = {a, dtype, sizes[4], sizes[5], sizes[6]};
+  args.b = {b, dtype, sizes[7], sizes[8], sizes[9]};
+  args.c = {c, dtype, sizes[10], sizes[11], sizes[12]};
+  args.out = out;
+  args.out_dtype = dtype;
+  args.batch = sizes[0];
+  args.m = sizes[1];
+  args.n = args.ldo = sizes[2];
+  args.k = sizes[3];
+  args.out_batch = args.m * args.n;
+  args.alpha = alpha;
+  args.beta = beta;
+  args.bf16_inside = bf16_inside != 0;
+  if (!ipexrun::kernels::batched(args, parallel_of(threads, pool), isa_of(level))) return 0;
+  return ipexrun::kernels::batched_supported(args, isa_of(level)) ? 1 : 2;
 }

@@ -19,7 +19,8 @@ namespace {
 /// Multiply-adds below which a call is left alone: stock needs a few microseconds there, about what looking a weight up and
 /// checking it costs (bench/op_tier.py, field "declined").
 constexpr std::int64_t kWorthwhileProducts = 32768;
-constexpr std::int64_t kWorthwhileBatched = 1'000'000;  ///< casting both operands has to pay as well
+constexpr std::int64_t kWorthwhileBatched = 1'000'000;  ///< without a weight the whole call is short: a check once a site has to pay
+constexpr std::int64_t kProductsOfMatrix = 2000;        ///< that stock could do in the time it spends on each matrix of a batch
 
 /// Reads the last two dimensions of the right operand; false when they are neither row-major nor transposed, or overlap.
 bool read_right(LinearCall* call, const at::Tensor& w) {
@@ -44,10 +45,20 @@ bool read_left(LinearCall* call, const at::Tensor& x) {
   return x.size(dim - 1) == call->k && (x.stride(dim - 1) == 1 || call->k == 1) && call->lda >= call->k;
 }
 
+/// The same of a transposed matrix.
+bool read_left_transposed(LinearCall* call, const at::Tensor& x) {
+  const std::int64_t dim = x.dim();
+  call->m = x.size(dim - 2);
+  call->lda = x.stride(dim - 2);
+  call->x_step = x.stride(dim - 1);
+  call->x_layout = 't';
+  return x.size(dim - 1) == call->k && call->lda == 1 && call->x_step >= call->m;
+}
+
 bool worthwhile(const LinearCall& call) {
   if (call.m <= 0 || call.n <= 0 || call.k <= 0) return false;
-  const std::int64_t products = call.batch * call.m * call.n * call.k;
-  if (products >= (call.batched ? kWorthwhileBatched : kWorthwhileProducts)) return true;
+  const std::int64_t products = call.m * call.n * call.k;
+  if (call.batched ? call.batch * (products + kProductsOfMatrix) >= kWorthwhileBatched : products >= kWorthwhileProducts) return true;
   return tier()->forced.load(std::memory_order_relaxed) != kStock;  // tests compare the candidate, however small the call
 }
 
@@ -68,14 +79,15 @@ bool describe_3d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
   call->w = &w;
   call->dtype = x.scalar_type();
   if (!call->is(Declined::kDtype, dtype_fits(call->dtype) && w.scalar_type() == call->dtype)) return false;
-  if (!call->is(Declined::kLayout, read_right(call, w) && read_left(call, x))) return false;
+  if (!call->is(Declined::kLayout, read_right(call, w))) return false;
   const std::int64_t batch = x.size(0);
-  if ((batch == 1 || w.stride(0) == 0) && (batch == 1 || x.stride(0) == call->m * call->lda)) {
+  const bool by_rows = read_left(call, x);
+  if (by_rows && (batch == 1 || w.stride(0) == 0) && (batch == 1 || x.stride(0) == call->m * call->lda)) {
     call->m *= batch;
   } else {
     call->batched = true;
     call->batch = batch;
-    if (!call->is(Declined::kLayout, w.stride(0) > 0)) return false;
+    if (!call->is(Declined::kLayout, w.stride(0) > 0 && (by_rows || read_left_transposed(call, x)))) return false;
   }
   return call->is(Declined::kSmall, worthwhile(*call)) && call->is(Declined::kKind, plain(x) && plain(w));
 }

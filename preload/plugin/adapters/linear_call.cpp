@@ -11,6 +11,7 @@
 #include <ATen/ops/mul_cpu_dispatch.h>
 
 #include "configs/contract/decision.h"
+#include "kernels/batched.h"
 #include "kernels/linear.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
@@ -40,6 +41,23 @@ kernels::LinearArgs kernel_args(const LinearCall& call) {
   args.ldc = args.n = call.n;
   args.m = call.m;
   args.k = call.k;
+  return args;
+}
+
+/// Of a batched call, without what is added and where the result goes.
+kernels::BatchedArgs batched_args(const LinearCall& call, bool bf16_inside) {
+  kernels::BatchedArgs args;
+  args.a = {call.x->const_data_ptr(), kernel_dtype(*call.x), call.x->stride(0), call.lda, call.x_step};
+  args.b = {call.w->const_data_ptr(), kernel_dtype(*call.w), call.w->stride(0), call.stride_k, call.stride_n};
+  args.out_dtype = args.a.dtype;
+  args.ldo = args.n = call.n;
+  args.batch = call.batch;
+  args.m = call.m;
+  args.k = call.k;
+  args.out_batch = call.m * call.n;
+  args.alpha = static_cast<float>(call.alpha);
+  args.beta = static_cast<float>(call.beta);
+  args.bf16_inside = bf16_inside;
   return args;
 }
 
@@ -93,6 +111,12 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   std::vector<int> fitting;
   const bool onednn = operators().pointwise.has_value();
   if (batched) {
+    const bool without_rounding = kernels::batched_supported(batched_args(*this, false), options.isa);
+    if (without_rounding && !half_inputs) {
+      if (options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOwnF32);
+    } else if (without_rounding || (bf16_allowed && kernels::batched_supported(batched_args(*this, true), options.isa))) {
+      fitting.push_back(kOwnBf16);
+    }
     if (bf16_allowed && !half_inputs) fitting.push_back(kOnednnBf16Cast);
     return fitting;
   }
@@ -136,6 +160,18 @@ at::Tensor LinearCall::run_own(const TensorPack& pack, IsaSet isa) const {
   return kernels::linear_bf16(args, torch_pool(), isa) ? c : at::Tensor();
 }
 
+at::Tensor LinearCall::run_own_batched(bool bf16_inside, IsaSet isa) const {
+  at::Tensor result = at::cpu::empty({batch, m, n}, x->options());
+  kernels::BatchedArgs args = batched_args(*this, bf16_inside);
+  at::Tensor added;
+  if (addend != nullptr) {
+    added = addend->expand({batch, m, n});
+    args.c = {added.const_data_ptr(), kernel_dtype(added), added.stride(0), added.stride(1), added.stride(2)};
+  }
+  args.out = result.mutable_data_ptr();
+  return kernels::batched(args, torch_pool(), isa) ? result : at::Tensor();
+}
+
 at::Tensor LinearCall::run_onednn(const TensorPack& pack, at::ScalarType inside) const {
   std::optional<at::Tensor> bias_inside;
   if (bias != nullptr) bias_inside = bias->to(inside);
@@ -145,6 +181,9 @@ at::Tensor LinearCall::run_onednn(const TensorPack& pack, at::ScalarType inside)
 }
 
 Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
+  if (batched && (candidate == kOwnF32 || candidate == kOwnBf16)) {
+    return run_own_batched(candidate == kOwnBf16 && dtype == at::kFloat, isa);
+  }
   const TensorPack* pack = packs[0];
   at::Tensor product;
   if (candidate == kOnednnBf16Cast) {

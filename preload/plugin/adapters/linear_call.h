@@ -5,7 +5,7 @@
 
 namespace ipexrun::preload {
 
-/// Rows of x are `lda` elements apart, its columns adjacent.
+/// Rows of x are `lda` elements apart, its columns `x_step`: adjacent, but for a batched x that is transposed.
 class LinearCall final : public OpCall {
  public:
   const at::Tensor* x = nullptr;       ///< [M,K], or [B,M,K]
@@ -22,6 +22,7 @@ class LinearCall final : public OpCall {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t lda = 0;
+  std::int64_t x_step = 1;
   std::int64_t stride_k = 0;  ///< of w, elements
   std::int64_t stride_n = 0;
   char x_layout = 'c';  ///< letters of SiteKey::layouts
@@ -49,6 +50,8 @@ class LinearCall final : public OpCall {
   [[nodiscard]] at::Tensor x2d() const { return folded() ? x->as_strided({m, k}, {lda, 1}) : *x; }
   [[nodiscard]] at::Tensor w2d() const { return folded() ? w->as_strided({k, n}, {stride_k, stride_n}) : *w; }
   [[nodiscard]] at::Tensor run_own(const TensorPack& pack, IsaSet isa) const;
+  /// Adds and scales as well.
+  [[nodiscard]] at::Tensor run_own_batched(bool bf16_inside, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_onednn(const TensorPack& pack, at::ScalarType inside) const;
   template <typename T>
   [[nodiscard]] bool accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const;

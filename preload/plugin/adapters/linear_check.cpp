@@ -31,7 +31,7 @@ bool LinearCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidat
     spread(n, columns, [&](std::int64_t column) {
       const T* w_column = w_batch + column * stride_n;
       double sum = 0;
-      for (std::int64_t i = 0; i < k; ++i) sum += static_cast<double>(x_row[i]) * static_cast<double>(w_column[i * stride_k]);
+      for (std::int64_t i = 0; i < k; ++i) sum += static_cast<double>(x_row[i * x_step]) * static_cast<double>(w_column[i * stride_k]);
       sum *= alpha;
       if (bias_data != nullptr) sum += static_cast<double>(bias_data[column]);
       if (a != nullptr) sum += beta * static_cast<double>(a[row * n + column]);

@@ -1,0 +1,165 @@
+// Products of a short K on AMX, for batched: 32 x 32 of C in four tiles, for the whole of K at once.
+//
+// amx/blocks.h overlaps what surrounds the products with a long loop over K; here a block has few steps, so the rows of the block before it
+// are written to C while its products run, between their start and the stores that wait for them. Strips of 32 rows, outermost, walk over
+// all panels of B, which stay in L2. A is brought into tiles as it lies where that is possible.
+#include "kernels/amx/batched.h"
+
+#include <immintrin.h>
+
+#include "kernels/amx/rows.h"
+#include "kernels/amx/tile.h"
+#include "kernels/packed.h"
+#include "kernels/simd/batched.h"
+
+namespace ipexrun::kernels::amx {
+namespace {
+
+constexpr std::int64_t kTileBytes = 1024;
+constexpr std::int64_t kStripRows = 32;
+constexpr std::int64_t kLine = kPanelColumns * 4;  // of a block of sums
+constexpr std::int64_t kBlockBytes = kStripRows * kLine;
+
+/// 32 rows of A as tiles of 16: how far their lines, the next step and the lower rows are apart, in bytes. What is left of K behind `steps`
+/// whole steps is in tiles of its own, the lower one behind the upper.
+struct Strip {
+  const char* at;
+  std::int64_t line;
+  std::int64_t step;
+  std::int64_t down;
+  std::int64_t steps;
+  const char* rest;  ///< null = none
+};
+
+/// A finished block and where it goes.
+struct Finished {
+  const float* sums = nullptr;
+  char* out = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t column = 0;
+};
+
+/// Rounds the block to bf16 into C. Sums that are scaled or added to, or stay fp32, take the general way.
+template <bool kPlain>
+[[gnu::always_inline]] inline void write(const BatchedTiles& args, const Finished& block, std::int64_t row) {
+  if constexpr (kPlain) {
+    const __mmask32 columns = mask32(args.columns - block.column);
+    const float* sums = block.sums;
+    char* out = block.out;
+    for (std::int64_t r = 0; r < block.rows; ++r, sums += kPanelColumns, out += args.to.ldo * 2) {
+      _mm512_mask_storeu_epi16(out, columns, (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(sums + 16), _mm512_load_ps(sums)));
+    }
+  } else if (block.rows > 0) {
+    const std::int64_t valid = args.columns - block.column < kPanelColumns ? args.columns - block.column : kPanelColumns;
+    BatchedPlace to = args.to;
+    to.out += (row * to.ldo + block.column) * bytes_of(to.out_dtype);
+    if (to.c != nullptr) to.c += (row * to.c_row + block.column * to.c_column) * bytes_of(to.c_dtype);
+    avx512::batched_finish(block.sums, kPanelColumns, block.rows, valid, to);
+  }
+}
+
+template <bool kLower>
+[[gnu::always_inline]] inline void multiply_step(const char* a, std::int64_t line, std::int64_t down, const char* b) {
+  tile_load<4>(a, line);
+  tile_load<6>(b, 64);
+  tile_multiply<0, 4, 6>();
+  if constexpr (kLower) tile_load<5>(a + down, line);
+  if constexpr (kLower) tile_multiply<2, 5, 6>();
+  tile_load<7>(b + kTileBytes, 64);
+  tile_multiply<1, 4, 7>();
+  if constexpr (kLower) tile_multiply<3, 5, 7>();
+}
+
+template <bool kLower>
+[[gnu::always_inline]] inline void multiply(const Strip& a, const char* b) {
+  tile_zero<0>();
+  tile_zero<1>();
+  if constexpr (kLower) tile_zero<2>();
+  if constexpr (kLower) tile_zero<3>();
+  const char* at = a.at;
+  for (std::int64_t s = 0; s < a.steps; ++s, at += a.step, b += kStepBytes) multiply_step<kLower>(at, a.line, a.down, b);
+  if (a.rest != nullptr) multiply_step<kLower>(a.rest, 64, kTileBytes, b);
+}
+
+template <bool kLower>
+[[gnu::always_inline]] inline void store(char* to, std::int64_t line) {
+  tile_store<0>(to, line);
+  tile_store<1>(to + 64, line);
+  if constexpr (kLower) tile_store<2>(to + 16 * line, line);
+  if constexpr (kLower) tile_store<3>(to + 16 * line + 64, line);
+}
+
+/// One strip over all panels; what the last of them leaves is written at the end.
+template <bool kPlain, bool kLower>
+void run_strip(const BatchedTiles& args, const Strip& a, std::int64_t row, std::int64_t rows) {
+  const std::int64_t steps = steps_of(args.k);
+  const char* b = args.b;
+  char* stage = args.scratch;
+  const bool direct = !kPlain && args.to.out_dtype == DType::kF32 && args.to.c == nullptr && args.to.alpha == 1 && rows % 16 == 0;
+  Finished before;
+  char* out = args.to.out + row * args.to.ldo * bytes_of(args.to.out_dtype);
+  for (std::int64_t column = 0; column < args.columns; column += kPanelColumns, b += steps * kStepBytes) {
+    multiply<kLower>(a, b);
+    write<kPlain>(args, before, row);
+    before.rows = 0;
+    if (direct && column + kPanelColumns <= args.columns) {
+      store<kLower>(out + column * 4, args.to.ldo * 4);
+      continue;
+    }
+    store<kLower>(stage, kLine);
+    before = {reinterpret_cast<const float*>(stage), out + column * 2, rows, column};
+    stage = stage == args.scratch ? args.scratch + kBlockBytes : args.scratch;
+  }
+  write<kPlain>(args, before, row);
+}
+
+}  // namespace
+
+std::int64_t batched_tiles_bytes(std::int64_t k) { return 2 * kBlockBytes + 2 * steps_of(k) * kTileBytes; }
+
+void batched_tiles_begin() {
+  TileConfig config{};
+  config.palette = 1;
+  for (int tile = 0; tile < 8; ++tile) {
+    config.bytes_per_row[tile] = 64;
+    config.rows[tile] = 16;
+  }
+  tile_configure(config);
+}
+
+void batched_tiles_end() { tile_release(); }
+
+void batched_tiles(const BatchedTiles& args) {
+  const std::int64_t steps = steps_of(args.k);
+  const bool plain = args.to.out_dtype == DType::kBf16 && args.to.c == nullptr && args.to.alpha == 1;
+  const std::int64_t element = bytes_of(args.a_dtype);
+  LinearArgs source;
+  source.a = args.a;
+  source.a_dtype = args.a_dtype;
+  source.lda = args.lda;
+  source.k = args.k;
+  for (std::int64_t row = 0; row < args.rows; row += kStripRows) {
+    const std::int64_t rows = args.rows - row < kStripRows ? args.rows - row : kStripRows;
+    const char* from = static_cast<const char*>(args.a) + row * args.lda * element;
+    char* tiles = args.scratch + 2 * kBlockBytes;
+    const std::int64_t padded = rows > 16 ? 32 : 16;
+    Strip a{from, args.lda * 2, 64, 16 * args.lda * 2, args.k / kStepK, nullptr};
+    if (element != 2 || rows % 16 != 0) {
+      pack_rows(source, row, rows, padded, 0, steps, tiles);
+      a = {tiles, 64, kTileBytes, steps * kTileBytes, steps, nullptr};
+    } else if (args.k % kStepK != 0) {
+      LinearArgs rest = source;
+      rest.a = static_cast<const char*>(args.a) + a.steps * 64;
+      rest.k = args.k % kStepK;
+      pack_rows(rest, row, rows, padded, 0, 1, tiles);
+      a.rest = tiles;
+    }
+    if (rows > 16) {
+      plain ? run_strip<true, true>(args, a, row, rows) : run_strip<false, true>(args, a, row, rows);
+    } else {
+      plain ? run_strip<true, false>(args, a, row, rows) : run_strip<false, false>(args, a, row, rows);
+    }
+  }
+}
+
+}  // namespace ipexrun::kernels::amx
