@@ -39,22 +39,45 @@ struct Finished {
   std::int64_t column = 0;
 };
 
-/// Rounds the block to bf16 into C. Sums that are scaled or added to, or stay fp32, take the general way.
-template <bool kPlain>
+[[gnu::always_inline]] inline __m512 widened(__m256i halves) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+/// What becomes of finished sums: bf16 as they are; bf16, scaled and with rows of bf16 added; anything else, by the general way.
+enum class To { kRounded, kScaled, kOther };
+
+template <To kTo>
 [[gnu::always_inline]] inline void write(const BatchedTiles& args, const Finished& block, std::int64_t row) {
-  if constexpr (kPlain) {
+  if (block.rows == 0) return;
+  const BatchedPlace& to = args.to;
+  if constexpr (kTo == To::kOther) {
+    const std::int64_t valid = args.columns - block.column < kPanelColumns ? args.columns - block.column : kPanelColumns;
+    BatchedPlace here = to;
+    here.out += (row * to.ldo + block.column) * bytes_of(to.out_dtype);
+    if (to.c != nullptr) here.c += (row * to.c_row + block.column * to.c_column) * bytes_of(to.c_dtype);
+    avx512::batched_finish(block.sums, kPanelColumns, block.rows, valid, here);
+  } else {
     const __mmask32 columns = mask32(args.columns - block.column);
     const float* sums = block.sums;
     char* out = block.out;
-    for (std::int64_t r = 0; r < block.rows; ++r, sums += kPanelColumns, out += args.to.ldo * 2) {
-      _mm512_mask_storeu_epi16(out, columns, (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(sums + 16), _mm512_load_ps(sums)));
+    const __m512 alpha = _mm512_set1_ps(to.alpha);
+    const __m512 beta = _mm512_set1_ps(to.beta);
+    const char* c = to.c == nullptr ? nullptr : to.c + (row * to.c_row + block.column) * 2;
+    for (std::int64_t r = 0; r < block.rows; ++r, sums += kPanelColumns, out += to.ldo * 2) {
+      __m512 left = _mm512_load_ps(sums);
+      __m512 right = _mm512_load_ps(sums + 16);
+      if constexpr (kTo == To::kScaled) {
+        left = _mm512_mul_ps(alpha, left);
+        right = _mm512_mul_ps(alpha, right);
+        if (c != nullptr) {
+          const __m512i both = _mm512_maskz_loadu_epi16(columns, c);
+          c += to.c_row * 2;
+          left = _mm512_fmadd_ps(beta, widened(_mm512_castsi512_si256(both)), left);
+          right = _mm512_fmadd_ps(beta, widened(_mm512_extracti64x4_epi64(both, 1)), right);
+        }
+      }
+      _mm512_mask_storeu_epi16(out, columns, (__m512i)_mm512_cvtne2ps_pbh(right, left));
     }
-  } else if (block.rows > 0) {
-    const std::int64_t valid = args.columns - block.column < kPanelColumns ? args.columns - block.column : kPanelColumns;
-    BatchedPlace to = args.to;
-    to.out += (row * to.ldo + block.column) * bytes_of(to.out_dtype);
-    if (to.c != nullptr) to.c += (row * to.c_row + block.column * to.c_column) * bytes_of(to.c_dtype);
-    avx512::batched_finish(block.sums, kPanelColumns, block.rows, valid, to);
   }
 }
 
@@ -90,17 +113,17 @@ template <bool kLower>
 }
 
 /// One strip over all panels; what the last of them leaves is written at the end.
-template <bool kPlain, bool kLower>
+template <To kTo, bool kLower>
 void run_strip(const BatchedTiles& args, const Strip& a, std::int64_t row, std::int64_t rows) {
   const std::int64_t steps = steps_of(args.k);
   const char* b = args.b;
   char* stage = args.scratch;
-  const bool direct = !kPlain && args.to.out_dtype == DType::kF32 && args.to.c == nullptr && args.to.alpha == 1 && rows % 16 == 0;
+  const bool direct = kTo == To::kOther && args.to.out_dtype == DType::kF32 && args.to.c == nullptr && args.to.alpha == 1 && rows % 16 == 0;
   Finished before;
   char* out = args.to.out + row * args.to.ldo * bytes_of(args.to.out_dtype);
   for (std::int64_t column = 0; column < args.columns; column += kPanelColumns, b += steps * kStepBytes) {
     multiply<kLower>(a, b);
-    write<kPlain>(args, before, row);
+    write<kTo>(args, before, row);
     before.rows = 0;
     if (direct && column + kPanelColumns <= args.columns) {
       store<kLower>(out + column * 4, args.to.ldo * 4);
@@ -110,8 +133,16 @@ void run_strip(const BatchedTiles& args, const Strip& a, std::int64_t row, std::
     before = {reinterpret_cast<const float*>(stage), out + column * 2, rows, column};
     stage = stage == args.scratch ? args.scratch + kBlockBytes : args.scratch;
   }
-  write<kPlain>(args, before, row);
+  write<kTo>(args, before, row);
 }
+
+struct Run {
+  void (*both)(const BatchedTiles& args, const Strip& a, std::int64_t row, std::int64_t rows);
+  void (*upper)(const BatchedTiles& args, const Strip& a, std::int64_t row, std::int64_t rows);
+};
+constexpr Run kRuns[] = {{run_strip<To::kRounded, true>, run_strip<To::kRounded, false>},
+                         {run_strip<To::kScaled, true>, run_strip<To::kScaled, false>},
+                         {run_strip<To::kOther, true>, run_strip<To::kOther, false>}};
 
 }  // namespace
 
@@ -131,7 +162,10 @@ void batched_tiles_end() { tile_release(); }
 
 void batched_tiles(const BatchedTiles& args) {
   const std::int64_t steps = steps_of(args.k);
-  const bool plain = args.to.out_dtype == DType::kBf16 && args.to.c == nullptr && args.to.alpha == 1;
+  const bool scaled = args.to.c != nullptr || args.to.alpha != 1;
+  const bool other =
+      args.to.out_dtype != DType::kBf16 || (args.to.c != nullptr && (args.to.c_dtype != DType::kBf16 || args.to.c_column != 1));
+  const Run run = kRuns[other ? 2 : scaled ? 1 : 0];
   const std::int64_t element = bytes_of(args.a_dtype);
   LinearArgs source;
   source.a = args.a;
@@ -154,11 +188,7 @@ void batched_tiles(const BatchedTiles& args) {
       pack_rows(rest, row, rows, padded, 0, 1, tiles);
       a.rest = tiles;
     }
-    if (rows > 16) {
-      plain ? run_strip<true, true>(args, a, row, rows) : run_strip<false, true>(args, a, row, rows);
-    } else {
-      plain ? run_strip<true, false>(args, a, row, rows) : run_strip<false, false>(args, a, row, rows);
-    }
+    (rows > 16 ? run.both : run.upper)(args, a, row, rows);
   }
 }
 
