@@ -62,11 +62,11 @@ void plan_pitch(const ConvArgs& args, DensePlan* plan) {
   plan->tail = std::max<std::int64_t>(most - plan->pitch, 0);
 }
 
-std::int64_t plane_bytes_of(const DensePlan& plan, std::int64_t rows) {
+/// Rows of a plane behind those of a unit.
+std::int64_t reach_of(const DensePhases& down) {
   std::int64_t shift = 0;
-  for (std::int64_t phase = 0; phase < plan.down.phases; ++phase) shift = std::max(shift, plan.down.last_shift(phase));
-  // A tile may begin at the last output.
-  return ((rows + shift) * plan.pitch + plan.tail + kTilePlaces) * kPlaceBytes;
+  for (std::int64_t phase = 0; phase < down.phases; ++phase) shift = std::max(shift, down.last_shift(phase));
+  return shift;
 }
 
 /// In doubles, whether all that plan_of() counts stays within bounds.
@@ -93,11 +93,12 @@ DensePlan plan_of(const ConvArgs& args, std::int64_t rows, std::int64_t panels) 
   plan.planes = args.axes[0].kernel * plan.down.phases * plan.across.phases;
   const std::int64_t height = args.axes[1].out;
   const std::int64_t most = std::min(height, rows);
-  plan.rows = most;
-  const std::int64_t all = plan.planes * plan.shape.blocks;
-  while (plan.rows > 1 && plane_bytes_of(plan, plan.rows) * all > kImageBytes) --plan.rows;
+  const std::int64_t reach = reach_of(plan.down);
+  const std::int64_t behind = plan.tail + kTilePlaces;  // a tile may begin at the last output
+  const std::int64_t places = kImageBytes / (plan.planes * plan.shape.blocks * kPlaceBytes) - behind;
+  plan.rows = std::clamp<std::int64_t>(places / plan.pitch - reach, 1, most);
   plan.rows = ceil_div(most, ceil_div(most, plan.rows));
-  plan.plane_bytes = plane_bytes_of(plan, plan.rows);
+  plan.plane_bytes = ((plan.rows + reach) * plan.pitch + behind) * kPlaceBytes;
   const std::int64_t width = args.axes[2].out;
   plan.by_rows = plan.rows * ceil_div(width, kTilePlaces) < ceil_div((plan.rows - 1) * plan.pitch + width, kTilePlaces);
   plan.units = std::clamp<std::int64_t>(kImageBytes / plan.unit_bytes(), 1, std::min(kUnitsMost, ceil_div(rows, plan.rows) + 1));
