@@ -19,6 +19,7 @@ constexpr std::int64_t kTilePlaces = 16;
 constexpr std::int64_t kImageBytes = 768 << 10;
 constexpr std::int64_t kChunkBytes = 192 << 10;
 constexpr std::int64_t kUnitsMost = 64;
+constexpr std::int64_t kLeastSegment = 64;
 constexpr double kMostScratchBytes = 64 << 20;
 /// Merging the taps of a row must save so much: steps without over steps with it.
 constexpr double kMergeGain = 1.4;
@@ -43,12 +44,18 @@ std::size_t reserve(DensePlan* plan, std::int64_t bytes) {
 
 void plan_pitch(const ConvArgs& args, DensePlan* plan) {
   const ConvAxis& across = args.axes[2];
-  plan->pitch = across.out;
+  plan->pitch = plan->segment;
   if (plan->shape.merged) {
     plan->across = {};
     return;
   }
   plan->across = phases_of(across);
+  if (plan->segments > 1) {
+    for (std::int64_t phase = 0; phase < plan->across.phases; ++phase) {
+      plan->pitch = std::max(plan->pitch, plan->segment + plan->across.last_shift(phase));
+    }
+    return;
+  }
   std::int64_t most = 0;
   for (std::int64_t phase = 0; phase < plan->across.phases; ++phase) {
     const std::int64_t origin = plan->across.input_of(phase, 0);
@@ -84,23 +91,24 @@ bool countable(const ConvArgs& args) {
   return lines * static_cast<double>(shape.blocks) * static_cast<double>(kPlaceBytes) <= kMostScratchBytes;
 }
 
-DensePlan plan_of(const ConvArgs& args, std::int64_t rows, std::int64_t panels) {
+DensePlan plan_of(const ConvArgs& args, std::int64_t segments, std::int64_t rows, std::int64_t panels) {
   DensePlan plan;
+  plan.segment = ceil_div(args.axes[2].out, segments);
+  plan.segments = ceil_div(args.axes[2].out, plan.segment);
   plan.shape =
       dense_shape(args.in_channels, args.out_channels, args.groups, {args.axes[0].kernel, args.axes[1].kernel, args.axes[2].kernel});
   plan.down = phases_of(args.axes[1]);
   plan_pitch(args, &plan);
   plan.planes = args.axes[0].kernel * plan.down.phases * plan.across.phases;
   const std::int64_t height = args.axes[1].out;
-  const std::int64_t most = std::min(height, rows);
+  const std::int64_t most = plan.segments > 1 ? 1 : std::min(height, rows);
   const std::int64_t reach = reach_of(plan.down);
   const std::int64_t behind = plan.tail + kTilePlaces;  // a tile may begin at the last output
   const std::int64_t places = kImageBytes / (plan.planes * plan.shape.blocks * kPlaceBytes) - behind;
   plan.rows = std::clamp<std::int64_t>(places / plan.pitch - reach, 1, most);
   plan.rows = ceil_div(most, ceil_div(most, plan.rows));
   plan.plane_bytes = ((plan.rows + reach) * plan.pitch + behind) * kPlaceBytes;
-  const std::int64_t width = args.axes[2].out;
-  plan.by_rows = plan.rows * ceil_div(width, kTilePlaces) < ceil_div((plan.rows - 1) * plan.pitch + width, kTilePlaces);
+  plan.by_rows = plan.rows * ceil_div(plan.segment, kTilePlaces) < ceil_div((plan.rows - 1) * plan.pitch + plan.segment, kTilePlaces);
   plan.units = std::clamp<std::int64_t>(kImageBytes / plan.unit_bytes(), 1, std::min(kUnitsMost, ceil_div(rows, plan.rows) + 1));
   const std::int64_t chunk = std::clamp<std::int64_t>(kChunkBytes / plan.shape.panel_bytes(), 1, plan.shape.panels);
   plan.chunk = ceil_div(plan.shape.panels, ceil_div(plan.shape.panels, chunk));
@@ -111,10 +119,20 @@ DensePlan plan_of(const ConvArgs& args, std::int64_t rows, std::int64_t panels) 
   return plan;
 }
 
+/// Into how many segments rows are cut: as scratch wants it, and the workers where there is one row an image.
+std::int64_t segments_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, std::int64_t threads) {
+  const std::int64_t width = args.axes[2].out;
+  const std::int64_t row_places = args.axes[0].kernel * (shape.merged ? 1 : std::min(args.axes[2].stride, args.axes[2].kernel)) *
+                                  ((args.axes[1].kernel - 1) * args.axes[1].dilation + 1) * shape.blocks;
+  std::int64_t segments = ceil_div(width, std::max(kImageBytes / kPlaceBytes / row_places, kLeastSegment));
+  if (args.axes[1].out == 1 && rows < 2 * threads && threads > 1) segments = std::max(segments, ceil_div(2 * threads, rows));
+  return std::clamp<std::int64_t>(segments, 1, std::max<std::int64_t>(width / kLeastSegment, 1));
+}
+
 /// The cut with the smallest estimate for the slowest worker; see choose_grid().
-Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, std::int64_t threads) {
+Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, std::int64_t segments, std::int64_t threads) {
   const std::int64_t panels = shape.slabs * shape.panels;
-  const double tiles = static_cast<double>(args.axes[2].out) / 16;
+  const double tiles = static_cast<double>(args.axes[2].out) / 16 / static_cast<double>(segments);
   const double halo = static_cast<double>((args.axes[1].kernel - 1) * args.axes[1].dilation) / static_cast<double>(args.axes[1].stride);
   Grid best{1, 1};
   double best_cost = -1;
@@ -222,17 +240,20 @@ bool dense(const ConvArgs& args, const Parallel& parallel, IsaSet isa) {
   const std::int64_t panels = shape.slabs * shape.panels;
   const double products =
       static_cast<double>(rows) * static_cast<double>(args.axes[2].out) * static_cast<double>(panels * shape.steps) * 1024;
-  const bool shared = parallel.run != nullptr && products > kSerialProducts;
-  const Grid grid = grid_of(args, shape, rows, shared ? parallel.threads : 1);
+  const std::int64_t threads = parallel.run != nullptr && products > kSerialProducts ? parallel.threads : 1;
   DensePlan plan;
   plan.shape = shape;
-  if (variant.needs != 0) plan = plan_of(args, ceil_div(rows, grid.rows), ceil_div(panels, grid.panels));
+  plan.segment = args.axes[2].out;
+  const std::int64_t segments = variant.needs != 0 ? segments_of(args, shape, rows, threads) : 1;
+  const Grid grid = grid_of(args, shape, rows * segments, segments, threads);
+  if (variant.needs != 0) plan = plan_of(args, segments, ceil_div(rows * segments, grid.rows), ceil_div(panels, grid.panels));
+  const std::int64_t items = rows * plan.segments;  // rounded to whole outputs there may be fewer
   const DenseVariants table = dense_variants();
   plan.apart = table.first[table.count - 1].run;
   return share(grid.rows * grid.panels, plan.bytes, parallel, [&](std::int64_t part, void* scratch) {
     const std::int64_t down = part / grid.panels;
     const std::int64_t across = part % grid.panels;
-    const DenseBlock block{slice(rows, grid.rows, down), slice(rows, grid.rows, down + 1), slice(panels, grid.panels, across),
+    const DenseBlock block{slice(items, grid.rows, down), slice(items, grid.rows, down + 1), slice(panels, grid.panels, across),
                            slice(panels, grid.panels, across + 1)};
     variant.run(args, plan, block, scratch);
     return true;

@@ -53,7 +53,7 @@ struct DensePhases {
   }
 };
 
-/// Rows of outputs, of all images and depths, and panels of all slabs, of one worker.
+/// Segments of rows of outputs, of all images and depths, and panels of all slabs, of one worker.
 struct DenseBlock {
   std::int64_t row_begin;
   std::int64_t row_end;
@@ -61,15 +61,17 @@ struct DenseBlock {
   std::int64_t panel_end;
 };
 
-/// A unit is `rows` rows of outputs of one image and depth, or fewer. It has a plane in scratch for each block of K, tap of the first
-/// dimension and phase of the others: rows of `pitch` places of 64 bytes. What is right of a row's pixels is the padding left of the next
-/// row's, so 16 places from anywhere on are what a tile's outputs meet, those between two rows being computed for nothing; where that is
-/// too much, tiles begin with the row.
+/// A unit is `rows` rows of outputs of one image and depth, or fewer; or a segment of one, where rows are long. It has a plane in scratch
+/// for each block of K, tap of the first dimension and phase of the others: rows of `pitch` places of 64 bytes. What is right of a row's
+/// pixels is the padding left of the next row's, so 16 places from anywhere on are what a tile's outputs meet, those between two rows being
+/// computed for nothing; where that is too much, tiles begin with the row.
 struct DensePlan {
   DenseShape shape;
   void (*apart)(const ConvArgs& args, const DensePlan& plan, const DenseBlock& block, void* scratch) = nullptr;  ///< the reference
   DensePhases down;
   DensePhases across;
+  std::int64_t segments = 1;  ///< of a row
+  std::int64_t segment = 0;   ///< outputs of one but the last
   std::int64_t pitch = 0;
   std::int64_t tail = 0;  ///< places behind the last row that are read as zeros
   bool by_rows = false;

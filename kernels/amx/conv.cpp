@@ -25,21 +25,26 @@ constexpr std::int64_t kAheadBytes = 4096;
 std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
-/// Rows of outputs of one image and depth.
+/// Rows of outputs of one image and depth, or a segment of one.
 struct Unit {
   std::int64_t image;
   std::int64_t at[2];  ///< depth and first row
+  std::int64_t first;  ///< output of a row
   std::int64_t rows;
+  std::int64_t width;
 };
 
-Unit unit_of(const ConvArgs& args, const DensePlan& plan, std::int64_t row, std::int64_t end) {
+Unit unit_of(const ConvArgs& args, const DensePlan& plan, std::int64_t item, std::int64_t end) {
   const std::int64_t height = args.axes[1].out;
   const std::int64_t depth = args.axes[0].out;
+  const std::int64_t row = item / plan.segments;
   Unit unit{};
   unit.image = row / height / depth;
   unit.at[0] = row / height % depth;
   unit.at[1] = row % height;
-  unit.rows = smaller(smaller(height - unit.at[1], plan.rows), end - row);
+  unit.first = item % plan.segments * plan.segment;
+  unit.rows = smaller(smaller(height - unit.at[1], plan.rows), end - item);
+  unit.width = smaller(args.axes[2].out - unit.first, plan.segment);
   return unit;
 }
 
@@ -121,7 +126,7 @@ void lay_windows(const ConvAxis& axis, const char* row, std::int64_t channels, s
   const std::int64_t step = axis.stride * channels * kElement;
   const char* from = row + (first - axis.pad * channels) * kElement;
   // Windows [inside, end) do not meet the padding.
-  const std::int64_t inside = smaller(ceil_div(axis.pad, axis.stride), axis.out);
+  const std::int64_t inside = smaller(axis.pad > 0 ? ceil_div(axis.pad, axis.stride) : 0, axis.out);
   const std::int64_t last = axis.in + axis.pad - axis.kernel;
   const std::int64_t end = smaller(larger(last < 0 ? 0 : last / axis.stride + 1, inside), axis.out);
   std::int64_t i = 0;
@@ -141,9 +146,11 @@ void lay_windows(const ConvAxis& axis, const char* row, std::int64_t channels, s
 
 /// A row of merged taps: for each output what it meets of the row, block b of it `block_stride` bytes after the one before.
 template <typename See>
-void lay_merged(const ConvArgs& args, const DensePlan& plan, const char* row, std::int64_t channels, std::int64_t block_stride, char* to,
-                See& see) {
-  const ConvAxis& axis = args.axes[2];
+void lay_merged(const ConvArgs& args, const DensePlan& plan, const Unit& unit, const char* row, std::int64_t channels,
+                std::int64_t block_stride, char* to, See& see) {
+  ConvAxis axis = args.axes[2];
+  axis.pad -= unit.first * axis.stride;
+  axis.out = unit.width;
   const bool half = args.from_dtype == DType::kBf16;
   const std::int64_t pixel = args.from_strides.axis[2];
   if (pixel == channels && axis.dilation == 1) {
@@ -190,10 +197,10 @@ bool lay_unit(const ConvArgs& args, const DensePlan& plan, const Unit& unit, con
       const std::int64_t rows = unit.rows + plan.down.last_shift(down);
       for (std::int64_t across = 0; across < plan.across.phases; ++across, to += plan.plane_bytes) {
         // Places [head, end) of a row are pixels.
-        const std::int64_t origin = plan.across.input_of(across, 0);
+        const std::int64_t origin = plan.across.input_of(across, unit.first);
         const std::int64_t stride = plan.across.stride;
         const std::int64_t head = smaller(origin < 0 ? (-origin + stride - 1) / stride : 0, plan.pitch);
-        const std::int64_t wanted = args.axes[2].out + plan.across.last_shift(across);
+        const std::int64_t wanted = unit.width + plan.across.last_shift(across);
         const std::int64_t end = larger(head, smaller(wanted, args.axes[2].in <= origin ? 0 : (args.axes[2].in - 1 - origin) / stride + 1));
         char* line = to;
         for (std::int64_t r = 0; r < rows; ++r, line += plan.pitch * kPlaceBytes) {
@@ -204,7 +211,7 @@ bool lay_unit(const ConvArgs& args, const DensePlan& plan, const Unit& unit, con
           }
           const char* row = image + (z * args.from_strides.axis[0] + y * args.from_strides.axis[1]) * element;
           if (shape.merged) {
-            lay_merged(args, plan, row, slab.in, block_stride, line, see);
+            lay_merged(args, plan, unit, row, slab.in, block_stride, line, see);
             continue;
           }
           for (std::int64_t b = 0; b < shape.blocks; ++b) {
@@ -426,12 +433,13 @@ struct Run {
 };
 
 std::int64_t tiles_of(const Run& run, const Unit& unit) {
-  const std::int64_t width = run.args.axes[2].out;
-  return run.plan.by_rows ? unit.rows * ceil_div(width, kTilePixels) : ceil_div((unit.rows - 1) * run.plan.pitch + width, kTilePixels);
+  return run.plan.by_rows ? unit.rows * ceil_div(unit.width, kTilePixels)
+                          : ceil_div((unit.rows - 1) * run.plan.pitch + unit.width, kTilePixels);
 }
 
 std::int64_t offset_of(const ConvStrides& strides, const Unit& unit, std::int64_t y, std::int64_t x) {
-  return unit.image * strides.image + unit.at[0] * strides.axis[0] + (unit.at[1] + y) * strides.axis[1] + x * strides.axis[2];
+  return unit.image * strides.image + unit.at[0] * strides.axis[0] + (unit.at[1] + y) * strides.axis[1] +
+         (unit.first + x) * strides.axis[2];
 }
 
 /// 16 outputs from `index` on, some of which may lie between two rows.
@@ -442,7 +450,7 @@ struct Tile {
 };
 
 Tile tile_of(const Run& run, const Unit& unit, std::int64_t index) {
-  const std::int64_t width = run.args.axes[2].out;
+  const std::int64_t width = unit.width;
   const std::int64_t pitch = run.plan.pitch;
   if (run.plan.by_rows) {
     const std::int64_t each = ceil_div(width, kTilePixels);
@@ -455,9 +463,8 @@ Tile tile_of(const Run& run, const Unit& unit, std::int64_t index) {
 
 /// Where the outputs of a tile, the rows of a block from `row` on, go.
 void add_stretches(const Run& run, const Unit& unit, Tile tile, std::int64_t channel, std::int64_t row, Stretches* to) {
-  const std::int64_t width = run.args.axes[2].out;
   while (tile.count > 0) {
-    const std::int64_t count = smaller(tile.count, width - tile.x);
+    const std::int64_t count = smaller(tile.count, unit.width - tile.x);
     if (count > 0) {
       const std::int64_t at = offset_of(run.args.to_strides, unit, tile.y, tile.x) + channel;
       to->at[to->count++] = {row, count, static_cast<char*>(run.args.to) + at * bytes_of(run.args.to_dtype)};
@@ -471,9 +478,8 @@ void add_stretches(const Run& run, const Unit& unit, Tile tile, std::int64_t cha
 
 /// What follows the sums of a tile, in place.
 void finish_tile(const Run& run, const Unit& unit, Tile tile, std::int64_t channels, std::int64_t channel, float* sums) {
-  const std::int64_t width = run.args.axes[2].out;
   while (tile.count > 0) {
-    const std::int64_t count = smaller(tile.count, width - tile.x);
+    const std::int64_t count = smaller(tile.count, unit.width - tile.x);
     if (count > 0) {
       const std::int64_t residual = offset_of(run.args.residual_strides, unit, tile.y, tile.x) + channel;
       run.half ? finish_conv<InOrderBf16>(run.args, residual, count, channels, sums)

@@ -92,22 +92,24 @@ void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& b
   const std::int64_t width = args.axes[2].kernel;
   const auto* packed = static_cast<const std::uint16_t*>(args.packed);
   const auto rounded = [](double value) { return static_cast<double>(bf16_to_f32(bf16_from_f32(static_cast<float>(value)))); };
-  for (std::int64_t row = block.row_begin; row < block.row_end; ++row) {
+  for (std::int64_t item = block.row_begin; item < block.row_end; ++item) {
+    const std::int64_t row = item / plan.segments;
     const std::int64_t image = row / args.axes[1].out / args.axes[0].out;
-    std::int64_t at[kConvAxes] = {row / args.axes[1].out % args.axes[0].out, row % args.axes[1].out, 0};
-    for (; at[2] < args.axes[2].out; ++at[2]) {
+    const std::int64_t first = item % plan.segments * plan.segment;
+    std::int64_t at[kConvAxes] = {row / args.axes[1].out % args.axes[0].out, row % args.axes[1].out, first};
+    for (; at[2] < std::min(first + plan.segment, args.axes[2].out); ++at[2]) {
       for (std::int64_t index = block.panel_begin * kPanelColumns; index < block.panel_end * kPanelColumns; ++index) {
         const std::int64_t column = index % (shape.panels * kPanelColumns);
         const std::int64_t channel = index / (shape.panels * kPanelColumns) * shape.slab_out + column;
         if (column >= shape.slab_out || channel >= args.out_channels) continue;
         const std::uint16_t* panel = packed + index / kPanelColumns * shape.steps * kStepElements;
         const std::int64_t group = channel / shape.group_out;
-        const std::int64_t first = group % shape.slab_groups * shape.group_in;
+        const std::int64_t in_first = group % shape.slab_groups * shape.group_in;
         const std::int64_t slab_in = std::min(args.in_channels - channel / shape.slab_out * shape.slab_in, shape.slab_in);
         double sum = args.bias == nullptr ? 0 : get(args.bias, args.bias_dtype, channel);
         for_each_tap(args, at, [&](std::int64_t offset, std::int64_t tap) {
           for (std::int64_t in = 0; in < shape.group_in; ++in) {
-            const std::int64_t k = shape.merged ? tap % width * slab_in + first + in : first + in;
+            const std::int64_t k = shape.merged ? tap % width * slab_in + in_first + in : in_first + in;
             const std::int64_t step = k / kStepK * shape.taps + (shape.merged ? tap / width : tap);
             const double weight =
                 static_cast<double>(bf16_to_f32(panel[packed_offset(step * kStepK + k % kStepK, column % kPanelColumns)]));

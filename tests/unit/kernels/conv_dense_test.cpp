@@ -131,6 +131,8 @@ TEST_P(DenseConvOnIsa, OneAndThreeDimensions) {
 TEST_P(DenseConvOnIsa, ManyOfThem) {
   check_as(dense_of(130, 2, axis_of(60, 3, 1, 1), axis_of(80, 1)), DType::kBf16);
   check_as(dense_of(520, 1, axis_of(9, 3, 1, 1), axis_of(150, 1)), DType::kF32);
+  check_as(dense_of(520, 2, axis_of(2, 3, 1, 1), axis_of(700, 3, 1, 1)), DType::kBf16);  // rows in segments
+  check_as(dense_of(1000, 1, axis_of(1, 1), axis_of(900, 3, 2, 1, 1, 5)), DType::kF32);
   ConvShape many = dense_of(33, 40, axis_of(2, 2), axis_of(3, 3, 1, 1));
   many.images = 150;
   check_as(many, DType::kBf16);
@@ -178,9 +180,10 @@ TEST_P(DenseConvOnIsa, NothingToDo) {
 }
 
 TEST_P(DenseConvOnIsa, AnyNumberOfThreads) {
-  const ConvShape shapes[] = {dense_of(70, 100, axis_of(11, 3, 1, 1), axis_of(9, 3, 1, 1)),
-                              dense_of(64, 64, axis_of(5, 3, 1, 1), axis_of(7, 3, 2, 1), 16),
-                              dense_of(3, 33, axis_of(40, 7, 2, 3), axis_of(40, 7, 2, 3))};
+  const ConvShape shapes[] = {
+      dense_of(70, 100, axis_of(11, 3, 1, 1), axis_of(9, 3, 1, 1)), dense_of(64, 64, axis_of(5, 3, 1, 1), axis_of(7, 3, 2, 1), 16),
+      dense_of(3, 33, axis_of(40, 7, 2, 3), axis_of(40, 7, 2, 3)),  dense_of(40, 33, axis_of(1, 1), axis_of(301, 3, 1, 1)),
+      dense_of(2, 5, axis_of(1, 1), axis_of(900, 10, 3, 4, 0, 2)),  dense_of(12, 12, axis_of(1, 1), axis_of(500, 3, 2, 1), 4)};
   for (ConvShape s : shapes) {
     s.images = 3;
     const DType dtype = kTypes[s.groups % 2];
@@ -194,6 +197,14 @@ TEST_P(DenseConvOnIsa, AnyNumberOfThreads) {
       EXPECT_EQ(problem.to().bytes(), expected) << threads << " threads, " << describe(s, dtype);
     }
   }
+}
+
+TEST_P(DenseConvOnIsa, NumbersThatAreNotFiniteInSegmentsOfThreads) {
+  ConvProblem problem(dense_of(40, 60, axis_of(1, 1), axis_of(400, 3, 1, 1), 20), DType::kBf16, random_);
+  problem.from().set(100 * 40 + 5, kNan);
+  problem.from().set(399 * 40 + 39, kInf);
+  ASSERT_TRUE(convolve(problem.args(), thread_parallel(3), GetParam()));
+  EXPECT_EQ(problem.difference(), "");
 }
 
 /// Those of a pixel reach the windows that meet it, in its own group alone.
