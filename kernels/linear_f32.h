@@ -1,7 +1,8 @@
 // linear_f32: C[M,N] = A[M,K] * B[K,N] (+ bias[N]) in fp32, or with all of them in fp16, with B packed once and fp32 accumulation.
 //
 // Nothing is rounded but the sums as they grow and, for fp16, C at the end, to nearest even; linear.h rounds operands to bf16. Method:
-// blocks of C in registers of AVX-512 or AVX2, fp16 widened on the way; the truth is ref/linear_f32.cpp.
+// blocks of C in registers of AVX-512 or AVX2, fp16 widened on the way, or, from 7 rows on, up to 32 products added up in fp16 by
+// AVX512-FP16 (simd/linear_f16.cpp); the truth is ref/linear_f32.cpp.
 // Thread rule: all functions may be called concurrently; a packed B is immutable. Any alignment of whole elements will do.
 #pragma once
 
@@ -49,7 +50,7 @@ bool linear_f32_supported(const LinearF32Args& args, IsaSet isa);
 /// scratch was short; C is then undefined.
 bool linear_f32(const LinearF32Args& args, const Parallel& parallel, IsaSet isa);
 
-/// Name of the variant that linear_f32() would use: "avx512", "avx2", "ref".
+/// Name of the variant that linear_f32() would use: "avx512_fp16" (fp16 alone), "avx512", "avx2", "ref".
 const char* linear_f32_variant(const LinearF32Args& args, IsaSet isa);
 
 }  // namespace ipexrun::kernels

@@ -1,4 +1,4 @@
-// The variants made from simd/linear_f32.cpp, one namespace an instruction set; see linear_f32_variants.h for what the functions mean.
+// The variants made from simd/linear_f32.cpp and simd/linear_f16.cpp, one namespace an instruction set; see linear_f32_variants.h for what the functions mean.
 #pragma once
 
 #include "kernels/linear_f32_variants.h"
@@ -10,4 +10,5 @@
   }
 IPEXRUN_DECLARE_LINEAR_F32(avx2)
 IPEXRUN_DECLARE_LINEAR_F32(avx512)
+IPEXRUN_DECLARE_LINEAR_F32(avx512_fp16)
 #undef IPEXRUN_DECLARE_LINEAR_F32
