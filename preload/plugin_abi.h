@@ -3,6 +3,7 @@
 #ifndef IPEXRUN_PRELOAD_PLUGIN_ABI_H_
 #define IPEXRUN_PRELOAD_PLUGIN_ABI_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define IPEXRUN_PLUGIN_ABI 1u
@@ -16,7 +17,11 @@ typedef struct IpexrunStart {
   const char* lib_dir;    /* absolute path of lib/ipexrun */
   char* reason;           /* out: why the plugin refuses, NUL terminated */
   uint32_t reason_bytes;
+  uint32_t flags; /* IPEXRUN_START_*; read where `size` says that it is there */
 } IpexrunStart;
+
+/* Only what torch.compile(backend="ipex") needs: no kernel of the program's own calls is replaced, and nothing is done to Python. */
+#define IPEXRUN_START_GRAPHS_ONLY 1u
 
 /* 0: active. 2: not yet, nothing was registered, the shim asks again at its next chance. Anything else: refused, nothing was registered,
  * `reason` says why, never asked again. Called by one thread of the program at a time, with torch fully initialised. Never throws. */

@@ -109,4 +109,10 @@ std::string register_ops() {
   return left;
 }
 
+void watch_optimizers() {
+  NullWarnings quiet;
+  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
+  register_optimizers();
+}
+
 }  // namespace ipexrun::preload

@@ -14,5 +14,7 @@ std::string register_ops();
 
 /// Fused optimizers write weights without moving their version: each is wrapped so that it drops the packs it makes stale.
 void register_optimizers();
+/// The same alone, in a process whose other kernels stay stock.
+void watch_optimizers();
 
 }  // namespace ipexrun::preload

@@ -10,6 +10,7 @@
 #include "configs/base/log.h"
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/drift_check.h"
+#include "preload/plugin/graph/builder.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/register.h"
 #include "preload/plugin/tier.h"
@@ -27,7 +28,7 @@ StartResult refuse(const IpexrunStart& start, const std::string& why) {
 }
 
 StartResult start_tier(const IpexrunStart& start) {
-  if (start.abi != IPEXRUN_PLUGIN_ABI || start.size < sizeof(IpexrunStart)) {
+  if (start.abi != IPEXRUN_PLUGIN_ABI || start.size < offsetof(IpexrunStart, flags)) {
     return refuse(start, "the shim speaks ABI " + std::to_string(start.abi) + ", this plugin " + std::to_string(IPEXRUN_PLUGIN_ABI) +
                              " (install both from one build)");
   }
@@ -40,11 +41,19 @@ StartResult start_tier(const IpexrunStart& start) {
   }
   if (!dispatcher_ready()) return kNotYet;
   if (tier() != nullptr) return kActive;
+  const bool has_flags = start.size >= offsetof(IpexrunStart, flags) + sizeof start.flags;
+  const bool graphs_only = has_flags && (start.flags & IPEXRUN_START_GRAPHS_ONLY) != 0;
   TierState& state = tier_create(read_tier_options(start.torch_version));
+  if (graphs_only) {
+    watch_optimizers();
+    graph::register_classes();
+    return kActive;
+  }
   if (state.options.optimize) {
     adapters::find_operators();
     register_drift_fallback();
     const std::string left = register_ops();
+    graph::register_classes();
     if (!left.empty()) log::info("left alone, another library replaced their kernels before: " + left);
   }
   write_process_event("torch " TORCH_VERSION ", " + std::string(level_name(state.options.isa)) + ", " +

@@ -18,13 +18,11 @@ class StorageLiveness final : public Liveness {
 
 }  // namespace
 
-WeightUse weight_use_of(const OpCall& call, int i, std::int64_t op_ns) {
-  const at::Tensor& w = *call.weight(i);
+WeightUse weight_use_of(const at::Tensor& w) {
   WeightUse use;
   use.key.storage = w.storage().unsafeGetStorageImpl();
   use.key.data = w.const_data_ptr();
   use.key.offset = w.storage_offset();
-  call.weight_view(i, &use.key);
   use.key.dtype = static_cast<int>(w.scalar_type());
   std::int64_t last = 0;
   for (std::int64_t dim = 0; dim < w.dim(); ++dim) last += (w.size(dim) - 1) * w.stride(dim);
@@ -33,6 +31,12 @@ WeightUse weight_use_of(const OpCall& call, int i, std::int64_t op_ns) {
   // A view that autograd does not know was made below it (nn.TransformerEncoderLayer's fast path): its counter is its own, always 0.
   use.blind = !w.is_inference() && w.dim() <= 3 && !w.is_contiguous() && !w.is_view();
   use.wants_grad = c10::GradMode::is_enabled() && w.requires_grad();
+  return use;
+}
+
+WeightUse weight_use_of(const OpCall& call, int i, std::int64_t op_ns) {
+  WeightUse use = weight_use_of(*call.weight(i));
+  call.weight_view(i, &use.key);
   use.op_ns = op_ns;
   return use;
 }

@@ -8,7 +8,10 @@
 
 namespace ipexrun::preload {
 
-/// Reads the i-th weight of a call. Throws nothing: a tensor without a version counter has kNoVersion.
+/// Reads a weight; how it is viewed is for the caller to add to the key. Throws nothing: a tensor without a version counter has kNoVersion.
+WeightUse weight_use_of(const at::Tensor& weight);
+
+/// Reads the i-th weight of a call.
 WeightUse weight_use_of(const OpCall& call, int i, std::int64_t op_ns);
 
 /// Watches the storage without keeping its memory.

@@ -95,7 +95,7 @@ ShimGate shim_pass_gate(const ShimTorch* where, const void* return_address, char
     result = plugin_start != NULL ? kGateActive : open_plugin(torch, where, reason, reason_bytes);
   }
   if (result == kGateActive) {
-    const IpexrunStart start = {IPEXRUN_PLUGIN_ABI, sizeof start, torch_version, shim_settings.lib_dir, reason, reason_bytes};
+    const IpexrunStart start = {IPEXRUN_PLUGIN_ABI, sizeof start, torch_version, shim_settings.lib_dir, reason, reason_bytes, 0};
     const int answer = plugin_start(&start);
     if (answer == kStartNotYet) result = kGateNotYet;
     if (answer != kStartActive && answer != kStartNotYet) {

@@ -3,7 +3,8 @@
 The plugin sets `lib_python` (our folder), `capsule` (its function table), `bench` and `debug`. At this moment torch is usually half
 imported: its shared libraries are mapped, `torch.nn` is not there yet. importlib clears `torch.__spec__._initializing` in the very
 step that ends the import, so the spec gets a class, for that time only, in which clearing the attribute also loads our extension.
-Nothing else of the interpreter changes: no path, no finder, no module besides `_ipexrun_hook`.
+Nothing else of the interpreter changes: no path, no module besides `_ipexrun_hook`, and one finder that waits for torch._dynamo, to make
+torch.compile's backend "ipex" known (registration.py).
 """
 
 import _frozen_importlib
@@ -47,6 +48,33 @@ def let_higher_order_ops_pass(torch, hook):
         hook.higher_order_ops_pass()
 
 
+def load_package():
+    """Our package, by absolute path where the program cannot import it."""
+    if "ipexrun" not in sys.modules:
+        import importlib.util
+
+        folder = f"{lib_python}/ipexrun"
+        spec = importlib.util.spec_from_file_location("ipexrun", f"{folder}/__init__.py", submodule_search_locations=[folder])
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["ipexrun"] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules["ipexrun"]
+            raise
+    return sys.modules["ipexrun"]
+
+
+def make_backend_known():
+    def backend(module, example_inputs, **options):
+        return load_package()._backend(module, example_inputs, **options)
+
+    namespace = {"__name__": "ipexrun.registration"}
+    with open(f"{lib_python}/ipexrun/registration.py", encoding="utf-8") as file:
+        exec(compile(file.read(), file.name, "exec"), namespace)
+    namespace["register"]("ipex", backend)
+
+
 def start(torch):
     """Loads the extension into a process whose torch is complete. Never raises: the program goes on without us."""
     try:
@@ -56,6 +84,7 @@ def start(torch):
         hook.connect(capsule)
         if hook.optimizing():
             let_higher_order_ops_pass(torch, hook)
+            make_backend_known()
         if bench:
             hook.install(
                 module=torch.nn.Module,

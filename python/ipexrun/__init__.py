@@ -1,7 +1,7 @@
 """Python side of ipexrun. Programs need none of it: `ipexrun python app.py` works on unedited programs.
 
 Under the launcher these functions act on the plugin inside this process. Elsewhere they change nothing: is_active() is False,
-set_enabled() and force() return False, isa() is None, report() says why.
+set_enabled() and force() return False, isa() is None, report() says why. `import ipexrun` makes torch.compile(model, backend="ipex") known.
 """
 
 import json as _json
@@ -46,7 +46,25 @@ def report():
     """What the plugin did in this process so far, as a dict; report()["reason"] says why when there is nothing to tell."""
     hook = _hook()
     if hook is None:
-        return {"active": False, "reason": "not started by ipexrun, or torch was not imported"}
+        return _with_graphs({"active": False, "reason": "not started by ipexrun, or torch was not imported"})
     out = {"active": is_active(), "enabled": hook.enabled(), "module_calls_timed": hook.installed()}
     out.update(_json.loads(hook.report() or "{}"))
+    return _with_graphs(out)
+
+
+def _with_graphs(out):
+    compiler = _sys.modules.get(__name__ + ".compiler")
+    if compiler is not None:
+        out["graphs"] = list(compiler.graphs)
     return out
+
+
+def _backend(module, example_inputs, **options):
+    from . import compiler
+
+    return compiler.backend(module, example_inputs, **options)
+
+
+from . import registration as _registration  # noqa: E402
+
+_registration.register("ipex", _backend)

@@ -1,0 +1,290 @@
+#include "preload/plugin/graph/builder.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/jit_type.h>
+#include <torch/custom_class.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "preload/plugin/answer.h"
+#include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/compare.h"
+#include "preload/plugin/graph/executor.h"
+#include "preload/plugin/graph/passes.h"
+#include "preload/plugin/tier.h"
+#include "preload/select/race.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+/// Reads arguments out of the form in which they come from Python, see Builder::op().
+class Reader {
+ public:
+  Reader(const std::string& form, const std::vector<std::int64_t>& numbers, const c10::IValue& constants)
+      : form_(form), numbers_(numbers), constants_(constants.toTupleRef().elements()) {}
+
+  [[nodiscard]] bool more() const { return at_ < form_.size(); }
+  Argument next() {
+    switch (form_.at(at_++)) {
+      case 'v':
+        return Argument::of(static_cast<Value>(number()));
+      case 'i':
+        return Argument::of(c10::IValue(number()));
+      case 'c':
+        return Argument::of(constants_[constant_++]);
+      case '[': {
+        std::vector<Argument> list;
+        while (form_.at(at_) != ']') list.push_back(next());
+        ++at_;
+        return Argument::of(std::move(list));
+      }
+      default:
+        return Argument::of(c10::IValue());
+    }
+  }
+  [[nodiscard]] bool at_default() {
+    if (form_.at(at_) != 'd') return false;
+    ++at_;
+    return true;
+  }
+
+ private:
+  std::int64_t number() { return numbers_.at(number_++); }
+
+  const std::string& form_;
+  const std::vector<std::int64_t>& numbers_;
+  c10::ArrayRef<c10::IValue> constants_;
+  std::size_t at_ = 0;
+  std::size_t number_ = 0;
+  std::size_t constant_ = 0;
+};
+
+/// Dropout that drops nothing draws nothing: attention takes its rate as an argument.
+bool draws(const c10::FunctionSchema& schema, const std::vector<Argument>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Argument& argument = arguments[i];
+    if (schema.arguments()[i].name() == "dropout_p" && argument.kind == Argument::Kind::kConstant && argument.constant.isScalar()) {
+      return !argument.constant.toScalar().equal(0);
+    }
+  }
+  return true;
+}
+
+/// A graph under construction, then a program. One thread builds; any number may run.
+class Builder final : public torch::CustomClassHolder {
+ public:
+  /// `dtype` is torch's number of it. Sizes that change from call to call are -1.
+  std::int64_t tensor_input(std::int64_t dtype, std::vector<std::int64_t> sizes, bool contiguous, bool weight, std::string name) {
+    Facts facts = facts_of(dtype, std::move(sizes), contiguous);
+    facts.weight = weight;
+    facts.name = std::move(name);
+    return add_input(std::move(facts));
+  }
+  std::int64_t number_input() { return add_input({}); }
+
+  /// A node that calls the operator; gives the numbers of its results. `form` has a letter an argument of the schema: 'v' a value, whose
+  /// number is the next of `numbers`; 'i' an int, the next of `numbers`; 'c' the next of `constants`; 'n' None; 'd' the schema's default;
+  /// '[' to ']' a list. Throws what is in the way for an operator that a graph cannot hold: it writes, draws random numbers, or is not
+  /// torch's own.
+  std::vector<std::int64_t> op(const std::string& name, const std::string& overload, const std::string& form,
+                               const std::vector<std::int64_t>& numbers, const c10::IValue& constants) {
+    Node node;
+    node.op = c10::Dispatcher::singleton().findSchema({name, overload});
+    if (!node.op) throw std::invalid_argument("no operator " + name + '.' + overload);
+    const c10::FunctionSchema& schema = node.op->schema();
+    if (schema.is_mutable()) throw std::invalid_argument(name + " writes into its arguments");
+    if (name.compare(0, 6, "aten::") != 0) throw std::invalid_argument(name + " is not torch's own");
+    Reader reader(form, numbers, constants);
+    for (const c10::Argument& argument : schema.arguments()) {
+      const bool left_out = reader.at_default();
+      if (left_out && !argument.default_value()) throw std::invalid_argument(name + " without " + argument.name());
+      node.arguments.push_back(left_out ? Argument::of(*argument.default_value()) : reader.next());
+    }
+    if (node.op->hasTag(at::Tag::nondeterministic_seeded) && draws(schema, node.arguments)) {
+      throw std::invalid_argument(name + " draws random numbers");
+    }
+    std::vector<std::int64_t> results;
+    for (std::size_t i = 0; i < schema.returns().size(); ++i) {
+      node.outputs.push_back(graph_.add_value({}));
+      results.push_back(node.outputs.back());
+    }
+    graph_.nodes.push_back(std::move(node));
+    return results;
+  }
+
+  /// Says what is known of a value.
+  void describe(std::int64_t value, std::int64_t dtype, std::vector<std::int64_t> sizes, bool contiguous) {
+    graph_.facts.at(static_cast<std::size_t>(value)) = facts_of(dtype, std::move(sizes), contiguous);
+  }
+
+  std::int64_t item(std::int64_t list, std::int64_t index) {
+    Node node;
+    node.kind = Node::Kind::kItem;
+    node.index = index;
+    node.arguments.push_back(Argument::of(static_cast<Value>(list)));
+    node.outputs.push_back(graph_.add_value({}));
+    graph_.nodes.push_back(std::move(node));
+    return graph_.nodes.back().outputs[0];
+  }
+
+  /// Arithmetic of two ints; `what` is a name of Python's module operator, `form` and `numbers` as in op().
+  std::int64_t number(const std::string& what, const std::string& form, const std::vector<std::int64_t>& numbers) {
+    static const char* const kNames[] = {"add", "sub", "mul", "floordiv", "mod"};
+    const auto* found = std::find(std::begin(kNames), std::end(kNames), what);
+    if (found == std::end(kNames)) throw std::invalid_argument(what + " of sizes");
+    Node node;
+    node.kind = Node::Kind::kNumber;
+    node.index = found - std::begin(kNames);
+    const c10::IValue none = c10::ivalue::Tuple::create(std::vector<c10::IValue>{});
+    Reader reader(form, numbers, none);
+    while (reader.more()) node.arguments.push_back(reader.next());
+    node.outputs.push_back(graph_.add_value({}));
+    graph_.nodes.push_back(std::move(node));
+    return graph_.nodes.back().outputs[0];
+  }
+
+  /// What the graph gives: one of the forms of op(), values and None only.
+  void results(const std::string& form, const std::vector<std::int64_t>& numbers) {
+    const c10::IValue none = c10::ivalue::Tuple::create(std::vector<c10::IValue>{});
+    Reader reader(form, numbers, none);
+    while (reader.more()) graph_.outputs.push_back(reader.next());
+  }
+
+  /// Makes the program: `bf16` allows products of float32 to be computed in bf16. Gives what was fused, in words.
+  std::string compile(bool bf16) {
+    Graph graph = graph_;
+    Fused fused;
+    if (tier() != nullptr) {
+      find_linears(&graph, bf16, &fused);
+      drop_dead(&graph);
+      fuse_epilogues(&graph, &fused);
+      drop_dead(&graph);
+      if (bf16) keep_bf16(&graph, &fused);
+    }
+    (bf16 ? bf16_ : exact_) = std::make_shared<const Program>(graph);
+    return std::to_string(fused.linears) + " linear layers, " + std::to_string(fused.activations) + " activations and " +
+           std::to_string(fused.sums) + " sums in them, " + std::to_string(fused.kept_bf16) + " results kept in bf16";
+  }
+
+  /// The inputs in their order, tensors and numbers apart; None where a result is None.
+  std::vector<std::optional<at::Tensor>> run(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
+    const std::shared_ptr<const Program>& program = bf16 ? bf16_ : exact_;
+    if (program == nullptr) throw std::logic_error("the graph was not compiled");
+    Values inputs;
+    inputs.reserve(graph_.inputs.size());
+    std::size_t tensor = 0;
+    std::size_t number = 0;
+    for (const Value input : graph_.inputs) {
+      if (graph_.facts[static_cast<std::size_t>(input)].tensor) {
+        inputs.emplace_back(tensors.at(tensor++));
+      } else {
+        inputs.emplace_back(numbers.at(number++));
+      }
+    }
+    std::vector<std::optional<at::Tensor>> results;
+    for (c10::IValue& result : program->run(std::move(inputs))) {
+      results.push_back(result.isNone() ? std::nullopt : std::optional(std::move(result).toTensor()));
+    }
+    return results;
+  }
+
+ private:
+  static Facts facts_of(std::int64_t dtype, std::vector<std::int64_t> sizes, bool contiguous) {
+    Facts facts;
+    facts.tensor = true;
+    facts.dtype = static_cast<at::ScalarType>(dtype);
+    facts.sizes = std::move(sizes);
+    facts.contiguous = contiguous;
+    return facts;
+  }
+  std::int64_t add_input(Facts facts) {
+    graph_.inputs.push_back(graph_.add_value(std::move(facts)));
+    return graph_.inputs.back();
+  }
+
+  Graph graph_;
+  std::shared_ptr<const Program> exact_;
+  std::shared_ptr<const Program> bf16_;
+};
+
+/// One program against what the user has so far, on the user's own calls.
+class Trial final : public torch::CustomClassHolder {
+ public:
+  /// Judges the results of one call; false ends the trial for good.
+  bool check(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine, bool bf16) {
+    const Likeness likeness = compare(stock, mine);
+    for (const std::optional<at::Tensor>& result : stock) bf16 = bf16 || (result && at::isReducedFloatingType(result->scalar_type()));
+    error_ = std::max(error_, likeness.error);
+    return accurate_ = accurate_ && likeness.same_kind && likeness.error <= (bf16 ? kModuleBf16Error : kModuleF32Error) &&
+                       (!bf16 || likeness.cosine >= kModuleCosine);
+  }
+  void add(std::int64_t stock_ns, std::int64_t mine_ns) { race_.add(stock_ns, mine_ns); }
+  /// 0 undecided, 1 won, -1 lost.
+  std::int64_t result() const {
+    if (!accurate_) return -1;
+    const RaceResult result = race_.result();
+    return result == RaceResult::kWon ? 1 : result == RaceResult::kLost ? -1 : 0;
+  }
+  double ratio() const { return race_.ratio(); }
+  double error() const { return error_; }
+
+ private:
+  Race race_;
+  double error_ = 0;
+  bool accurate_ = true;
+};
+
+/// `dtype`: what torch.compile was told; empty: what the process was told.
+bool bf16_allowed(const std::string& dtype) {
+  if (tier() == nullptr || dtype == "float32") return false;
+  const TierOptions& options = tier()->options;
+  if (dtype == "bfloat16") return true;
+  return dtype == "auto" ? bf16_is_native(options.isa) : bf16_inside_allowed(options);
+}
+
+}  // namespace
+
+void register_classes() {
+  static auto graph =
+      torch::class_<Builder>("ipexrun", "Graph")
+          .def(torch::init<>())
+          .def(
+              "tensor_input",
+              [](const c10::intrusive_ptr<Builder>& self, std::int64_t dtype, std::vector<std::int64_t> sizes, bool contiguous, bool weight,
+                 std::string name) { return self->tensor_input(dtype, std::move(sizes), contiguous, weight, std::move(name)); })
+          .def("number_input", [](const c10::intrusive_ptr<Builder>& self) { return self->number_input(); })
+          .def("op", [](const c10::intrusive_ptr<Builder>& self, const std::string& name, const std::string& overload,
+                        const std::string& form, std::vector<std::int64_t> numbers,
+                        const c10::IValue& constants) { return self->op(name, overload, form, numbers, constants); })
+          .def("describe",
+               [](const c10::intrusive_ptr<Builder>& self, std::int64_t value, std::int64_t dtype, std::vector<std::int64_t> sizes,
+                  bool contiguous) { self->describe(value, dtype, std::move(sizes), contiguous); })
+          .def("item",
+               [](const c10::intrusive_ptr<Builder>& self, std::int64_t list, std::int64_t index) { return self->item(list, index); })
+          .def("number", [](const c10::intrusive_ptr<Builder>& self, const std::string& what, const std::string& form,
+                            std::vector<std::int64_t> numbers) { return self->number(what, form, numbers); })
+          .def("results", [](const c10::intrusive_ptr<Builder>& self, const std::string& form,
+                             std::vector<std::int64_t> numbers) { self->results(form, numbers); })
+          .def("compile", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->compile(bf16); })
+          .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
+          .def("run", [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors,
+                         std::vector<std::int64_t> numbers) { return self->run(bf16, tensors, numbers); });
+  static auto trial =
+      torch::class_<Trial>("ipexrun", "Trial")
+          .def(torch::init<>())
+          .def("check", [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
+                           std::vector<std::optional<at::Tensor>> mine, bool bf16) { return self->check(stock, mine, bf16); })
+          .def("add",
+               [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns, std::int64_t mine_ns) { self->add(stock_ns, mine_ns); })
+          .def("result", [](const c10::intrusive_ptr<Trial>& self) { return self->result(); })
+          .def("ratio", [](const c10::intrusive_ptr<Trial>& self) { return self->ratio(); })
+          .def("error", [](const c10::intrusive_ptr<Trial>& self) { return self->error(); });
+}
+
+}  // namespace ipexrun::preload::graph

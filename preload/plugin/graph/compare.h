@@ -1,0 +1,24 @@
+// The accuracy rule for a whole module: its results beside stock's, which stand for the truth.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+namespace ipexrun::preload::graph {
+
+inline constexpr double kModuleF32Error = 1e-6;   ///< float32 inside
+inline constexpr double kModuleBf16Error = 3e-2;  ///< bf16 inside
+inline constexpr double kModuleCosine = 0.999;    ///< likewise
+
+struct Likeness {
+  bool same_kind = true;  ///< dtypes, sizes and strides agree, integers and booleans are equal, NaN and infinities lie at the same places
+  double error = 0;       ///< RMS(mine - stock) / RMS(stock) of the worst sample of the worst result; 0/0 = 0
+  double cosine = 1;      ///< of the worst sample
+};
+
+/// A sample is what has one index in the first dimension. Both are results of one call.
+Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine);
+
+}  // namespace ipexrun::preload::graph

@@ -1,0 +1,226 @@
+#include "preload/plugin/graph/executor.h"
+
+#include <ATen/ScalarOps.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/jit_type.h>
+#include <ATen/core/stack.h>
+
+#include <stdexcept>
+
+#include "preload/plugin/graph/linear_step.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+/// What stands for a number where a schema says Tensor, as Python's binding makes it.
+at::Tensor wrapped(const at::Scalar& number) {
+  at::Tensor tensor = c10::scalar_to_tensor(number);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+c10::IValue list_of(const std::vector<c10::IValue>& elements, const c10::Type* type) {
+  const c10::ListType* list = type == nullptr ? nullptr : type->castRaw<c10::ListType>();
+  const c10::TypeKind kind = list == nullptr ? c10::TypeKind::TensorType : list->getElementType()->kind();
+  switch (kind) {
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::SymIntType: {
+      c10::List<std::int64_t> made;
+      for (const c10::IValue& element : elements) made.push_back(element.toInt());
+      return made;
+    }
+    case c10::TypeKind::FloatType: {
+      c10::List<double> made;
+      for (const c10::IValue& element : elements) made.push_back(element.toScalar().toDouble());
+      return made;
+    }
+    case c10::TypeKind::BoolType: {
+      c10::List<bool> made;
+      for (const c10::IValue& element : elements) made.push_back(element.toBool());
+      return made;
+    }
+    case c10::TypeKind::NumberType: {
+      c10::impl::GenericList made(c10::NumberType::get());
+      for (const c10::IValue& element : elements) made.push_back(element);
+      return made;
+    }
+    case c10::TypeKind::OptionalType: {
+      c10::List<std::optional<at::Tensor>> made;
+      for (const c10::IValue& element : elements) made.push_back(element.isNone() ? std::nullopt : std::optional(element.toTensor()));
+      return made;
+    }
+    default: {
+      c10::List<at::Tensor> made;
+      for (const c10::IValue& element : elements) made.push_back(element.toTensor());
+      return made;
+    }
+  }
+}
+
+/// Optional arguments are like those they may hold.
+const c10::Type* inside(const c10::Type* type) {
+  if (type == nullptr) return nullptr;
+  const auto* optional = type->castRaw<c10::OptionalType>();
+  return optional == nullptr ? type : optional->getElementType().get();
+}
+
+/// A constant in the type that the schema has: Python writes 1 for 1.0 and numbers for tensors.
+c10::IValue converted(const c10::IValue& constant, const c10::Type* type) {
+  if (type == nullptr || constant.isNone()) return constant;
+  if (type->kind() == c10::TypeKind::TensorType && constant.isScalar()) return wrapped(constant.toScalar());
+  if (type->kind() == c10::TypeKind::FloatType && constant.isInt()) return static_cast<double>(constant.toInt());
+  return constant;
+}
+
+class OperatorStep final : public Step {
+ public:
+  explicit OperatorStep(const Node& node) : op_(*node.op), outputs_(node.outputs) {
+    const auto& schema = op_.schema().arguments();
+    if (node.arguments.size() != schema.size()) throw std::invalid_argument("arguments of " + toString(op_.operator_name()));
+    for (std::size_t i = 0; i < schema.size(); ++i) {
+      types_.push_back(schema[i].real_type());  // SymInt stays what it is: a boxed kernel takes ints for it
+      Argument argument = node.arguments[i];
+      if (argument.kind == Argument::Kind::kConstant) argument.constant = converted(argument.constant, inside(types_[i].get()));
+      arguments_.push_back(std::move(argument));
+    }
+  }
+
+  void run(Values& values) const override {
+    torch::jit::Stack stack;
+    stack.reserve(arguments_.size());
+    for (std::size_t i = 0; i < arguments_.size(); ++i) stack.push_back(resolve(arguments_[i], values, inside(types_[i].get())));
+    op_.callBoxed(&stack);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      c10::IValue& result = stack[i];
+      if (result.isSymInt()) result = result.toSymInt().expect_int();
+      values[static_cast<std::size_t>(outputs_[i])] = std::move(result);
+    }
+  }
+
+ private:
+  c10::OperatorHandle op_;
+  std::vector<c10::TypePtr> types_;
+  std::vector<Argument> arguments_;
+  std::vector<Value> outputs_;
+};
+
+class ItemStep final : public Step {
+ public:
+  explicit ItemStep(const Node& node) : from_(node.arguments[0].value), to_(node.outputs[0]), index_(node.index) {}
+  void run(Values& values) const override {
+    values[static_cast<std::size_t>(to_)] = values[static_cast<std::size_t>(from_)].toTensorVector().at(static_cast<std::size_t>(index_));
+  }
+
+ private:
+  Value from_;
+  Value to_;
+  std::int64_t index_;
+};
+
+/// Python's results: rounded towards minus infinity, with the sign of the divisor.
+std::int64_t computed(Arithmetic what, std::int64_t a, std::int64_t b) {
+  switch (what) {
+    case Arithmetic::kAdd:
+      return a + b;
+    case Arithmetic::kSub:
+      return a - b;
+    case Arithmetic::kMul:
+      return a * b;
+    case Arithmetic::kFloorDiv:
+    case Arithmetic::kMod:
+      break;
+  }
+  if (b == 0) throw std::domain_error("a size divided by 0");
+  const std::int64_t rest = a % b != 0 && (a % b < 0) != (b < 0) ? a % b + b : a % b;
+  return what == Arithmetic::kMod ? rest : (a - rest) / b;
+}
+
+class NumberStep final : public Step {
+ public:
+  explicit NumberStep(const Node& node)
+      : a_(node.arguments[0]), b_(node.arguments[1]), to_(node.outputs[0]), what_(static_cast<Arithmetic>(node.index)) {}
+  void run(Values& values) const override {
+    values[static_cast<std::size_t>(to_)] = computed(what_, resolve(a_, values, nullptr).toInt(), resolve(b_, values, nullptr).toInt());
+  }
+
+ private:
+  Argument a_;
+  Argument b_;
+  Value to_;
+  Arithmetic what_;
+};
+
+std::unique_ptr<Step> step_of(const Graph& graph, const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kItem:
+      return std::make_unique<ItemStep>(node);
+    case Node::Kind::kNumber:
+      return std::make_unique<NumberStep>(node);
+    case Node::Kind::kLinear:
+      return std::make_unique<LinearStep>(graph, node);
+    case Node::Kind::kOperator:
+      break;
+  }
+  return std::make_unique<OperatorStep>(node);
+}
+
+}  // namespace
+
+c10::IValue resolve(const Argument& argument, const Values& values, const c10::Type* type) {
+  switch (argument.kind) {
+    case Argument::Kind::kConstant:
+      return argument.constant;
+    case Argument::Kind::kValue: {
+      if (argument.value == kNone) return {};
+      const c10::IValue& value = values[static_cast<std::size_t>(argument.value)];
+      return type != nullptr && type->kind() == c10::TypeKind::TensorType && value.isScalar() ? wrapped(value.toScalar()) : value;
+    }
+    case Argument::Kind::kList:
+      break;
+  }
+  std::vector<c10::IValue> elements;
+  elements.reserve(argument.list.size());
+  for (const Argument& element : argument.list) elements.push_back(resolve(element, values, nullptr));
+  return list_of(elements, type);
+}
+
+Program::Program(const Graph& graph) : count_(graph.facts.size()), inputs_(graph.inputs), outputs_(graph.outputs) {
+  std::vector<std::size_t> last(count_, 0);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const Value value : Graph::reads(graph.nodes[i])) last[static_cast<std::size_t>(value)] = i;
+    for (const Value value : graph.nodes[i].outputs) last[static_cast<std::size_t>(value)] = i;  // read by nobody: gone at once
+  }
+  const std::vector<int> uses = graph.uses();
+  std::vector<int> inside(count_, 0);
+  for (const Node& node : graph.nodes) {
+    for (const Value value : Graph::reads(node)) ++inside[static_cast<std::size_t>(value)];
+  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    Planned planned{step_of(graph, graph.nodes[i]), {}};
+    std::vector<Value> touched = Graph::reads(graph.nodes[i]);
+    touched.insert(touched.end(), graph.nodes[i].outputs.begin(), graph.nodes[i].outputs.end());
+    for (const Value value : touched) {
+      const auto at = static_cast<std::size_t>(value);
+      if (last[at] == i && uses[at] == inside[at]) planned.last_read.push_back(value);  // and it is no result
+    }
+    steps_.push_back(std::move(planned));
+  }
+}
+
+Values Program::run(Values inputs) const {
+  if (inputs.size() != inputs_.size())
+    throw std::invalid_argument("a graph of " + std::to_string(inputs_.size()) + " inputs got " + std::to_string(inputs.size()));
+  const at::AutoDispatchBelowADInplaceOrView below;
+  Values values(count_);
+  for (std::size_t i = 0; i < inputs.size(); ++i) values[static_cast<std::size_t>(inputs_[i])] = std::move(inputs[i]);
+  for (const Planned& planned : steps_) {
+    planned.step->run(values);
+    for (const Value value : planned.last_read) values[static_cast<std::size_t>(value)] = {};
+  }
+  Values results;
+  results.reserve(outputs_.size());
+  for (const Argument& output : outputs_) results.push_back(resolve(output, values, nullptr));
+  return results;
+}
+
+}  // namespace ipexrun::preload::graph

@@ -1,0 +1,47 @@
+// Runs a graph: one step a node, in order, without Python and without the interpreter lock.
+//
+// Thread rule: a Program is immutable; any number of threads may run it at once, each with values of its own.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <vector>
+
+#include "preload/plugin/graph/ir.h"
+
+namespace ipexrun::preload::graph {
+
+using Values = std::vector<c10::IValue>;  ///< by number
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  /// Reads its arguments from `values` and puts its results there. Throws what torch throws.
+  virtual void run(Values& values) const = 0;
+};
+
+class Program {
+ public:
+  /// The graph has been through its passes.
+  explicit Program(const Graph& graph);
+
+  /// One value an input of the graph, in its order; the results in the order of its outputs. Computes below autograd: for graphs that
+  /// are no part of one.
+  [[nodiscard]] Values run(Values inputs) const;
+
+ private:
+  struct Planned {
+    std::unique_ptr<Step> step;
+    std::vector<Value> last_read;  ///< nobody reads them after this step: their memory goes back
+  };
+  std::size_t count_;
+  std::vector<Value> inputs_;
+  std::vector<Planned> steps_;
+  std::vector<Argument> outputs_;
+};
+
+/// The argument's value now; lists are made of what they hold, in the form that `type` of a schema asks for (null: of a result).
+c10::IValue resolve(const Argument& argument, const Values& values, const c10::Type* type);
+
+}  // namespace ipexrun::preload::graph

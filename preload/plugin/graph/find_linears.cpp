@@ -1,0 +1,54 @@
+// Linear layers in a graph: addmm(bias, x, t(weight)) and mm(x, t(weight)).
+#include <map>
+
+#include "preload/plugin/graph/passes.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+bool is_one(const Argument& argument) {
+  return argument.kind == Argument::Kind::kConstant && argument.constant.isScalar() && argument.constant.toScalar().equal(1);
+}
+
+bool is_matrix(const Facts& facts) { return facts.tensor && facts.sizes.size() == 2; }
+
+/// A vector of N, as stock adds it to every row.
+bool is_bias(const Facts& bias, const Facts& weight) {
+  return bias.weight && bias.sizes.size() == 1 && bias.sizes[0] == weight.sizes[0] && bias.dtype == weight.dtype;
+}
+
+}  // namespace
+
+void find_linears(Graph* graph, bool bf16, Fused* fused) {
+  std::map<Value, Value> transposed;  // t(weight) -> weight
+  for (Node& node : graph->nodes) {
+    if (node.is("t", "") && node.arguments[0].kind == Argument::Kind::kValue) {
+      const Facts& from = graph->facts[static_cast<std::size_t>(node.arguments[0].value)];
+      if (from.weight && is_matrix(from)) transposed[node.outputs[0]] = node.arguments[0].value;
+      continue;
+    }
+    const bool with_bias = node.is("addmm", "");
+    if (!with_bias && !node.is("mm", "")) continue;
+    const std::size_t x_at = with_bias ? 1 : 0;
+    if (node.arguments[x_at].kind != Argument::Kind::kValue || node.arguments[x_at + 1].kind != Argument::Kind::kValue) continue;
+    const auto weight = transposed.find(node.arguments[x_at + 1].value);
+    if (weight == transposed.end()) continue;
+    const Facts& w = graph->facts[static_cast<std::size_t>(weight->second)];
+    if (w.dtype != at::kBFloat16 && !(bf16 && w.dtype == at::kFloat)) continue;
+    Linear linear;
+    linear.x = node.arguments[x_at].value;
+    linear.weight = weight->second;
+    if (with_bias) {
+      if (node.arguments[0].kind != Argument::Kind::kValue || !is_one(node.arguments[3]) || !is_one(node.arguments[4])) continue;
+      linear.bias = node.arguments[0].value;
+      if (!is_bias(graph->facts[static_cast<std::size_t>(linear.bias)], w)) continue;
+    }
+    node.kind = Node::Kind::kLinear;
+    node.op.reset();
+    node.arguments.clear();
+    node.linear = linear;
+    ++fused->linears;
+  }
+}
+
+}  // namespace ipexrun::preload::graph

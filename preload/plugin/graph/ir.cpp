@@ -1,0 +1,80 @@
+#include "preload/plugin/graph/ir.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+void collect(const Argument& argument, std::vector<Value>* values) {
+  if (argument.kind == Argument::Kind::kValue && argument.value != kNone) values->push_back(argument.value);
+  for (const Argument& element : argument.list) collect(element, values);
+}
+
+void substitute(Argument* argument, Value from, Value to) {
+  if (argument->is_value(from)) argument->value = to;
+  for (Argument& element : argument->list) substitute(&element, from, to);
+}
+
+}  // namespace
+
+Argument Argument::of(Value value) {
+  Argument made;
+  made.kind = Kind::kValue;
+  made.value = value;
+  return made;
+}
+
+Argument Argument::of(c10::IValue constant) {
+  Argument made;
+  made.constant = std::move(constant);
+  return made;
+}
+
+Argument Argument::of(std::vector<Argument> list) {
+  Argument made;
+  made.kind = Kind::kList;
+  made.list = std::move(list);
+  return made;
+}
+
+bool Node::is(const char* name, const char* overload) const {
+  if (kind != Kind::kOperator || !op) return false;
+  const c10::OperatorName& own = op->operator_name();
+  return own.name.compare(0, 6, "aten::") == 0 && own.name.compare(6, std::string::npos, name) == 0 && own.overload_name == overload;
+}
+
+Value Graph::add_value(Facts about) {
+  facts.push_back(std::move(about));
+  return static_cast<Value>(facts.size()) - 1;
+}
+
+std::vector<Value> Graph::reads(const Node& node) {
+  std::vector<Value> values;
+  for (const Argument& argument : node.arguments) collect(argument, &values);
+  for (const Value value : {node.linear.x, node.linear.weight, node.linear.bias, node.linear.other}) {
+    if (value != kNone) values.push_back(value);
+  }
+  return values;
+}
+
+std::vector<int> Graph::uses() const {
+  std::vector<int> count(facts.size(), 0);
+  for (const Node& node : nodes) {
+    for (const Value value : reads(node)) ++count[static_cast<std::size_t>(value)];
+  }
+  std::vector<Value> results;
+  for (const Argument& output : outputs) collect(output, &results);
+  for (const Value value : results) ++count[static_cast<std::size_t>(value)];
+  return count;
+}
+
+void Graph::replace(Value from, Value to, std::size_t first) {
+  for (std::size_t i = first; i < nodes.size(); ++i) {
+    for (Argument& argument : nodes[i].arguments) substitute(&argument, from, to);
+    Linear& linear = nodes[i].linear;
+    for (Value* value : {&linear.x, &linear.weight, &linear.bias, &linear.other}) {
+      if (*value == from) *value = to;
+    }
+  }
+  for (Argument& output : outputs) substitute(&output, from, to);
+}
+
+}  // namespace ipexrun::preload::graph

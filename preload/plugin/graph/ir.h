@@ -1,0 +1,94 @@
+// The one representation of a captured program: a straight line of operators over numbered values, taken from FX (builder.h).
+//
+// A graph is functional: no operator writes into a value, which the one who captures has to make sure of (AOTAutograd's functionalization).
+// Passes (passes.h) rewrite it before its first run; from then on it is immutable and may be run by several threads (executor.h).
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/epilogue.h"
+
+namespace ipexrun::preload::graph {
+
+using Value = int;  ///< its number; kNone where an optional argument is absent
+inline constexpr Value kNone = -1;
+
+/// What is known of a value before the first run. Sizes that change from call to call are kDynamic.
+struct Facts {
+  static constexpr std::int64_t kDynamic = -1;
+  bool tensor = false;
+  bool weight = false;  ///< a parameter or a buffer: the same tensor in every call, until the program changes it
+  at::ScalarType dtype = at::ScalarType::Undefined;
+  std::vector<std::int64_t> sizes;
+  bool contiguous = false;  ///< as the one who captured saw it
+  std::string name;         ///< for reports
+};
+
+/// An argument of a node: a value, a constant, or a list that holds values.
+struct Argument {
+  enum class Kind { kValue, kConstant, kList };
+  Kind kind = Kind::kConstant;
+  Value value = kNone;
+  c10::IValue constant;
+  std::vector<Argument> list;
+
+  static Argument of(Value value);
+  static Argument of(c10::IValue constant);
+  static Argument of(std::vector<Argument> list);
+  [[nodiscard]] bool is_value(Value other) const { return kind == Kind::kValue && value == other; }
+};
+
+/// A linear layer with what follows it: epilogue.h over x [.., K] * weight [N, K] transposed + bias.
+struct Linear {
+  Value x = kNone;
+  Value weight = kNone;
+  Value bias = kNone;
+  kernels::Unary unary = kernels::Unary::kNone;
+  kernels::Binary binary = kernels::Binary::kNone;
+  bool binary_first = false;
+  Value other = kNone;
+  bool bf16_out = false;  ///< only linear layers read the result, and these would round it to bf16 themselves
+};
+
+enum class Arithmetic : int { kAdd, kSub, kMul, kFloorDiv, kMod };
+
+struct Node {
+  enum class Kind {
+    kOperator,  ///< `op` on `arguments`
+    kItem,      ///< element `index` of a list
+    kNumber,    ///< arithmetic of sizes: `index` is one of Arithmetic, over two ints
+    kLinear,    ///< `linear`, viewed in the sizes of arguments[0] where there is one
+  };
+  Kind kind = Kind::kOperator;
+  std::optional<c10::OperatorHandle> op;
+  std::vector<Argument> arguments;
+  std::vector<Value> outputs;
+  std::int64_t index = 0;
+  Linear linear;
+
+  /// Of namespace aten, with this name and overload.
+  [[nodiscard]] bool is(const char* name, const char* overload) const;
+};
+
+struct Graph {
+  std::vector<Facts> facts;  ///< by value
+  std::vector<Value> inputs;
+  std::vector<Node> nodes;
+  std::vector<Argument> outputs;
+
+  Value add_value(Facts about);
+  /// Every value that the node reads, in the order of its arguments; repeated where it reads one twice.
+  [[nodiscard]] static std::vector<Value> reads(const Node& node);
+  /// How often each value is read, by nodes and as a result.
+  [[nodiscard]] std::vector<int> uses() const;
+  /// Replaces `from` by `to` wherever it is read, from node `first` on and in the outputs.
+  void replace(Value from, Value to, std::size_t first);
+};
+
+}  // namespace ipexrun::preload::graph

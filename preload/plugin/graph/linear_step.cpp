@@ -1,0 +1,148 @@
+#include "preload/plugin/graph/linear_step.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/tanh.h>
+
+#include "kernels/linear.h"
+#include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/op_call.h"
+#include "preload/plugin/parallel.h"
+#include "preload/plugin/weight_use.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+const at::Tensor& tensor_of(const Values& values, Value value) {
+  static const at::Tensor none;
+  return value == kNone ? none : values[static_cast<std::size_t>(value)].toTensor();
+}
+
+/// The weight of the layer as the op tier sees it, w.t(): their packs are the same.
+struct Transposed {
+  const at::Tensor& weight;
+  [[nodiscard]] std::int64_t k() const { return weight.size(1); }
+  [[nodiscard]] std::int64_t n() const { return weight.size(0); }
+};
+
+std::shared_ptr<const TensorPack> packed(TierState& state, const Transposed& w) {
+  WeightUse use = weight_use_of(w.weight);
+  use.key.sizes = {w.k(), w.n()};
+  use.key.strides = {w.weight.stride(1), w.weight.stride(0)};
+  WeightState known = state.weights.use(
+      use, [&] { return liveness_of(w.weight); }, true);
+  if (known.weight == nullptr) return nullptr;
+  auto& have = known.packs[kOwnBf16];
+  if (have == nullptr) {
+    if (state.weights.read_only() || !state.weights.may_pack(*known.weight)) return nullptr;
+    state.weights.pin_bytes(*known.weight, use);
+    const std::size_t bytes = kernels::packed_b_bytes(w.k(), w.n());
+    if (bytes == 0) return nullptr;
+    at::Tensor to = at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+    kernels::pack_b({w.weight.const_data_ptr(), kernel_dtype(w.weight), w.k(), w.n(), w.weight.stride(1), w.weight.stride(0)},
+                    to.mutable_data_ptr(), torch_pool());
+    have = std::make_shared<const TensorPack>(std::move(to), bytes);
+    if (!state.weights.put(*known.weight, kOwnBf16, have, true)) return nullptr;
+  }
+  return std::static_pointer_cast<const TensorPack>(have);
+}
+
+bool of_kernel(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16; }
+
+at::Tensor applied(const at::Tensor& x, kernels::Unary unary) {
+  switch (unary) {
+    case kernels::Unary::kNone:
+      break;
+    case kernels::Unary::kRelu:
+      return at::relu(x);
+    case kernels::Unary::kGelu:
+      return at::gelu(x);
+    case kernels::Unary::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case kernels::Unary::kTanh:
+      return at::tanh(x);
+    case kernels::Unary::kSigmoid:
+      return at::sigmoid(x);
+    case kernels::Unary::kSilu:
+      return at::silu(x);
+  }
+  return x;
+}
+
+}  // namespace
+
+LinearStep::LinearStep(const Graph& graph, const Node& node) : linear_(node.linear), shape_(node.arguments), output_(node.outputs[0]) {
+  static_cast<void>(graph);
+}
+
+void LinearStep::run(Values& values) const {
+  const at::Tensor& weight = tensor_of(values, linear_.weight);
+  const at::Tensor& bias = tensor_of(values, linear_.bias);
+  const at::Tensor& x = tensor_of(values, linear_.x);
+  at::Tensor other = tensor_of(values, linear_.other);
+  if (other.defined()) other = other.reshape({-1, weight.size(0)});
+  at::Tensor result;
+  if (!run_own(x, weight, bias, other, &result)) result = run_stock(x, weight, bias, other);
+  if (!shape_.empty()) {
+    static const c10::TypePtr kSizes = c10::ListType::ofInts();
+    result = result.view(resolve(shape_[0], values, kSizes.get()).toIntVector());
+  }
+  values[static_cast<std::size_t>(output_)] = std::move(result);
+}
+
+bool LinearStep::run_own(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& other,
+                         at::Tensor* out) const {
+  TierState* state = tier();
+  if (state == nullptr || !of_kernel(x) || !of_kernel(weight) || x.dim() != 2 || (x.size(1) > 1 && x.stride(1) != 1) || x.numel() == 0)
+    return false;
+  if (bias.defined() && !bias.is_contiguous()) return false;
+  const ForkGate::Passage passage(state->fork_gate);
+  if (!passage) return false;
+  kernels::LinearArgs args;
+  args.a = x.const_data_ptr();
+  args.a_dtype = kernel_dtype(x);
+  args.lda = x.size(0) > 1 ? x.stride(0) : x.size(1);
+  if (args.lda < x.size(1)) return false;
+  args.m = x.size(0);
+  args.n = args.ldc = weight.size(0);
+  args.k = x.size(1);
+  const std::shared_ptr<const TensorPack> pack = packed(*state, {weight});
+  if (pack == nullptr) return false;
+  args.packed_b = pack->packed().const_data_ptr();
+  if (bias.defined()) {
+    args.bias = bias.const_data_ptr();
+    args.bias_dtype = kernel_dtype(bias);
+  }
+  args.epilogue.unary = linear_.unary;
+  if (other.defined()) {
+    args.epilogue.binary = linear_.binary;
+    args.epilogue.binary_first = linear_.binary_first;
+    args.epilogue.other = other.const_data_ptr();
+    args.epilogue.other_dtype = kernel_dtype(other);
+    args.epilogue.ld_other = other.stride(0);
+  }
+  *out = at::empty({args.m, args.n}, at::TensorOptions().dtype(linear_.bf16_out ? at::kBFloat16 : weight.scalar_type()));
+  args.c = out->mutable_data_ptr();
+  args.c_dtype = kernel_dtype(*out);
+  return kernels::linear_bf16(args, torch_pool(), state->options.isa);
+}
+
+/// x may be bf16 beside a float32 weight (keep_bf16()).
+at::Tensor LinearStep::run_stock(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& other) const {
+  const at::Tensor a = x.scalar_type() == weight.scalar_type() ? x : x.to(weight.scalar_type());
+  at::Tensor result = bias.defined() ? at::addmm(bias, a, weight.t()) : at::mm(a, weight.t());
+  if (!linear_.binary_first) result = applied(result, linear_.unary);
+  if (linear_.binary == kernels::Binary::kAdd) result = at::add(result, other);
+  if (linear_.binary == kernels::Binary::kMul) result = at::mul(result, other);
+  if (linear_.binary_first) result = applied(result, linear_.unary);
+  return linear_.bf16_out ? result.to(at::kBFloat16) : result;
+}
+
+}  // namespace ipexrun::preload::graph

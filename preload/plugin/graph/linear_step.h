@@ -1,0 +1,26 @@
+// The step of a linear layer: kernels/linear.h on a weight that is packed once, with what follows in the same pass.
+#pragma once
+
+#include "preload/plugin/graph/executor.h"
+#include "preload/select/weights.h"
+
+namespace ipexrun::preload::graph {
+
+/// The packed weight is the op tier's own (WeightTable): made at the first run, checked at each, and gone when the program changes the
+/// weight. Without room for it, or when x has a form that the kernel does not read, the same is computed by stock's operators.
+class LinearStep final : public Step {
+ public:
+  LinearStep(const Graph& graph, const Node& node);
+  void run(Values& values) const override;
+
+ private:
+  [[nodiscard]] bool run_own(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& other,
+                             at::Tensor* out) const;
+  [[nodiscard]] at::Tensor run_stock(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& other) const;
+
+  Linear linear_;
+  std::vector<Argument> shape_;
+  Value output_;
+};
+
+}  // namespace ipexrun::preload::graph

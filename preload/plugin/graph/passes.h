@@ -1,0 +1,30 @@
+// Rewrites of a graph before its first run. Each keeps what the graph computes, up to rounding; each is a file of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "preload/plugin/graph/ir.h"
+
+namespace ipexrun::preload::graph {
+
+/// What was rewritten, for the report.
+struct Fused {
+  int linears = 0;      ///< products with a weight
+  int activations = 0;  ///< that went into one of them
+  int sums = 0;         ///< additions or products with another matrix that did
+  int kept_bf16 = 0;    ///< results that stay bf16 on their way to the next product
+};
+
+/// Products with a weight (addmm, mm) become linear layers. `bf16`: also those in float32, which are then computed in bf16.
+void find_linears(Graph* graph, bool bf16, Fused* fused);
+
+/// What follows a linear layer and is read by nobody else goes into it: an activation, then an addition or a product.
+void fuse_epilogues(Graph* graph, Fused* fused);
+
+/// float32 that only linear layers read stays bf16, as those computed in bf16 would round it.
+void keep_bf16(Graph* graph, Fused* fused);
+
+/// Nodes whose results nobody reads.
+void drop_dead(Graph* graph);
+
+}  // namespace ipexrun::preload::graph

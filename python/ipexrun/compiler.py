@@ -1,0 +1,340 @@
+"""The backend "ipex" of torch.compile: graphs of AOTAutograd become programs of the plugin (preload/plugin/graph).
+
+Python only translates; what is fused, how it runs, and whether it is right and faster is decided in C++. A graph that cannot be held
+(operators that write or draw random numbers, custom ones) runs as torch captured it.
+"""
+
+import operator
+import sys
+import threading
+import time
+
+import torch
+
+from . import plugin
+
+CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
+PATIENCE = 64  # calls after which an undecided race is lost
+MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
+
+
+ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod}
+
+graphs = []  # what became of each graph, for ipexrun.report()
+
+
+class Unsupported(Exception):
+    """Why a graph stays as torch captured it."""
+
+
+def dtype_number(dtype):
+    return _DTYPES[dtype]
+
+
+# ScalarType of c10, by name.
+_DTYPES = {
+    getattr(torch, name): number
+    for number, name in enumerate(
+        "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16".split()
+    )
+}
+
+
+def known_sizes(sizes):
+    return [size if isinstance(size, int) else -1 for size in sizes]
+
+
+class Translation:
+    """One graph on its way into a Graph of the plugin."""
+
+    def __init__(self, module, static):
+        self.module = module
+        self.graph = torch.classes.ipexrun.Graph()
+        self.values = {}  # node -> number, or list of numbers for an operator of several results
+        self.inputs_are_tensors = []
+        self.lifted = []  # tensors that the module holds: inputs of ours that no caller gives
+        self.static = static
+
+    def run(self):
+        position = 0
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = self.input(node, position in self.static)
+                position += 1
+        for node in self.module.graph.nodes:
+            if node.op == "get_attr":
+                self.values[node] = self.attribute(node)
+        for node in self.module.graph.nodes:
+            if node.op == "call_function":
+                self.values[node] = self.call(node)
+            elif node.op == "output":
+                self.results(node)
+            elif node.op not in ("placeholder", "get_attr"):
+                raise Unsupported(f"a node of kind {node.op}")
+        return self
+
+    def input(self, node, static):
+        meta = node.meta.get("val")
+        self.inputs_are_tensors.append(isinstance(meta, torch.Tensor))
+        if isinstance(meta, torch.Tensor):
+            return self.tensor_input(meta, static, node.name)
+        if isinstance(meta, (int, torch.SymInt)):
+            return self.graph.number_input()
+        raise Unsupported(f"an input that is a {type(meta).__name__}")
+
+    def tensor_input(self, tensor, static, name):
+        plain(tensor)
+        return self.graph.tensor_input(
+            dtype_number(tensor.dtype), known_sizes(tensor.shape), tensor.is_contiguous(), static, name
+        )
+
+    def attribute(self, node):
+        tensor = self.module
+        for part in node.target.split("."):
+            tensor = getattr(tensor, part)
+        if not isinstance(tensor, torch.Tensor):
+            raise Unsupported(f"an attribute that is a {type(tensor).__name__}")
+        self.lifted.append(tensor)
+        return self.tensor_input(tensor, True, node.target)
+
+    def call(self, node):
+        target = node.target
+        if target is operator.getitem:
+            source, index = node.args
+            value = self.values[source]
+            return value[index] if isinstance(value, list) else self.graph.item(value, index)
+        if target in ARITHMETIC and len(node.args) == 2 and isinstance(node.meta.get("val"), (int, torch.SymInt)):
+            form, numbers = [], []
+            for argument in node.args:
+                self.write(argument, form, numbers, [])
+            return self.graph.number(target.__name__, "".join(form), numbers)
+        if not isinstance(target, torch._ops.OpOverload):
+            raise Unsupported(f"{getattr(target, '__name__', target)} is no operator of torch")
+        schema = target._schema
+        form, numbers, constants = [], [], []
+        for i, argument in enumerate(schema.arguments):
+            if i < len(node.args):
+                self.write(node.args[i], form, numbers, constants)
+            elif argument.name in node.kwargs:
+                self.write(node.kwargs[argument.name], form, numbers, constants)
+            else:
+                form.append("d")
+        results = self.graph.op(schema.name, schema.overload_name, "".join(form), numbers, tuple(constants))
+        described = node.meta.get("val")
+        for value, meta in zip(results, described if isinstance(described, (tuple, list)) and len(results) > 1 else [described]):
+            if isinstance(meta, torch.Tensor):
+                plain(meta)
+                self.graph.describe(value, dtype_number(meta.dtype), known_sizes(meta.shape), meta.is_contiguous())
+        return results[0] if len(results) == 1 else results
+
+    def write(self, argument, form, numbers, constants):
+        if isinstance(argument, torch.fx.Node):
+            value = self.values[argument]
+            if isinstance(value, list):
+                raise Unsupported("several results as one argument")
+            form.append("v")
+            numbers.append(value)
+        elif argument is None:
+            form.append("n")
+        elif isinstance(argument, (list, tuple)):
+            form.append("[")
+            for element in argument:
+                self.write(element, form, numbers, constants)
+            form.append("]")
+        elif isinstance(argument, int) and not isinstance(argument, bool):
+            form.append("i")
+            numbers.append(argument)
+        elif isinstance(argument, torch.dtype):
+            form.append("i")
+            numbers.append(dtype_number(argument))
+        elif isinstance(argument, torch.memory_format):
+            form.append("i")
+            numbers.append(MEMORY_FORMATS[argument])
+        elif isinstance(argument, torch.layout):
+            if argument is not torch.strided:
+                raise Unsupported(f"layout {argument}")
+            form.append("i")
+            numbers.append(0)
+        elif isinstance(argument, (bool, float, complex, str, torch.device)):
+            form.append("c")
+            constants.append(argument)
+        else:
+            raise Unsupported(f"an argument that is a {type(argument).__name__}")
+
+    def results(self, node):
+        form, numbers = [], []
+        for result in node.args[0]:
+            if result is None:
+                form.append("n")
+            elif isinstance(result, torch.fx.Node) and isinstance(result.meta.get("val"), torch.Tensor):
+                form.append("v")
+                numbers.append(self.values[result])
+            else:
+                raise Unsupported("a result that is no tensor")
+        self.graph.results("".join(form), numbers)
+
+
+def plain(tensor):
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_complex():
+        raise Unsupported(f"a tensor that is not plain: {tensor.layout}, {tensor.device}")
+
+
+def enabled_here():
+    """False while the thread has switched us off (ipexrun.set_enabled)."""
+    hook = sys.modules.get("_ipexrun_hook")
+    return hook is None or hook.enabled()
+
+
+class Compiled:
+    """A captured graph: stock's form, ours, and which of them answers."""
+
+    _boxed_call = True  # AOTAutograd hands its inputs over in a list
+
+    def __init__(self, module, translation, dtype):
+        self.stock = module.forward
+        self.graph = translation.graph
+        self.tensors = translation.inputs_are_tensors
+        self.lifted = translation.lifted
+        self.open = [False]  # candidates that are still to be tried: whether products of float32 may be bf16
+        if self.graph.bf16_allowed(dtype or ""):
+            self.open.insert(0, True)
+        self.fused = {bf16: self.graph.compile(bf16) for bf16 in self.open}
+        self.exploring = threading.Lock()
+        self.trial = torch.classes.ipexrun.Trial()
+        self.checks = 0
+        self.calls = 0
+        self.choice = None  # None: stock; else as in `open`
+        self.note = {"nodes": len(module.graph.nodes), "choice": "stock"}
+        graphs.append(self.note)
+
+    def __call__(self, arguments):
+        values = list(arguments)
+        if isinstance(arguments, list):
+            arguments.clear()  # a boxed call: its caller gives the inputs up
+        if (self.choice is None and not self.open) or not enabled_here():
+            return self.stock(*values)
+        if self.choice is not None:
+            try:
+                return self.mine(self.choice, values)
+            except RuntimeError as problem:
+                self.choice = None
+                self.note["choice"] = f"stock: {problem}".splitlines()[0]
+                return self.stock(*values)
+        if not self.exploring.acquire(blocking=False):
+            return self.stock(*values)
+        try:
+            return self.explore(values) if self.open else self.stock(*values)
+        finally:
+            self.exploring.release()
+
+    def mine(self, bf16, values):
+        tensors = [value for value, tensor in zip(values, self.tensors) if tensor]
+        numbers = [int(value) for value, tensor in zip(values, self.tensors) if not tensor]
+        return tuple(self.graph.run(bf16, tensors + self.lifted, numbers))
+
+    def explore(self, values):
+        """The user gets stock's result; ours is computed beside it, judged and timed."""
+        candidate = self.open[0]
+        mine_first = self.calls % 2 == 1
+        if mine_first:
+            mine, mine_ns = self.attempt(candidate, values)
+        started = time.perf_counter_ns()
+        result = tuple(self.stock(*values))
+        stock_ns = time.perf_counter_ns() - started
+        if not mine_first:
+            mine, mine_ns = self.attempt(candidate, values)
+        self.calls += 1
+        if mine is None:
+            self.lose()
+            return result
+        decided = 0
+        if self.calls > 1:  # the first call packs
+            self.trial.add(stock_ns, mine_ns)
+            decided = self.trial.result()
+        if self.checks < CHECKS or decided == 1:
+            self.checks += 1
+            if not self.trial.check(list(self.truth(values)), list(mine), candidate):
+                decided = -1
+        if decided == 1:
+            self.open = []
+            self.choice = candidate
+            self.note["choice"] = f"{'bf16' if candidate else 'float32'}: {self.fused[candidate]}"
+            self.note["speed"] = round(1 / self.trial.ratio(), 2)
+            self.note["error"] = self.trial.error()
+        elif decided == -1 or self.calls > PATIENCE:
+            self.lose()
+        return result
+
+    def truth(self, values):
+        """Results of torch's own kernels."""
+        hook = sys.modules.get("_ipexrun_hook")
+        if hook is None:
+            return self.stock(*values)
+        hook.set_enabled(False)
+        try:
+            return self.stock(*values)
+        finally:
+            hook.set_enabled(True)
+
+    def attempt(self, candidate, values):
+        """Our results and the time that they took; None where the program failed, which ends its trial."""
+        started = time.perf_counter_ns()
+        try:
+            return self.mine(candidate, values), time.perf_counter_ns() - started
+        except RuntimeError:
+            return None, 0
+
+    def lose(self):
+        self.open.pop(0)
+        self.trial = torch.classes.ipexrun.Trial()
+        self.calls = self.checks = 0
+
+
+def static_inputs(count):
+    """Positions of parameters and buffers among the inputs of the graph that is being compiled."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return set() if metadata is None else {i for i in metadata.static_input_indices if i < count}
+
+
+def compile_graph(module, example_inputs, dtype):
+    try:
+        with torch._subclasses.fake_tensor.unset_fake_temporarily():
+            return Compiled(module, Translation(module, static_inputs(len(example_inputs))).run(), dtype)
+    except (Unsupported, RuntimeError, AttributeError, KeyError) as problem:
+        graphs.append({"nodes": len(module.graph.nodes), "left_alone": str(problem).splitlines()[0]})
+        return _boxed(module.forward)
+
+
+def _boxed(function):
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    return make_boxed_func(function)
+
+
+def training_graph(module, example_inputs):
+    """Graphs of a training step run as captured: their weights change with every step, so nothing can be packed."""
+    graphs.append({"nodes": len(module.graph.nodes), "left_alone": "part of a training step"})
+    return _boxed(module.forward)
+
+
+def backend(module, example_inputs, mode=None, options=None):
+    """What torch.compile(model, backend="ipex") calls. Every mode of torch.compile means the same here; `options` may hold
+    "dtype": "auto" | "float32" | "bfloat16", where bf16 may be used inside a float32 model (default: --dtype, else auto)."""
+    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+        raise ValueError(f"mode {mode!r} is none of torch.compile's")
+    options = dict(options or {})
+    dtype = options.pop("dtype", None)
+    if dtype not in (None, "auto", "float32", "bfloat16"):
+        raise ValueError(f"option dtype {dtype!r}: use 'auto', 'float32' or 'bfloat16'")
+    if options:
+        raise ValueError(f"backend ipex has no option {sorted(options)[0]!r}; it has 'dtype'")
+    if not plugin.ready():
+        return module.forward
+    from torch._dynamo.backends.common import aot_autograd
+
+    def inference_graph(captured, inputs):
+        return compile_graph(captured, inputs, dtype)
+
+    compiler = aot_autograd(fw_compiler=training_graph, bw_compiler=training_graph, inference_compiler=inference_graph)
+    return compiler(module, example_inputs)

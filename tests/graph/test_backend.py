@@ -1,0 +1,156 @@
+"""torch.compile(model, backend="ipex"): known, right, left alone where it must be, and off when it is switched off.
+
+Risk covered: a backend that answers with other results than stock while it explores or after, that breaks training, that prints, or that
+swallows what the user's own code raises.
+"""
+
+import os
+import subprocess
+import sys
+
+import ipexrun
+import pytest
+import torch
+from ipexrun import compiler
+from torch import nn
+
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    compiler.graphs.clear()
+
+
+def block():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64), nn.LayerNorm(64)).eval()
+
+
+def off(result, want):
+    return ((result - want).norm() / want.norm()).item()
+
+
+def test_every_call_is_right_while_it_explores_and_after():
+    model = block()
+    fast = torch.compile(model, backend="ipex")
+    with torch.no_grad():
+        for seed in range(80):
+            x = torch.randn(32, 64, generator=torch.Generator().manual_seed(seed))
+            assert off(fast(x), model(x)) < 1e-2
+    (graph,) = ipexrun.report()["graphs"]
+    assert graph["nodes"] > 5 and graph["choice"]
+
+
+def test_float32_asked_for_is_float32():
+    model = block()
+    fast = torch.compile(model, backend="ipex", options={"dtype": "float32"})
+    with torch.no_grad():
+        for seed in range(30):
+            x = torch.randn(32, 64, generator=torch.Generator().manual_seed(seed))
+            assert off(fast(x), model(x)) < 1e-6
+
+
+def test_options_that_do_not_exist_are_named():
+    with pytest.raises(Exception, match="no option 'speed'"):
+        torch.compile(block(), backend="ipex", options={"speed": 9})(torch.randn(2, 64))
+    with pytest.raises(Exception, match="dtype 'int3'"):
+        torch.compile(block(), backend="ipex", options={"dtype": "int3"})(torch.randn(2, 64))
+
+
+def test_training_gives_stock_gradients():
+    x = torch.randn(16, 64)
+    grads = []
+    for compiled in (False, True):
+        model = block().train()
+        (torch.compile(model, backend="ipex") if compiled else model)(x).square().sum().backward()
+        grads.append([parameter.grad for parameter in model.parameters()])
+    assert all(off(mine, stock) < 1e-6 for stock, mine in zip(*grads))
+    assert {graph["left_alone"] for graph in compiler.graphs} == {"part of a training step"}
+
+
+def test_dropout_and_writes_are_left_alone():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5)).train()
+    x = torch.randn(8, 64)
+    with torch.no_grad():
+        torch.manual_seed(7)
+        want = model(x)
+        torch.manual_seed(7)
+        assert torch.equal(torch.compile(model, backend="ipex")(x), want)
+
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+            self.layer = nn.Linear(64, 64)
+
+        def forward(self, x):
+            self.calls += 1
+            return self.layer(x) * self.calls
+
+    counts = Counts().eval()
+    fast = torch.compile(counts, backend="ipex")
+    with torch.no_grad():
+        for _ in range(12):
+            fast(x)
+    assert counts.calls.item() == 12
+
+
+def test_what_the_model_raises_reaches_the_user():
+    fast = torch.compile(block(), backend="ipex")
+    with torch.no_grad():
+        fast(torch.randn(4, 64))
+        with pytest.raises(Exception, match="64"):
+            fast(torch.randn(4, 65))
+
+
+def test_results_that_alias_inputs_do_so():
+    layer = nn.Linear(64, 64).eval()
+    fast = torch.compile(lambda x: (x.view(-1), layer(x), x), backend="ipex")
+    x = torch.randn(4, 64)
+    with torch.no_grad():
+        for _ in range(12):
+            view, _, same = fast(x)
+            assert same is x and view.data_ptr() == x.data_ptr()
+
+
+def run(text, **environment):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_")}
+    env.update(environment, PYTHONPATH=f"{BUILD}/lib/ipexrun/python", OMP_NUM_THREADS="1")
+    return subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, timeout=300)
+
+
+PROGRAM = """
+import sys, torch
+import ipexrun
+assert not any(name.startswith("torch._dynamo") for name in sys.modules), "import ipexrun imported torch._dynamo"
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU())
+fast = torch.compile(model, backend="ipex")
+x = torch.randn(8, 64)
+with torch.no_grad():
+    for _ in range(4):
+        assert torch.allclose(fast(x), model(x), atol=1e-2)
+print("backends:", "ipex" in torch._dynamo.list_backends(), [key for key in ipexrun.report() if key == "graphs"])
+"""
+
+
+def test_import_makes_the_backend_known_and_replaces_no_kernel():
+    done = run(PROGRAM)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "backends: True ['graphs']\n" and done.stderr == ""
+
+
+def test_the_kill_switch_leaves_graphs_as_captured():
+    done = run(PROGRAM, IPEXRUN_DISABLE="1")
+    assert done.returncode == 0 and done.stdout == "backends: True ['graphs']\n"
+    assert done.stderr == "ipexrun: backend ipex: graphs run as captured: IPEXRUN_DISABLE=1\n"
+
+
+@pytest.mark.skipif(not os.path.exists(f"{BUILD}/bin/ipexrun"), reason="needs the launcher")
+def test_under_the_launcher_the_program_need_not_import_us():
+    text = PROGRAM.replace("import ipexrun\n", "").replace(", [key for key in ipexrun.report() if key == \"graphs\"]", "")
+    done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "backends: True\n"

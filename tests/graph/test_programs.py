@@ -1,0 +1,211 @@
+"""Programs beside stock: every captured graph gives stock's results in stock's dtype, sizes and strides, whatever was fused.
+
+Risk covered: a fusion that changes the order of an addition and an activation, reads a value too early, or loses one that somebody else
+reads; a view with the sizes of another call; a weight that was changed.
+"""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ipexrun import compiler
+from torch import nn
+
+
+class Captured:
+    """Both programs of every graph that a function becomes."""
+
+    def __init__(self, function, *inputs, dynamic=None):
+        self.graphs = []
+
+        def keep(module, example_inputs):
+            with torch._subclasses.fake_tensor.unset_fake_temporarily():
+                translation = compiler.Translation(module, compiler.static_inputs(len(example_inputs))).run()
+                self.graphs.append(compiler.Compiled(module, translation, "bfloat16"))
+            graph = self.graphs[-1]
+
+            def answer(arguments):
+                values = list(arguments)
+                arguments.clear()
+                self.stock, self.exact, self.bf16 = (list(results) for results in (graph.stock(*values), graph.mine(False, values), graph.mine(True, values)))
+                return tuple(self.stock)
+
+            answer._boxed_call = True
+            return answer
+
+        from torch._dynamo.backends.common import aot_autograd
+
+        assert compiler.plugin.ready()
+        torch._dynamo.reset()
+        self.function = torch.compile(function, backend=aot_autograd(fw_compiler=keep, inference_compiler=keep), dynamic=dynamic)
+        self(*inputs)
+
+    def __call__(self, *inputs):
+        with torch.no_grad():
+            self.function(*inputs)
+        self.check()
+
+    def check(self):
+        for name, results in (("exact", self.exact), ("bf16", self.bf16)):
+            trial = torch.classes.ipexrun.Trial()
+            good = trial.check(self.stock, results, name == "bf16")
+            assert good, f"{name}: error {trial.error()}"
+
+    def fused(self, bf16=True):
+        return self.graphs[-1].fused[bf16]
+
+
+def linear(inputs=48, outputs=80, **options):
+    torch.manual_seed(3)
+    return nn.Linear(inputs, outputs, **options).eval()
+
+
+@pytest.mark.parametrize("activation", [F.relu, F.gelu, lambda x: F.gelu(x, approximate="tanh"), torch.tanh, torch.sigmoid, F.silu])
+@pytest.mark.parametrize("shape", [(7, 48), (2, 5, 48), (1, 48)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_activation_goes_into_the_product(activation, shape, bias):
+    layer = linear(bias=bias)
+    captured = Captured(lambda x: activation(layer(x)), torch.randn(shape))
+    assert captured.fused().startswith("1 linear layers, 1 activations and 0 sums")
+
+
+@pytest.mark.parametrize("shape", [(7, 80), (2, 5, 80)])
+def test_a_sum_goes_into_the_product_on_either_side(shape):
+    layer = linear(80, 80)
+    x = torch.randn(shape)
+    for function in (lambda x: layer(x) + x, lambda x: x + layer(x), lambda x: layer(x) * x, lambda x: F.silu(layer(x)) * x):
+        assert "and 1 sums" in Captured(function, x).fused()
+
+
+def test_the_order_of_sum_and_activation_is_kept():
+    layer = linear(80, 80)
+    x = torch.randn(7, 80)
+    for function in (lambda x: F.relu(layer(x) + x), lambda x: F.relu(layer(x)) + x, lambda x: F.gelu(layer(x) * x)):
+        assert Captured(function, x).fused().startswith("1 linear layers, 1 activations and 1 sums")
+
+
+def test_what_is_not_the_same_is_not_fused():
+    layer, other = linear(80, 80), torch.randn(7, 80)
+    x = torch.randn(7, 80)
+    for function in (
+        lambda x: torch.add(layer(x), x, alpha=2),  # scaled
+        lambda x: layer(x) + x[:1],  # spread over rows
+        lambda x: layer(x) + other.t().contiguous().t(),  # strides of its own
+        lambda x: layer(x) + layer(x).double(),
+        lambda x: layer(x) + 1,
+        lambda x: (y := layer(x)) + y,
+    ):
+        assert "0 sums" in Captured(function, x).fused()
+
+
+def test_a_value_that_somebody_else_reads_stays():
+    layer = linear(80, 80)
+
+    def function(x):
+        y = layer(x)
+        return F.relu(y), y.sum(), y
+
+    assert "0 activations" in Captured(function, torch.randn(7, 80)).fused()
+
+
+def test_what_is_added_may_come_later_than_the_product():
+    first, second = linear(80, 80), linear(80, 80)
+
+    def function(x):
+        y = first(x)
+        z = second(x).exp()
+        return y + z
+
+    assert "1 sums" in Captured(function, torch.randn(7, 80)).fused()
+
+
+def test_between_two_products_bf16_stays():
+    block = nn.Sequential(linear(48, 96), nn.GELU(), linear(96, 48)).eval()
+    captured = Captured(lambda x: block(x), torch.randn(2, 9, 48))
+    assert captured.fused().endswith("1 results kept in bf16") and captured.fused(False).endswith("0 results kept in bf16")
+
+
+def test_a_layer_of_a_transformer():
+    torch.manual_seed(0)
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)
+    model = BertModel(config).eval()
+    ids = torch.randint(0, 100, (2, 11))
+    captured = Captured(lambda ids, mask: tuple(model(ids, attention_mask=mask).values()), ids, torch.ones_like(ids))
+    assert captured.fused().startswith("13 linear layers, 3 activations and 4 sums")
+
+
+def test_sizes_that_change_from_call_to_call():
+    block = nn.Sequential(linear(48, 96), nn.GELU(), linear(96, 48)).eval()
+    captured = Captured(lambda x: block(x) + x, torch.randn(2, 9, 48), dynamic=True)
+    for shape in ((3, 4, 48), (5, 2, 48), (2, 31, 48)):
+        captured(torch.randn(shape))
+    assert len(captured.graphs) <= 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_model_of_that_dtype(dtype):
+    block = nn.Sequential(nn.Linear(48, 96), nn.SiLU(), nn.Linear(96, 48), nn.LayerNorm(48)).eval().to(dtype)
+    captured = Captured(lambda x: block(x), torch.randn(4, 48, dtype=dtype))
+    assert captured.fused(False).startswith("2 linear" if dtype is torch.bfloat16 else "0 linear")
+
+
+def test_lists_views_and_other_operators():
+    layer = linear(48, 80)
+
+    def function(x, index):
+        a, b = layer(x).chunk(2, dim=-1)
+        y = torch.cat([a, b * 2, x[..., :8]], dim=-1)
+        y = torch.stack((y, y.flip(0)), dim=1).permute(0, 2, 1).softmax(-1)
+        return y[index], x.topk(1).indices, torch.where(y > 2, y, -y), y.amax((1, 2)), y.new_zeros(3), y.to(torch.float16)
+
+    Captured(function, torch.randn(6, 48), torch.tensor([0, 2]))
+
+
+def test_numbers_that_are_not_finite_stay_where_they_are():
+    layer = linear(48, 80)
+    x = torch.randn(7, 48)
+    x[2, 3], x[5, 1] = float("nan"), float("inf")
+    Captured(lambda x: F.relu(layer(x)), x)
+
+
+def test_nothing_at_all():
+    layer = linear()
+    Captured(lambda x: F.relu(layer(x)), torch.randn(0, 48))
+
+
+def test_a_weight_that_changes_is_seen():
+    layer = linear()
+    x = torch.randn(7, 48)
+    captured = Captured(lambda x: F.relu(layer(x)), x)
+    with torch.no_grad():
+        layer.weight.data.mul_(-2)
+        captured(x)
+        layer.weight.copy_(torch.randn_like(layer.weight))
+        captured(x)
+        layer.weight = nn.Parameter(torch.randn(80, 48))
+        captured(x)
+
+
+def test_threads_run_one_program_at_once():
+    layer = linear()
+    captured = Captured(lambda x: F.gelu(layer(x)) , torch.randn(7, 48))
+    graph = captured.graphs[0]
+    wrong = []
+
+    def work(seed):
+        x = torch.randn(7, 48, generator=torch.Generator().manual_seed(seed))
+        values = [x if value.shape == x.shape else value for value in (layer.weight, layer.bias, x)]
+        with torch.no_grad():
+            want = F.gelu(layer(x))
+            for _ in range(50):
+                got = graph.mine(True, values)[0]
+                if ((got - want).norm() / want.norm()).item() > 1e-2:
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong
