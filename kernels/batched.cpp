@@ -6,6 +6,7 @@
 
 #include "kernels/batched_variants.h"
 #include "kernels/bf16.h"
+#include "kernels/caches.h"
 #include "kernels/choose.h"
 #include "kernels/grid.h"
 #include "kernels/ref/batched.h"
@@ -90,7 +91,7 @@ std::size_t products_bytes(const Plan& plan, std::int64_t unit_rows, std::int64_
   for (const std::int64_t panels : {std::min(plan.part_panels, unit_panels), unit_panels % plan.part_panels}) {
     for (const std::int64_t rows : {std::min(plan.part_rows, unit_rows), unit_rows % plan.part_rows}) {
       if (panels == 0 || rows == 0) continue;
-      const LinearBlock block{0, rows, 0, panels};
+      const LinearBlock block{0, rows, 0, panels, l2_bytes()};
       if (plan.method == Method::kTiles) {
         LinearArgs shape;
         shape.m = rows;
@@ -119,7 +120,7 @@ void plan_few(Plan* plan) {
 }
 
 void plan_panels(Plan* plan) {
-  constexpr std::int64_t kPartBytes = 512 << 10;  // of packed B, in L2 beside what uses it
+  const std::int64_t part_bytes = l2_bytes() / 4;  // of packed B, in L2 beside what uses it
   constexpr std::int64_t kPartBytesOfManyRows = 4 << 20;
   constexpr std::int64_t kManyRows = 64;
   constexpr std::int64_t kStageBytes = 512 << 10;
@@ -133,7 +134,7 @@ void plan_panels(Plan* plan) {
   plan->a_element = tiles ? 2 : 4;
   plan->staged = plan->method != Method::kShort && (args.alpha != 1 || args.c.data != nullptr || (!tiles && args.out_dtype != DType::kF32));
   plan->part_rows = std::min(kPartRows, unit_rows);
-  std::int64_t fit = (unit_rows > kManyRows ? kPartBytesOfManyRows : kPartBytes) / panel_bytes;
+  std::int64_t fit = (unit_rows > kManyRows ? kPartBytesOfManyRows : part_bytes) / panel_bytes;
   if (plan->staged) fit = std::min(fit, kStageBytes / (plan->part_rows * kPanelColumns * 4));
   plan->part_panels = std::min(std::max<std::int64_t>(fit, 1), unit_panels);
   plan->a = rounded(plan->part_panels * panel_bytes);
@@ -322,7 +323,7 @@ void run_panels(const Plan& plan, std::int64_t batch, const LinearBlock& unit, c
       }
       void* c = plan.staged ? scratch + plan.stage : to.out;
       const std::int64_t ldc = plan.staged ? panels * kPanelColumns : args.ldo;
-      const LinearBlock block{0, rows, 0, panels};
+      const LinearBlock block{0, rows, 0, panels, l2_bytes()};
       if (tiles) {
         LinearArgs part;
         part.a = a;

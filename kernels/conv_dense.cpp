@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/bf16.h"
+#include "kernels/caches.h"
 #include "kernels/choose.h"
 #include "kernels/conv_dense_call.h"
 #include "kernels/grid.h"
@@ -16,8 +17,8 @@ namespace {
 constexpr std::int64_t kPlaceBytes = 64;
 constexpr std::int64_t kTilePlaces = 16;
 /// Of the units of a worker: they share L2 with the weights of a chunk.
-constexpr std::int64_t kImageBytes = 768 << 10;
-constexpr std::int64_t kChunkBytes = 192 << 10;
+std::int64_t image_bytes() { return l2_bytes() / 8 * 3; }
+std::int64_t chunk_bytes() { return l2_bytes() / 32 * 3; }
 constexpr std::int64_t kUnitsMost = 64;
 constexpr std::int64_t kLeastSegment = 64;
 constexpr double kMostScratchBytes = 64 << 20;
@@ -104,13 +105,13 @@ DensePlan plan_of(const ConvArgs& args, std::int64_t segments, std::int64_t rows
   const std::int64_t most = plan.segments > 1 ? 1 : std::min(height, rows);
   const std::int64_t reach = reach_of(plan.down);
   const std::int64_t behind = plan.tail + kTilePlaces;  // a tile may begin at the last output
-  const std::int64_t places = kImageBytes / (plan.planes * plan.shape.blocks * kPlaceBytes) - behind;
+  const std::int64_t places = image_bytes() / (plan.planes * plan.shape.blocks * kPlaceBytes) - behind;
   plan.rows = std::clamp<std::int64_t>(places / plan.pitch - reach, 1, most);
   plan.rows = ceil_div(most, ceil_div(most, plan.rows));
   plan.plane_bytes = ((plan.rows + reach) * plan.pitch + behind) * kPlaceBytes;
   plan.by_rows = plan.rows * ceil_div(plan.segment, kTilePlaces) < ceil_div((plan.rows - 1) * plan.pitch + plan.segment, kTilePlaces);
-  plan.units = std::clamp<std::int64_t>(kImageBytes / plan.unit_bytes(), 1, std::min(kUnitsMost, ceil_div(rows, plan.rows) + 1));
-  const std::int64_t chunk = std::clamp<std::int64_t>(kChunkBytes / plan.shape.panel_bytes(), 1, plan.shape.panels);
+  plan.units = std::clamp<std::int64_t>(image_bytes() / plan.unit_bytes(), 1, std::min(kUnitsMost, ceil_div(rows, plan.rows) + 1));
+  const std::int64_t chunk = std::clamp<std::int64_t>(chunk_bytes() / plan.shape.panel_bytes(), 1, plan.shape.panels);
   plan.chunk = ceil_div(plan.shape.panels, ceil_div(plan.shape.panels, chunk));
   plan.offsets = reserve(&plan, plan.shape.steps * 8);
   plan.stage = reserve(&plan, 2 * 4096);
@@ -124,7 +125,7 @@ std::int64_t segments_of(const ConvArgs& args, const DenseShape& shape, std::int
   const std::int64_t width = args.axes[2].out;
   const std::int64_t row_places = args.axes[0].kernel * (shape.merged ? 1 : std::min(args.axes[2].stride, args.axes[2].kernel)) *
                                   ((args.axes[1].kernel - 1) * args.axes[1].dilation + 1) * shape.blocks;
-  std::int64_t segments = ceil_div(width, std::max(kImageBytes / kPlaceBytes / row_places, kLeastSegment));
+  std::int64_t segments = ceil_div(width, std::max(image_bytes() / kPlaceBytes / row_places, kLeastSegment));
   if (args.axes[1].out == 1 && rows < 2 * threads && threads > 1) segments = std::max(segments, ceil_div(2 * threads, rows));
   return std::clamp<std::int64_t>(segments, 1, std::max<std::int64_t>(width / kLeastSegment, 1));
 }

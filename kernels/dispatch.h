@@ -39,6 +39,7 @@ struct LinearBlock {
   std::int64_t row_end;
   std::int64_t panel_begin;
   std::int64_t panel_end;
+  std::int64_t l2_bytes = 2 << 20;  ///< of the core that computes it (caches.h): variants take the sizes of their blocks from it
 };
 
 struct LinearVariant {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/caches.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
 #include "kernels/parallel.h"
@@ -49,7 +50,7 @@ inline LinearBlock block_of(const Grid& grid, int index, std::int64_t m, std::in
   const std::int64_t row_units = ceil_div(m, kRowUnit);
   const std::int64_t panels = panels_of(n);
   LinearBlock block{slice(row_units, grid.rows, row) * kRowUnit, slice(row_units, grid.rows, row + 1) * kRowUnit,
-                    slice(panels, grid.panels, column), slice(panels, grid.panels, column + 1)};
+                    slice(panels, grid.panels, column), slice(panels, grid.panels, column + 1), l2_bytes()};
   if (block.row_end > m) block.row_end = m;
   return block;
 }

@@ -17,13 +17,14 @@ function(ipexrun_target name)
   endif()
 endfunction()
 
-# ipexrun_sanitize_values(<name>): for sources that are one long line of loads and stores. Checks of every pointer's value and of every
-# access in line would triple the time to compile them; arithmetic is still checked, and accesses by calls into the sanitizer's library.
+# ipexrun_sanitize_values(<name> [INLINE]): for sources that are one long line of loads and stores. Checks of every pointer's value and of
+# every access in line would triple the time to compile them; arithmetic is still checked, and accesses by calls into the sanitizer's
+# library (INLINE: in line, for loops that would wait for those calls).
 function(ipexrun_sanitize_values name)
   if(IPEXRUN_SANITIZE MATCHES "undefined")
     target_compile_options(${name} PRIVATE -fno-sanitize=null,alignment,object-size,vptr,pointer-overflow)
   endif()
-  if(IPEXRUN_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(NOT "INLINE" IN_LIST ARGN AND IPEXRUN_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${name} PRIVATE --param asan-instrumentation-with-call-threshold=0)
   endif()
 endfunction()

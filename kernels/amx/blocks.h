@@ -36,16 +36,10 @@ using namespace amx;
 constexpr std::int64_t kTileBytes = 1024;
 constexpr std::int64_t kBlockBytes = 4 * kTileBytes;  // 32 x 32 of C in fp32
 constexpr std::int64_t kStripRows = 32;
-// Sizes by measurement on a core with 48 KiB of L1 and 2 MiB of L2 (bench/linear_vs_torch.py).
-constexpr std::int64_t kStepsMost = 16;              // of a block of K
-constexpr std::int64_t kRowsMost = 384;              // of a block of rows: the more, the less often B comes from beyond L2
-constexpr std::int64_t kPackedABytes = 6 << 20;      // the same, for a very long K
-constexpr std::int64_t kResidentBytes = 1024 << 10;  // up to so much A of a block of rows stays in L2; else it comes back with each slice
-constexpr std::int64_t kSliceBytes = 128 << 10;      // B of a slice
-constexpr std::int64_t kSliceBytesMore = 256 << 10;  // where A comes back with each
+// Sizes by measurement on a core with 48 KiB of L1 and 2 MiB of L2 (bench/linear_vs_torch.py); Sizes below scales what lies in L2.
+constexpr std::int64_t kStepsMost = 16;  // of a block of K
 constexpr std::int64_t kPanelsMost = 16;
-constexpr std::int64_t kSumsBytes = 600 << 10;  // of a block of rows and a chunk
-constexpr std::int64_t kPrefetchBytes = 4096;   // of B, ahead of the products, where nothing came before that could fetch it
+constexpr std::int64_t kPrefetchBytes = 4096;  // of B, ahead of the products, where nothing came before that could fetch it
 
 /// Where the four tiles of a 32 x 32 block of fp32 lie: how far the lines of one, the lower pair and the right ones are from the
 /// first. All in bytes.
@@ -59,6 +53,21 @@ struct Quad {
 constexpr Quad in_rows(char* at, std::int64_t line) { return {at, line, 16 * line, 64}; }
 /// The same 16 numbers in each line of a tile.
 constexpr Quad in_start(char* at) { return {at, 0, 0, 64}; }
+
+/// What is to stay in L2, as parts of it.
+struct Sizes {
+  std::int64_t rows_most;   // of a block of rows: the more, the less often B comes from beyond L2
+  std::int64_t a_bytes;     // the same, for a very long K
+  std::int64_t resident;    // up to so much A of a block of rows stays in L2; else it comes back with each slice
+  std::int64_t slice;       // B of a slice
+  std::int64_t slice_more;  // where A comes back with each
+  std::int64_t sums;        // of a block of rows and a chunk
+};
+
+constexpr Sizes sizes_of(std::int64_t l2_bytes) {
+  const std::int64_t unit = l2_bytes / 2048;  // 1 KiB of 2 MiB
+  return {384 * unit / 1024 / kStripRows * kStripRows, 6144 * unit, 1024 * unit, 128 * unit, 256 * unit, 600 * unit};
+}
 
 struct Plan {
   std::int64_t steps;  // of 64 bytes of a row of tiles
@@ -81,16 +90,17 @@ inline Plan plan_of(std::int64_t steps, const LinearBlock& block) {
   Plan plan{};
   const std::int64_t rows = block.row_end - block.row_begin;
   const std::int64_t panels = block.panel_end - block.panel_begin;
+  const Sizes sizes = sizes_of(block.l2_bytes);
   plan.steps = steps;
   // One strip passes over B once: nothing is used again that blocks of K would keep near.
   plan.k_blocks = rows <= kStripRows ? 1 : ceil_div(plan.steps, kStepsMost);
-  const std::int64_t rows_fit = at_least(kPackedABytes / (plan.steps * 64) / kStripRows * kStripRows, kStripRows);
-  plan.row_block = ceil_div(equal_pieces(rows, at_most(rows_fit, kRowsMost)), kStripRows) * kStripRows;
+  const std::int64_t rows_fit = at_least(sizes.a_bytes / (plan.steps * 64) / kStripRows * kStripRows, kStripRows);
+  plan.row_block = ceil_div(equal_pieces(rows, at_most(rows_fit, at_least(sizes.rows_most, kStripRows))), kStripRows) * kStripRows;
   plan.a_bytes = plan.row_block / 16 * plan.steps * kTileBytes;
-  plan.resident = plan.a_bytes <= kResidentBytes;
+  plan.resident = plan.a_bytes <= sizes.resident;
   const std::int64_t panel_bytes = ceil_div(plan.steps, plan.k_blocks) * kStepBytes;
-  std::int64_t most = (plan.resident ? kSliceBytes : kSliceBytesMore) / panel_bytes;
-  if (plan.k_blocks > 1) most = at_most(most, kSumsBytes / (plan.row_block / kStripRows * kBlockBytes));
+  std::int64_t most = (plan.resident ? sizes.slice : sizes.slice_more) / panel_bytes;
+  if (plan.k_blocks > 1) most = at_most(most, sizes.sums / (plan.row_block / kStripRows * kBlockBytes));
   plan.chunk = equal_pieces(panels, at_most(at_least(most, 2), kPanelsMost));
   if (plan.k_blocks > 1) plan.sums_bytes = plan.chunk * (plan.row_block / kStripRows) * kBlockBytes;
   return plan;

@@ -19,7 +19,6 @@
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
-constexpr std::int64_t kPackedABytes = 1 << 20;  // half of a usual L2
 constexpr int kColumnsAtOnce = Isa::kTilesAtOnce * static_cast<int>(kTileColumns);
 
 /// R rows x P groups of kColumnsAtOnce columns, each P further by `group_stride` elements of B. Sums start from the bias and end in
@@ -91,8 +90,10 @@ void load_bias(const LinearArgs& args, std::int64_t column, std::int64_t columns
 
 std::int64_t row_bytes(const LinearArgs& args) { return steps_of(args.k) * kStepK * static_cast<std::int64_t>(sizeof(Isa::A)); }
 
-std::int64_t row_block_of(const LinearArgs& args, std::int64_t rows) {
-  std::int64_t most = kPackedABytes / row_bytes(args) / Isa::kRows * Isa::kRows;
+/// Rows of A that are copied at a time: half of L2.
+std::int64_t row_block_of(const LinearArgs& args, const LinearBlock& block) {
+  const std::int64_t rows = block.row_end - block.row_begin;
+  std::int64_t most = block.l2_bytes / 2 / row_bytes(args) / Isa::kRows * Isa::kRows;
   if (most < Isa::kRows) most = Isa::kRows;
   return rows < most ? rows : most;
 }
@@ -118,14 +119,14 @@ void run_columns(const LinearArgs& args, const Isa::A* a, std::int64_t row, std:
 }  // namespace
 
 std::size_t linear_scratch_bytes(const LinearArgs& args, const LinearBlock& block) {
-  return static_cast<std::size_t>(row_block_of(args, block.row_end - block.row_begin) * row_bytes(args));
+  return static_cast<std::size_t>(row_block_of(args, block) * row_bytes(args));
 }
 
 void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
   auto* a = static_cast<Isa::A*>(scratch);
   const auto* packed = static_cast<const std::uint16_t*>(args.packed_b);
   const std::int64_t steps = steps_of(args.k);
-  const std::int64_t row_block = row_block_of(args, block.row_end - block.row_begin);
+  const std::int64_t row_block = row_block_of(args, block);
   for (std::int64_t row = block.row_begin; row < block.row_end; row += row_block) {
     const std::int64_t rows = block.row_end - row < row_block ? block.row_end - row : row_block;
     for (std::int64_t r = 0; r < rows; ++r) {

@@ -16,7 +16,6 @@ constexpr std::int64_t kChunkSteps = 2;
 constexpr std::int64_t kChunk = kChunkSteps * kStepK;
 constexpr int kRows = 12;  // 24 sums, two operands and a broadcast in 32 registers
 constexpr std::int64_t kFewRows = 6;
-constexpr std::int64_t kCopyBytes = 512 << 10;  // of A
 constexpr std::int64_t kPrefetchBytes = 4096;   // of B
 constexpr std::int64_t kSumsOfRow = 2 * kPanelColumns;
 
@@ -76,7 +75,7 @@ Plan plan_of(const LinearF32Args& args, const LinearBlock& block) {
   Plan plan{};
   const std::int64_t rows = block.row_end - block.row_begin;
   plan.row_bytes = ceil_div(args.k, kChunk) * kChunk * 2;
-  std::int64_t most = kCopyBytes / plan.row_bytes / kRows * kRows;
+  std::int64_t most = block.l2_bytes / 4 / plan.row_bytes / kRows * kRows;
   if (most < kRows) most = kRows;
   plan.row_block = rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
   plan.a_bytes = plan.row_block * plan.row_bytes;

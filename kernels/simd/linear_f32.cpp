@@ -17,7 +17,6 @@ constexpr std::int64_t kBlockK = 256;
 constexpr std::int64_t kRowStride = kBlockK + 16;
 constexpr std::int64_t kGroupsOfChunks = 3;  // from so many on, a block of K of a panel stays in L1 for all of them
 constexpr std::int64_t kAheadRows = 16;
-constexpr std::int64_t kCopyBytes = 1 << 20;   // of A
 constexpr std::int64_t kPrefetchBytes = 4096;  // of B, where there are few rows
 constexpr int kInlineRows = 4;                 // so few
 
@@ -256,7 +255,7 @@ Plan plan_of(const LinearF32Args& args, const LinearBlock& block) {
   plan.k = args.half ? steps_of(args.k) * kStepK : args.k;
   plan.k_blocks = ceil_div(plan.k, kBlockK);
   const std::int64_t row_bytes = plan.k_blocks * kRowStride * 4;
-  std::int64_t most = kCopyBytes / row_bytes / kRows * kRows;
+  std::int64_t most = block.l2_bytes / 2 / row_bytes / kRows * kRows;
   if (most < kRows) most = kRows;
   plan.row_block = rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
   plan.pairs = args.half && rows <= kPairRows;

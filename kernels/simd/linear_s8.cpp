@@ -87,7 +87,6 @@ struct Isa {
 };
 #endif
 
-constexpr std::int64_t kCopyBytes = 1 << 20;  // of A, half of a usual L2
 constexpr std::int64_t kPrefetchBytes = 2048;
 
 /// Four rows of K. What registers are short of, beside the sums, is loaded where it is used.
@@ -167,8 +166,10 @@ constexpr int kPanelsOfFewRows = 12 / Isa::kVectors / 2 > 4 ? 4 : 12 / Isa::kVec
 
 std::int64_t padded_k(const LinearS8Args& args) { return steps_of_s8(args.k) * kStepKS8; }
 
-std::int64_t row_block_of(const LinearS8Args& args, std::int64_t rows) {
-  std::int64_t most = kCopyBytes / (padded_k(args) * static_cast<std::int64_t>(sizeof(Isa::A))) / Isa::kRows * Isa::kRows;
+/// Rows of A that are copied at a time: half of L2.
+std::int64_t row_block_of(const LinearS8Args& args, const LinearBlock& block) {
+  const std::int64_t rows = block.row_end - block.row_begin;
+  std::int64_t most = block.l2_bytes / 2 / (padded_k(args) * static_cast<std::int64_t>(sizeof(Isa::A))) / Isa::kRows * Isa::kRows;
   if (most < Isa::kRows) most = Isa::kRows;
   return rows < most ? rows : most;
 }
@@ -194,7 +195,7 @@ void copy_row(const LinearS8Args& args, std::int64_t row, Isa::A* to) {
 }  // namespace
 
 std::size_t linear_s8_scratch_bytes(const LinearS8Args& args, const LinearBlock& block) {
-  return static_cast<std::size_t>(row_block_of(args, block.row_end - block.row_begin) * padded_k(args)) * sizeof(Isa::A);
+  return static_cast<std::size_t>(row_block_of(args, block) * padded_k(args)) * sizeof(Isa::A);
 }
 
 void linear_s8(const LinearS8Args& args, const LinearBlock& block, const PanelS8* panels, void* scratch) {
@@ -202,7 +203,7 @@ void linear_s8(const LinearS8Args& args, const LinearBlock& block, const PanelS8
   const std::int64_t stride = padded_k(args);
   const std::int64_t steps = steps_of_s8(args.k);
   const std::int64_t panel_bytes = steps * kStepBytesS8;
-  const std::int64_t row_block = row_block_of(args, block.row_end - block.row_begin);
+  const std::int64_t row_block = row_block_of(args, block);
   const auto* packed = static_cast<const std::int8_t*>(args.packed_b);
   for (std::int64_t row = block.row_begin; row < block.row_end; row += row_block) {
     const std::int64_t rows = block.row_end - row < row_block ? block.row_end - row : row_block;

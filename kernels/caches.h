@@ -1,0 +1,18 @@
+// Sizes of this machine's caches, from which products take the sizes of their blocks. Thread-safe.
+#pragma once
+
+#include <cstdint>
+
+namespace ipexrun::kernels {
+
+inline constexpr std::int64_t kUsualL2Bytes = 2 << 20;  ///< where block sizes were measured, and where nothing is known
+inline constexpr std::int64_t kSmallestL2Bytes = 256 << 10;
+
+/// Bytes of L2 that one core has, at least kSmallestL2Bytes; at most kUsualL2Bytes, because nothing larger was measured. Read once from the
+/// C library, which asks the CPU.
+std::int64_t l2_bytes() noexcept;
+
+/// For tests: what l2_bytes() says from now on; 0 = the machine's again.
+void assume_l2_bytes(std::int64_t bytes) noexcept;
+
+}  // namespace ipexrun::kernels
