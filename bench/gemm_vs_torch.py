@@ -1,9 +1,12 @@
-"""Are our products of bytes, fp32 and fp16 faster than what stock torch offers?
+"""Are our products of bytes, fp32 and fp16, and those with small weights, faster than what stock torch offers?
 
 Int8: onednn.qlinear_pointwise with a prepacked weight (to bytes, fp32 or bf16) and torch._int_mm. fp32 and fp16: F.linear and the
-prepacked mkldnn linear. Batched: torch.bmm, whose right operands lie by rows ("c") or by columns ("t"), one set of them. Two are raced at a time, in turn (interleaved), with ours allocating its output as stock does. The weights of a
-shape rotate over more memory than L2 (--cold-mib), or are one with --memory hot. Prints a table, or JSON with --json; a ratio above 1
-means ours is faster.
+prepacked mkldnn linear. w8: _weight_int8pack_mm in bf16 and fp32. w4: _weight_int4pack_mm_for_cpu, groups of 128. bf16: F.linear and the
+prepacked mkldnn linear. Batched: torch.bmm, whose right operands lie by rows ("c") or by columns ("t"), one set of them. Two are raced at
+a time, in turn (interleaved), with ours allocating its output as stock does. The weights of a shape rotate over more memory than L2
+(--cold-mib), or are one with --memory hot. With --read a third runs with them: the same threads add up the weights that ours reads, in
+plain vectors. Prints a table, or JSON with --json; a ratio above 1 means ours is faster, "x read" is our time divided by the time of
+reading.
 
 Run it in the Python that has torch: python bench/gemm_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so
 """
@@ -17,6 +20,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+import linear_vs_torch
 from linear_vs_torch import race
 
 SHAPES = [(768, 768), (768, 3072), (3072, 768), (2048, 5632)]
@@ -41,6 +45,12 @@ class Kernels:
         self.lib.ipexrun_bench_pool.restype = VOID
         self.pool = self.lib.ipexrun_bench_pool(threads) if threads > 1 else None
         self.tail = (threads, self.pool, level.encode() if level else None)
+        self.path, self.asked = path, (threads, level)
+        self.sum = self.function("read", VOID, I64, INT, VOID, result=I64)
+
+    def reading(self, packs):
+        pieces = [(p.data_ptr(), p.numel() * p.element_size()) for p in packs]
+        return lambda i: self.sum(*pieces[i], *self.tail[:2])
 
     def function(self, name, *types, result=INT):
         call = getattr(self.lib, "ipexrun_bench_" + name)
@@ -208,6 +218,87 @@ def batches(kernels, args, clock):
     return rows
 
 
+class Bf16:
+    """F.linear and the prepacked mkldnn linear in bf16, with a bias."""
+
+    def __init__(self, kernels):
+        self.kernels = linear_vs_torch.Kernels(kernels.path, *kernels.asked)
+
+    def pairs(self, m, k, n, copies):
+        weights = [torch.randn(n, k) / k**0.5 for _ in range(copies)]
+        packs = [self.kernels.pack(w) for w in weights]
+        weights = [w.bfloat16() for w in weights]
+        reordered = [torch.ops.mkldnn._reorder_linear_weight(w, m) for w in weights]
+        x, bias = torch.randn(m, k).bfloat16(), torch.randn(n)
+        half_bias = bias.bfloat16()
+        pointwise = torch.ops.mkldnn._linear_pointwise.default
+        ours = self.kernels.bind(x, packs, bias)
+        check(ours(0), F.linear(x.double(), weights[0].double(), bias.double()), 4e-3, (m, k, n))
+        return {"F.linear": (lambda i: F.linear(x, weights[i], half_bias), ours),
+                "mkldnn": (lambda i: pointwise(x, reordered[i], half_bias, "none", [], None), ours)}, packs
+
+
+class WeightInt8:
+    """Weights of int8 with a scale a column, read where they lie."""
+
+    def __init__(self, kernels):
+        self.tail = kernels.tail
+        self.call = kernels.function("weight_int8", VOID, INT, VOID, VOID, VOID, I64, I64, I64, INT, VOID, ctypes.c_char_p)
+
+    def pairs(self, m, k, n, copies):
+        weights = [torch.randint(-128, 128, (n, k), dtype=torch.int8) for _ in range(copies)]
+        pointers = [w.data_ptr() for w in weights]
+        table = {}
+        for dtype in (torch.bfloat16, torch.float32):
+            x, scales = torch.randn(m, k).to(dtype), (torch.rand(n) / 100 + 0.01).to(dtype)
+
+            def ours(i, x=x, scales=scales, dtype=dtype):
+                out = torch.empty(m, n, dtype=dtype)
+                if self.call(x.data_ptr(), int(dtype == torch.bfloat16), pointers[i], scales.data_ptr(), out.data_ptr(), m, n, k, *self.tail) != 1:
+                    sys.exit("the kernel reports failure")
+                return out
+
+            check(ours(0), (x.double() @ weights[0].double().t()) * scales.double(), 4e-3 if dtype == torch.bfloat16 else 5e-6, (m, k, n))
+            table[f"w8_{str(dtype)[6:]}"] = (lambda i, x=x, scales=scales: torch._weight_int8pack_mm(x, weights[i], scales), ours)
+        return table, weights
+
+
+class WeightInt4:
+    """Weights of 4 bits in stock's own packing, with a scale and a zero a group."""
+
+    group = 128
+
+    def __init__(self, kernels):
+        self.tail = kernels.tail
+        self.call = kernels.function("weight_int4", VOID, VOID, VOID, VOID, I64, I64, I64, I64, INT, VOID, ctypes.c_char_p)
+
+    def pairs(self, m, k, n, copies):
+        numbers = torch.randint(0, 16, (n, k), dtype=torch.int32)
+        packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, 2)
+        weights = [packed.clone() for _ in range(copies)]
+        pairs = torch.stack([torch.rand(k // self.group, n) / 100 + 0.01, torch.randn(k // self.group, n) / 100], dim=2).bfloat16()
+        scales = [pairs.clone() for _ in range(copies)]
+        pointers = [(w.data_ptr(), s.data_ptr()) for w, s in zip(weights, scales)]
+        x = torch.randn(m, k).bfloat16()
+        product = torch.ops.aten._weight_int4pack_mm_for_cpu.default
+
+        def ours(i):
+            out = torch.empty(m, n, dtype=torch.bfloat16)
+            if self.call(x.data_ptr(), *pointers[i], out.data_ptr(), m, n, k, self.group, *self.tail) != 1:
+                sys.exit("the kernel reports failure")
+            return out
+
+        wide = pairs.double().repeat_interleave(self.group, 0)
+        check(ours(0), x.double() @ ((numbers.t().double() - 8) * wide[..., 0] + wide[..., 1]), 5e-3, (m, k, n))
+        return {"w4_bfloat16": (lambda i: product(x, weights[i], self.group, scales[i]), ours)}, weights
+
+
+def check(result, truth, most, shape):
+    error = ((result.double() - truth).norm() / truth.norm()).item()
+    if not error <= most:
+        sys.exit(f"wrong at m, k, n {shape}: relative error {error:.2g}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
@@ -220,11 +311,13 @@ def main():
     parser.add_argument("--batches", type=lambda s: s.split(","), default=BATCHES, help="of --kind batched: BATCHxMxKxN,...")
     parser.add_argument("--memory", choices=["hot", "cold"], default="cold")
     parser.add_argument("--cold-mib", type=int, default=64, help="weights in rotation when cold, in our packs")
+    parser.add_argument("--quantile", type=float, default=0.5, help="of the rounds; less than the median on a busy machine, where threads wait for each other (default 0.5)")
+    parser.add_argument("--read", action="store_true", help="compare with the time of reading the weights once, too")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="one small shape, to see that it runs")
     args = parser.parse_args()
     if args.smoke:
-        args.rows, args.shapes, args.seconds, args.cold_mib = [2, 32], [(64, 96)], 0.01, 1
+        args.rows, args.shapes, args.seconds, args.cold_mib = [2, 32], [(128, 192)], 0.01, 1
         args.batches = ["3x40x33x50", "20x3x3x3"]
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
@@ -240,27 +333,29 @@ def main():
         kind = kind(kernels)
         heading = None
         for k, n in args.shapes:
-            copies = 1 if args.memory == "hot" else max(2, args.cold_mib * (1 << 20) // (k * n * element))
+            copies = 1 if args.memory == "hot" else max(2, int(args.cold_mib * (1 << 20) / (k * n * element)))
             for m in args.rows:
                 table, keep = kind.pairs(m, k, n, copies)
                 row = {"kind": name, "memory": args.memory, "k": k, "n": n, "m": m, "threads": args.threads}
                 for rival, pair in table.items():
-                    us = race(pair, copies, args.seconds, clock)
+                    us = race(pair + ((kernels.reading(keep),) if args.read else ()), copies, args.seconds, clock, args.quantile)
                     row[rival] = {"us": us[0], "ours_us": us[1], "ratio": us[0] / us[1]}
+                    if args.read:
+                        row[rival] |= {"read_us": us[2], "times_read": us[1] / us[2]}
                 del keep, pair
                 rows.append(row)
                 if args.json:
                     continue
                 if heading is None:
-                    heading = "    K     N     M | " + " ".join(f"{rival:>14}     ours us" for rival in table)
+                    heading = "    K     N     M | " + " ".join(f"{rival:>14}     ours us" + "  x read" * args.read for rival in table)
                     print(f"torch {torch.__version__}, {args.threads} thread(s), {args.memory}\n{heading}")
-                print(f"{k:5} {n:5} {m:5} | " + " ".join(f"{row[r]['ratio']:14.2f} {row[r]['ours_us']:11.1f}" for r in table), flush=True)
+                print(f"{k:5} {n:5} {m:5} | " + " ".join(f"{row[r]['ratio']:14.2f} {row[r]['ours_us']:11.1f}" + (f"{row[r]['times_read']:8.2f}" if args.read else "") for r in table), flush=True)
     if args.json:
         json.dump({"torch": torch.__version__, "rows": rows}, sys.stdout, indent=1)
         print()
 
 
-KINDS = {"int8": (Int8, 1), "f32": (Float, 4), "f16": (Half, 2)}
+KINDS = {"int8": (Int8, 1), "f32": (Float, 4), "f16": (Half, 2), "bf16": (Bf16, 2), "w8": (WeightInt8, 1), "w4": (WeightInt4, 0.5)}
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,10 @@
 // The kernels as a C library for bench/*_vs_torch.py; no product links it.
 #include <dlfcn.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +23,8 @@
 #include "kernels/gated.h"
 #include "kernels/linear.h"
 #include "kernels/linear_f32.h"
+#include "kernels/linear_int4.h"
+#include "kernels/linear_int8.h"
 #include "kernels/linear_s8.h"
 #include "kernels/normalize.h"
 #include "kernels/reorder.h"
@@ -63,6 +69,39 @@ DType dtype_of(int bf16) { return bf16 != 0 ? DType::kBf16 : DType::kF32; }
 
 ipexrun::kernels::Parallel parallel_of(int threads, void* pool) {
   return {threads, threads > 1 && pool != nullptr ? &Pool::run : nullptr, pool};
+}
+
+constexpr std::int64_t kReadAtOnce = 512;  // bytes
+
+#if defined(__x86_64__)
+/// Eight loads a turn and nothing else that takes time: what memory gives to one thread that goes through it once.
+__attribute__((target("avx512f"))) std::int64_t sum_avx512(const char* from, std::int64_t bytes) {
+  __m512i sums[8] = {};
+  for (std::int64_t at = 0; at + kReadAtOnce <= bytes; at += kReadAtOnce) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) sums[i] = _mm512_add_epi64(sums[i], _mm512_loadu_si512(from + at + i * 64));
+  }
+  __m512i sum = sums[0];
+  for (int i = 1; i < 8; ++i) sum = _mm512_add_epi64(sum, sums[i]);
+  std::int64_t lanes[8];
+  _mm512_storeu_si512(lanes, sum);
+  std::int64_t total = 0;
+  for (const std::int64_t lane : lanes) total += lane;
+  return total;
+}
+#endif
+
+std::int64_t sum_of(const char* from, std::int64_t bytes) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return sum_avx512(from, bytes);
+#endif
+  std::int64_t sum = 0;
+  for (std::int64_t at = 0; at + 8 <= bytes; at += 8) {
+    std::int64_t value;
+    std::memcpy(&value, from + at, 8);
+    sum += value;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -466,4 +505,43 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_batched(const void* a, const void* b, con
   args.bf16_inside = bf16_inside != 0;
   if (!ipexrun::kernels::batched(args, parallel_of(threads, pool), isa_of(level))) return 0;
   return ipexrun::kernels::batched_supported(args, isa_of(level)) ? 1 : 2;
+}
+
+/// Reads `bytes` once, each thread an equal part, and returns their sum as numbers of 64 bits: the least time that a product of few rows
+/// with so large a weight can take.
+IPEXRUN_BENCH_EXPORT std::int64_t ipexrun_bench_read(const char* from, std::int64_t bytes, int threads, void* pool) {
+  struct Job {
+    const char* from;
+    std::int64_t pieces;
+    int parts;
+    std::int64_t sums[64 * 8];  // a line each
+  } job{from, bytes / kReadAtOnce, threads < 64 ? threads : 64, {}};
+  parallel_of(job.parts, pool)(
+      job.parts,
+      [](void* arg, int i) {
+        auto* own = static_cast<Job*>(arg);
+        const std::int64_t begin = own->pieces * i / own->parts;
+        own->sums[i * 8] = sum_of(own->from + begin * kReadAtOnce, (own->pieces * (i + 1) / own->parts - begin) * kReadAtOnce);
+      },
+      &job);
+  std::int64_t sum = 0;
+  for (int i = 0; i < job.parts; ++i) sum += job.sums[i * 8];
+  return sum;
+}
+
+/// Dense A [m, k], B [n, k] and C; fp32 or bf16 throughout. 1 on success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_weight_int8(const void* a, int bf16, const std::int8_t* b, const void* scales, void* c,
+                                                   std::int64_t m, std::int64_t n, std::int64_t k, int threads, void* pool,
+                                                   const char* level) {
+  const DType dtype = dtype_of(bf16);
+  const ipexrun::kernels::LinearInt8Args args{a, dtype, k, b, k, scales, dtype, c, dtype, n, m, n, k};
+  return ipexrun::kernels::linear_int8(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// Dense A and C, B as stock packs it, scales and zeros [k / group, n, 2]. 1 on success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_weight_int4(const std::uint16_t* a, const std::uint8_t* b, const std::uint16_t* pairs,
+                                                   std::uint16_t* c, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t group,
+                                                   int threads, void* pool, const char* level) {
+  const ipexrun::kernels::LinearInt4Args args{a, k, b, pairs, c, n, m, n, k, group};
+  return ipexrun::kernels::linear_int4(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }

@@ -100,8 +100,8 @@ def candidates(kernels, m, k, n, copies):
     return table, keep
 
 
-def race(pair, copies, seconds, clock):
-    """Median microseconds a call of each of the pair: rounds of `batch` calls each, until the time is over (at least 7 rounds).
+def race(pair, copies, seconds, clock, quantile=0.5):
+    """Median microseconds (or another quantile) a call of each of the pair: rounds of `batch` calls each, until the time is over (at least 7).
 
     With one thread the clock is the thread's CPU time, so that being descheduled on a busy machine counts for nobody.
     """
@@ -122,7 +122,7 @@ def race(pair, copies, seconds, clock):
             for i in order:
                 fn(i)
             times.append((clock() - start) / batch * 1e6)
-    return [statistics.median(times) for times in samples]
+    return [statistics.median(times) if quantile == 0.5 else sorted(times)[int(quantile * len(times))] for times in samples]
 
 
 def keep_freed_memory():
