@@ -67,6 +67,10 @@ struct LinearInt8Variant {
   void (*finish)(const float* sums, const float* scales, std::int64_t n, DType dtype, void* to);
   /// Up to 32 columns of B as a panel of packed.h; null where that does not pay.
   void (*unpack)(const std::int8_t* b, std::int64_t ldb, std::int64_t columns, std::int64_t k, std::uint16_t* panel);
+  /// Columns [begin, end) of C, A of up to 64 rows of bf16, k >= 1; null where there are no tiles. False, having written nothing, where A
+  /// has NaN, infinities or numbers of 2^26 and more. `scratch`, 64-byte aligned, has scratch_bytes().
+  bool (*columns)(const LinearInt8Args& args, std::int64_t begin, std::int64_t end, void* scratch);
+  std::size_t (*scratch_bytes)(const LinearInt8Args& args);
 };
 
 using LinearInt8Variants = Variants<LinearInt8Variant>;
@@ -75,6 +79,9 @@ LinearInt8Variants linear_int8_variants();
 struct LinearInt4Variant {
   const char* name;
   IsaSet needs;
+  /// Sums of A over each group, a row after the other. False where one is not finite, or numbers are so large that 143 times as much may
+  /// not be: only the reference may compute those. Null for it.
+  bool (*group_sums)(const LinearInt4Args& args, float* sums);
   /// Up to 4 rows of C from `row` on, block `block` of 64 columns. `sums`: of A over each group, rows one after the other, all finite but
   /// for the reference, which reads none.
   void (*dot)(const LinearInt4Args& args, std::int64_t block, std::int64_t row, std::int64_t rows, const float* sums);

@@ -2,9 +2,7 @@
 #include "kernels/linear_int4.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "kernels/bf16.h"
 #include "kernels/choose.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
@@ -20,35 +18,14 @@ constexpr std::int64_t kSerialProducts = 1 << 18;
 constexpr std::int64_t kFewRows = 12;
 constexpr std::int64_t kRowsOfTiles = 256;  ///< of more, sharing unpacked W among tiles of rows saves more than its rounding costs
 constexpr std::int64_t kRowsAtOnce = 4;
-constexpr float kLargeSum = 1e36f;
 
 bool fits(const LinearInt4Args& args) {
   return args.m > 0 && args.n > 0 && args.k > 0 && args.group > 0 && args.n % kInt4Columns == 0 && args.group % kStepK == 0 &&
          args.k % args.group == 0;
 }
 
-/// Sums of A over each group, a row after the other. False when one is not finite, or numbers are so large that 143 times as much may not
-/// be.
-bool sums_of_groups(const LinearInt4Args& args, float* sums) {
-  bool plain = true;
-  for (std::int64_t row = 0; row < args.m; ++row) {
-    for (std::int64_t begin = 0; begin < args.k; begin += args.group) {
-      float sum = 0;
-      float size = 0;
-      for (std::int64_t i = begin; i < begin + args.group; ++i) {
-        const float value = bf16_to_f32(args.a[row * args.lda + i]);
-        sum += value;
-        size += std::abs(value);
-      }
-      *sums++ = sum;
-      plain = plain && size < kLargeSum;  // false for NaN
-    }
-  }
-  return plain;
-}
-
 bool takes_tiles(const LinearInt4Args& args, const LinearInt4Variant& variant) {
-  return variant.blocks != nullptr && args.m > 1 && args.m <= kRowsOfTiles;
+  return variant.blocks != nullptr && args.m <= kRowsOfTiles;
 }
 
 /// A multiple of 64.
@@ -59,7 +36,7 @@ std::size_t bytes_of_sums(const LinearInt4Args& args) {
 /// Blocks [begin, end) of 64 columns.
 bool dot_products(const LinearInt4Args& args, const LinearInt4Variant& variant, std::int64_t begin, std::int64_t end, char* scratch) {
   auto* sums = reinterpret_cast<float*>(scratch);
-  const bool plain = sums_of_groups(args, sums);
+  const bool plain = variant.group_sums != nullptr && variant.group_sums(args, sums);
   if (plain && takes_tiles(args, variant)) {
     variant.blocks(args, begin, end, sums, scratch + bytes_of_sums(args));
     return true;

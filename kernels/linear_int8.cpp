@@ -18,14 +18,22 @@ namespace {
 constexpr std::int64_t kSerialProducts = 1 << 18;
 /// Up to so many rows dot products take as long as reading B; of more, B would be converted again and again.
 constexpr std::int64_t kFewRows = 4;
-constexpr std::int64_t kColumnUnit = 4;         // of dot products
+constexpr std::int64_t kLeastRowsOfTiles = 5;
+constexpr std::int64_t kRowsOfTiles = 64;
+constexpr std::int64_t kColumnUnit = 4;
 constexpr std::int64_t kRowsBytes = 512 << 10;  // of A as fp32, which stays in L2
 
 const LinearInt8Variant& variant_for(IsaSet isa) { return choose(linear_int8_variants(), isa); }
 const LinearVariant& products_for(IsaSet isa) { return choose(linear_variants(), isa); }
 
+bool takes_tiles(const LinearInt8Args& args, IsaSet isa) {
+  return args.m >= kLeastRowsOfTiles && args.m <= kRowsOfTiles && args.k > 0 && args.a_dtype == DType::kBf16 &&
+         variant_for(isa).columns != nullptr;
+}
+
 bool unpacks(const LinearInt8Args& args, IsaSet isa) {
-  return args.m > kFewRows && args.k > 0 && args.a_dtype == DType::kBf16 && variant_for(isa).unpack != nullptr && products_for(isa).native;
+  return !takes_tiles(args, isa) && args.m > kFewRows && args.k > 0 && args.a_dtype == DType::kBf16 && variant_for(isa).unpack != nullptr &&
+         products_for(isa).native;
 }
 
 float scale_of(const LinearInt8Args& args, std::int64_t column) {
@@ -57,25 +65,48 @@ void as_floats(const LinearInt8Args& args, std::int64_t row, float* to) {
   std::fill(to + args.k, to + padded(args.k), 0.0f);
 }
 
+/// Sums of `rows` rows from `row` on and of columns first, first + apart, ... to C.
+void write_sums(const LinearInt8Args& args, const float* sums, std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t apart,
+                std::int64_t columns) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    const float scale = scale_of(args, first + c * apart);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float value = sums[r * kColumnUnit + c] * scale;
+      void* to = at_c(args, row + r, first + c * apart);
+      if (args.c_dtype == DType::kF32) {
+        *static_cast<float*>(to) = value;
+      } else {
+        *static_cast<std::uint16_t*>(to) = bf16_from_f32(value);
+      }
+    }
+  }
+}
+
+/// Calls run(first, apart, columns) for columns first, first + apart, ... until all of [begin, end) had their turn. Those of a call lie a
+/// quarter of the whole apart, so that each of them is a stream of its own through memory.
+template <typename Run>
+void walk_columns(std::int64_t begin, std::int64_t end, const Run& run) {
+  const std::int64_t apart = (end - begin) / kColumnUnit;
+  for (std::int64_t i = 0; i < apart; ++i) run(begin + i, apart, kColumnUnit);
+  for (std::int64_t column = begin + apart * kColumnUnit; column < end; ++column) run(column, 1, 1);
+}
+
 /// Columns [begin, end) of all rows.
-void dot_products(const LinearInt8Args& args, const LinearInt8Variant& variant, std::int64_t begin, std::int64_t end, float* a) {
+void dot_products(const LinearInt8Args& args, const LinearInt8Variant& variant, std::int64_t begin, std::int64_t end, void* scratch) {
+  float sums[kFewRows * kColumnUnit];
+  const std::int64_t length = padded(args.k);
+  auto* a = static_cast<float*>(scratch);
   const std::int64_t block = rows_at_once(args);
   for (std::int64_t row = 0; row < args.m; row += block) {
     const std::int64_t rows = std::min(block, args.m - row);
-    for (std::int64_t r = 0; r < rows; ++r) as_floats(args, row + r, a + r * padded(args.k));
-    for (std::int64_t column = begin; column < end; column += kColumnUnit) {
-      const std::int64_t columns = std::min(kColumnUnit, end - column);
-      float scales[kColumnUnit];
-      for (std::int64_t i = 0; i < columns; ++i) scales[i] = scale_of(args, column + i);
-      const std::int8_t* b = args.b + column * args.ldb;
+    for (std::int64_t r = 0; r < rows; ++r) as_floats(args, row + r, a + r * length);
+    walk_columns(begin, end, [&](std::int64_t first, std::int64_t apart, std::int64_t columns) {
       for (std::int64_t r = 0; r < rows; r += kFewRows) {
-        float sums[kFewRows * kColumnUnit];
         const std::int64_t here = std::min(kFewRows, rows - r);
-        variant.dot(a + r * padded(args.k), padded(args.k), here, b, args.ldb, columns, args.k, sums);
-        for (std::int64_t i = 0; i < here; ++i)
-          variant.finish(sums + i * kColumnUnit, scales, columns, args.c_dtype, at_c(args, row + r + i, column));
+        variant.dot(a + r * length, length, here, args.b + first * args.ldb, apart * args.ldb, columns, args.k, sums);
+        write_sums(args, sums, row + r, here, first, apart, columns);
       }
-    }
+    });
   }
 }
 
@@ -136,7 +167,9 @@ bool linear_int8_supported(const LinearInt8Args& args, IsaSet isa) {
 }
 
 const char* linear_int8_variant(const LinearInt8Args& args, IsaSet isa) {
-  if (!unpacks(args, isa)) return variant_for(isa).name;
+  const LinearInt8Variant& variant = variant_for(isa);
+  if (takes_tiles(args, isa)) return variant.name;
+  if (!unpacks(args, isa)) return variant.columns == nullptr ? variant.name : "avx512";
   return std::string_view(products_for(isa).name) == "amx_bf16" ? "avx512+amx_bf16" : "avx512+avx512_bf16";
 }
 
@@ -156,12 +189,15 @@ bool linear_int8(const LinearInt8Args& args, const Parallel& parallel, IsaSet is
   // Without a K there is nothing to multiply: the reference writes zeros.
   const LinearInt8Variants table = linear_int8_variants();
   const LinearInt8Variant& variant = args.k > 0 ? variant_for(isa) : table.first[table.count - 1];
+  const bool tiles = takes_tiles(args, isa);
   const std::int64_t units = ceil_div(args.n, kColumnUnit);
   const std::int64_t parts = parts_of(units, large, parallel);
-  const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(rows_at_once(args) * padded(args.k) * 4, 64));
+  auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(rows_at_once(args) * padded(args.k) * 4, 64));
+  if (tiles) bytes = std::max(bytes, variant.scratch_bytes(args));
   return share(parts, bytes, parallel, [&](std::int64_t index, void* scratch) {
+    const std::int64_t begin = begin_of(units, index, parts) * kColumnUnit;
     const std::int64_t end = std::min(begin_of(units, index + 1, parts) * kColumnUnit, args.n);
-    dot_products(args, variant, begin_of(units, index, parts) * kColumnUnit, end, static_cast<float*>(scratch));
+    if (!tiles || !variant.columns(args, begin, end, scratch)) dot_products(args, variant, begin, end, scratch);
     return true;
   });
 }

@@ -1,7 +1,9 @@
 // linear_int8: C[M,N] = (A[M,K] * B[N,K]^T) * scales[N], B of int8 as it lies in the program's memory: nothing is packed or kept.
 //
-// Few rows of A read B once, as dot products in fp32. More rows of bf16 unpack B to bf16, which holds every int8, a part of the columns at
-// a time, and multiply by the variants of linear. The truth is ref/linear_int8.cpp.
+// Few rows of A read B once, as dot products in fp32. Of up to 64 rows of bf16 AMX multiplies tiles that B is read into, as bf16, which
+// holds every int8; where A has NaN, infinities or numbers of 2^26 and more that is left to dot products. More rows, and where AVX512-FP16
+// is missing more than 4, unpack B to bf16 a part of the columns at a time and multiply by the variants of linear. The truth is
+// ref/linear_int8.cpp.
 // Thread rule: may be called concurrently.
 #pragma once
 
@@ -36,7 +38,7 @@ bool linear_int8_supported(const LinearInt8Args& args, IsaSet isa);
 /// Allocates scratch per thread; false when memory for it is short, C is undefined then.
 bool linear_int8(const LinearInt8Args& args, const Parallel& parallel, IsaSet isa);
 
-/// "avx512", "avx2" or "ref"; where rows are many enough to unpack B, "avx512+" and the name of linear's variant.
+/// "amx_bf16", "avx512", "avx2" or "ref"; where rows are many enough to unpack B, "avx512+" and the name of linear's variant.
 const char* linear_int8_variant(const LinearInt8Args& args, IsaSet isa);
 
 }  // namespace ipexrun::kernels

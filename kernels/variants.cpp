@@ -40,6 +40,9 @@
 #include "kernels/amx/linear.h"
 #include "kernels/amx/linear_int4.h"
 #endif
+#ifdef IPEXRUN_KERNELS_AMX_AVX512_FP16
+#include "kernels/amx/linear_int8.h"
+#endif
 
 namespace ipexrun::kernels {
 namespace {
@@ -62,23 +65,28 @@ constexpr LinearVariant kLinear[] = {
 
 constexpr LinearInt8Variant kLinearInt8[] = {
 #ifdef IPEXRUN_KERNELS_AVX512
-    {"avx512", kLevelAvx512, avx512::int8_dot, avx512::int8_finish, avx512::int8_unpack},
+#ifdef IPEXRUN_KERNELS_AMX_AVX512_FP16
+    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAvx512Fp16 | kIsaAmxBf16, avx512::int8_dot, avx512::int8_finish, avx512::int8_unpack,
+     amx_avx512_fp16::int8_columns, amx_avx512_fp16::int8_scratch_bytes},
+#endif
+    {"avx512", kLevelAvx512, avx512::int8_dot, avx512::int8_finish, avx512::int8_unpack, nullptr, nullptr},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    {"avx2", kLevelAvx2, avx2::int8_dot, avx2::int8_finish, nullptr},
+    {"avx2", kLevelAvx2, avx2::int8_dot, avx2::int8_finish, nullptr, nullptr, nullptr},
 #endif
-    {"ref", 0, ref::int8_dot, ref::int8_finish, nullptr},
+    {"ref", 0, ref::int8_dot, ref::int8_finish, nullptr, nullptr, nullptr},
 };
 
 constexpr LinearInt4Variant kLinearInt4[] = {
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
 #ifdef IPEXRUN_KERNELS_AMX
-    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, avx512_bf16::int4_dot, avx512_bf16::int4_unpack, amx::int4_blocks,
-     amx::int4_scratch_bytes},
+    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, avx512_bf16::int4_group_sums, avx512_bf16::int4_dot, avx512_bf16::int4_unpack,
+     amx::int4_blocks, amx::int4_scratch_bytes},
 #endif
-    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::int4_dot, avx512_bf16::int4_unpack, nullptr, nullptr},
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::int4_group_sums, avx512_bf16::int4_dot, avx512_bf16::int4_unpack, nullptr,
+     nullptr},
 #endif
-    {"ref", 0, ref::int4_dot, nullptr, nullptr, nullptr},
+    {"ref", 0, nullptr, ref::int4_dot, nullptr, nullptr, nullptr},
 };
 
 constexpr ReorderVariant kReorder[] = {

@@ -15,6 +15,7 @@ namespace {
 using avx512::Lanes;
 
 constexpr std::int64_t kLanes = 16;
+constexpr float kLargeSum = 1e36f / kLanes;  // of a lane
 
 /// Two numbers of A, in all lanes.
 [[gnu::always_inline]] inline __m512bh pair_of_a(const std::uint16_t* a) {
@@ -87,6 +88,27 @@ void dot(const LinearInt4Args& args, std::int64_t block, std::int64_t row, const
 }
 
 }  // namespace
+
+bool int4_group_sums(const LinearInt4Args& args, float* sums) {
+  const __m512 most = _mm512_set1_ps(kLargeSum);
+  for (std::int64_t row = 0; row < args.m; ++row) {
+    const std::uint16_t* from = args.a + row * args.lda;
+    for (std::int64_t begin = 0; begin < args.k; begin += args.group) {
+      __m512 sum = _mm512_setzero_ps();
+      __m512 size = _mm512_setzero_ps();
+      for (std::int64_t i = begin; i < begin + args.group; i += 2 * kLanes) {
+        const __m512i pairs = Lanes::load(from + i);
+        const __m512 even = _mm512_castsi512_ps(Lanes::shift_left_16(pairs));
+        const __m512 odd = _mm512_castsi512_ps(Lanes::upper_half(pairs));
+        sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
+        size = _mm512_add_ps(size, _mm512_add_ps(_mm512_abs_ps(even), _mm512_abs_ps(odd)));
+      }
+      *sums++ = _mm512_reduce_add_ps(sum);
+      if (_mm512_cmp_ps_mask(size, most, _CMP_LT_OQ) != 0xffff) return false;  // NaN is not less
+    }
+  }
+  return true;
+}
 
 void int4_dot(const LinearInt4Args& args, std::int64_t block, std::int64_t row, std::int64_t rows, const float* sums) {
   switch (rows) {

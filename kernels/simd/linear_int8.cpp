@@ -14,7 +14,7 @@ namespace {
 using Vector = Floats::Vector;
 constexpr std::int64_t kLanes = Lanes::kCount;
 constexpr std::int64_t kSumsOfRow = 4;
-constexpr std::int64_t kPrefetchBytes = 6144;
+constexpr std::int64_t kPrefetchBytes = 1024;
 
 #if defined(IPEXRUN_KERNEL_ISA_AVX512)
 [[gnu::always_inline]] inline Vector int8_floats(const std::int8_t* from) {
@@ -41,13 +41,11 @@ void dot(const float* a, std::int64_t lda, const std::int8_t* b, std::int64_t ld
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) sum[r][c] = Floats::all(0.0f);
   }
-  // The processor's own prefetching starts anew on every page, so the rows of the next groups are asked for here.
-  const std::int8_t* ahead = b + (kPrefetchBytes / (C * ldb) + 1) * C * ldb;
   std::int64_t i = 0;
   for (; i + kLanes <= k; i += kLanes) {
     if (C > 1 && i % 64 == 0) {
 #pragma GCC unroll 4
-      for (int c = 0; c < C; ++c) __builtin_prefetch(ahead + c * ldb + i);
+      for (int c = 0; c < C; ++c) __builtin_prefetch(b + c * ldb + i + kPrefetchBytes);
     }
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {

@@ -143,6 +143,25 @@ TEST_P(LinearInt8, PartsThatDoNotFitOneAnother) {
   }
 }
 
+TEST_P(LinearInt8, StreamsOfManyColumns) {
+  for (const std::int64_t m : {1, 4, 5, 16, 17, 32, 33, 48, 49, 64}) {
+    for (const std::int64_t n : {95, 256, 545}) {
+      const Int8Problem problem({m, n, 200, DType::kBf16, DType::kBf16, 1, 3, 2, n == 545 ? 2 : 1});
+      ASSERT_EQ(problem.run(GetParam()), "") << "m " << m << " n " << n;
+    }
+  }
+}
+
+TEST_P(LinearInt8, TinyAndLargeNumbersKeepTheirPrecision) {
+  for (const std::int64_t m : {3, 9}) {
+    for (const float size : {1e-30f, 6.7e7f, 6.8e7f, 1e30f}) {
+      Int8Problem problem({m, 70, 90, DType::kBf16, DType::kF32});
+      for (std::int64_t i = 0; i < m * 90; ++i) problem.a().set(i, i % 3 == 0 ? size : -size / static_cast<float>(1 + i % 7));
+      ASSERT_EQ(problem.run(GetParam()), "") << "m " << m << " size " << size;
+    }
+  }
+}
+
 TEST_P(LinearInt8, AnyNumberOfThreadsGivesTheSameBits) {
   for (const std::int64_t m : {3, 20}) {
     std::string first;
