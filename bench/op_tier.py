@@ -73,6 +73,21 @@ def int4_product(x, n):
     return torch.ops.aten._weight_int4pack_mm_for_cpu(x, *next(some_int4_weights(n, x.shape[1])))
 
 
+@functools.cache
+def some_bytes(m, n, k):
+    import torch
+
+    count = max(1, (64 << 20) // (n * k))
+    x = torch.randint(-128, 128, (m, k), dtype=torch.int8)
+    return itertools.cycle([(x, torch.randint(-128, 128, (n, k), dtype=torch.int8).t()) for _ in range(count)])
+
+
+def bytes_product(x, n):
+    import torch
+
+    return torch._int_mm(*next(some_bytes(x.shape[0], n, x.shape[1])))
+
+
 CALLS = {  # functions of one tensor, with its shape: each is also measured with channels last where that is said
     "max_pool2d 3 by 3, stride 2": (lambda F, x: F.max_pool2d(x, 3, 2, 1), [(1, 64, 112, 112), (8, 64, 112, 112)], False),
     "max_pool2d 2 by 2": (lambda F, x: F.max_pool2d(x, 2, 2), [(8, 256, 28, 28)], False),
@@ -102,6 +117,8 @@ CALLS = {  # functions of one tensor, with its shape: each is also measured with
     "int4 weights to 768": (lambda F, x: int4_product(x.bfloat16(), 768), [(1, 768), (4, 768), (16, 768), (128, 768), (1, 3072)], False),
     "int4 weights to 4096": (lambda F, x: int4_product(x.bfloat16(), 4096), [(1, 4096), (4, 4096), (16, 4096)], False),
     "int4 weights to 5632": (lambda F, x: int4_product(x.bfloat16(), 5632), [(1, 2048), (16, 2048), (128, 2048)], False),
+    "int_mm to 768": (lambda F, x: bytes_product(x, 768), [(1, 768), (16, 768), (128, 768), (16, 3072)], False),
+    "int_mm to 5632": (lambda F, x: bytes_product(x, 5632), [(1, 2048), (16, 2048), (128, 2048)], False),
     "adaptive_avg_pool2d to 7": (lambda F, x: F.adaptive_avg_pool2d(x, 7), [(8, 512, 14, 14)], False),
     "adaptive_avg_pool2d to 6": (lambda F, x: F.adaptive_avg_pool2d(x, 6), [(1, 512, 32, 32)], False),
 }

@@ -92,12 +92,13 @@ struct Kind {
   std::string_view op;
   std::string_view many;
 };
-constexpr std::array<Kind, 26> kKinds{{{"addmm", "linear calls"},
+constexpr std::array<Kind, 27> kKinds{{{"addmm", "linear calls"},
                                        {"mm", "linear calls"},
                                        {"bmm", "linear calls"},
                                        {"baddbmm", "linear calls"},
                                        {"_weight_int8pack_mm", "linear calls"},
                                        {"_weight_int4pack_mm_for_cpu", "linear calls"},
+                                       {"_int_mm", "linear calls"},
                                        {"gelu", "activations"},
                                        {"silu", "activations"},
                                        {"tanh", "activations"},

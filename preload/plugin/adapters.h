@@ -24,6 +24,7 @@ at::Tensor baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::T
 at::Tensor& baddbmm_out(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
                         const at::Scalar& alpha, at::Tensor& out);
 at::Tensor& baddbmm_(at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta, const at::Scalar& alpha);
+at::Tensor int_mm(const at::Tensor& self, const at::Tensor& mat2);
 at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& scales);
 at::Tensor weight_int4pack_mm(const at::Tensor& self, const at::Tensor& mat2, std::int64_t group, const at::Tensor& pairs);
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::SymIntArrayRef stride,
