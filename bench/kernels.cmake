@@ -1,9 +1,16 @@
-# Benches of kernels/: linear (kernel alone), *_vs_torch.py over a C library that only they load.
-add_executable(bench_linear ${CMAKE_CURRENT_LIST_DIR}/linear.cpp)
-ipexrun_target(bench_linear)
-target_link_libraries(bench_linear PRIVATE ipexrun_kernels)
-add_test(NAME bench_linear COMMAND bench_linear --smoke)
-set_tests_properties(bench_linear PROPERTIES LABELS bench TIMEOUT 120)
+# Benches of kernels/: alone (attention, between, conv, linear), and *_vs_torch.py over a C library that only they load.
+find_package(benchmark REQUIRED)
+foreach(bench attention between conv linear)
+  add_executable(bench_${bench} ${CMAKE_CURRENT_LIST_DIR}/${bench}.cpp)
+  ipexrun_target(bench_${bench})
+  target_link_libraries(bench_${bench} PRIVATE ipexrun_kernels benchmark::benchmark Threads::Threads)
+  set(threads "") # linear has none
+  if(NOT bench STREQUAL linear)
+    set(threads --threads 2)
+  endif()
+  add_test(NAME bench_${bench} COMMAND bench_${bench} --smoke ${threads})
+  set_tests_properties(bench_${bench} PROPERTIES LABELS bench TIMEOUT 120)
+endforeach()
 
 add_library(ipexrun_kernels_capi SHARED ${CMAKE_CURRENT_LIST_DIR}/kernels_capi.cpp)
 ipexrun_target(ipexrun_kernels_capi)

@@ -4,85 +4,34 @@
 // (interleaved) on weights that rotate over more memory than L2 and L3 give one core (cold) or stay (hot). Prints JSON: median
 // microseconds, TFLOP/s, and the share of the register-only AMX peak (tile products that load nothing), measured between the rounds.
 // --smoke: one small shape. --rows 1,16  --shapes 768x3072,...  --seconds S (a shape).
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/kernel_bench.h"
 #include "configs/base/isa.h"
 #include "kernels/dispatch.h"
 #include "kernels/linear.h"
-
-#if defined(__x86_64__)
-#include "kernels/amx/tile.h"
-#endif
 
 namespace {
 
 using namespace ipexrun;  // NOLINT: a program of one file
 using kernels::DType;
 
-/// CPU time of this thread: being descheduled on a busy machine is not the kernel's time.
-double now() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
+using bench::median;
+using bench::Memory;
+using bench::now;
+using bench::zeros;
 
 double seconds_since(double start) { return now() - start; }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0.0 : values[values.size() / 2];
-}
-
-/// TFLOP/s of AMX products on zeroed registers; 0 without AMX. About a tenth of a millisecond.
+/// TFLOP/s; 0 without AMX.
 double amx_peak_once() {
-#if defined(__x86_64__)
-  using namespace kernels::amx;  // NOLINT
-  if (!isa_has(isa_of_process(), kIsaAmxBf16)) return 0.0;
-  TileConfig config{};
-  config.palette = 1;
-  for (int i = 0; i < 8; ++i) {
-    config.bytes_per_row[i] = 64;
-    config.rows[i] = 16;
-  }
-  constexpr int kRounds = 5000;
-  tile_configure(config);  // zeroes all tiles
   const double start = now();
-  for (int i = 0; i < kRounds; ++i) {
-    tile_multiply<0, 4, 6>();
-    tile_multiply<1, 4, 7>();
-    tile_multiply<2, 5, 6>();
-    tile_multiply<3, 5, 7>();
-  }
-  const double seconds = seconds_since(start);
-  tile_release();
-  return kRounds * 4.0 * (2.0 * 16 * 16 * 32) / seconds * 1e-12;
-#else
-  return 0.0;
-#endif
-}
-
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
-using Memory = std::unique_ptr<char, Free>;
-
-Memory zeros(std::size_t bytes) {
-  const std::size_t rounded = (bytes + 63) / 64 * 64;
-  Memory memory(static_cast<char*>(std::aligned_alloc(64, rounded)));
-  if (memory == nullptr) {
-    std::fprintf(stderr, "linear: no memory for %zu bytes\n", rounded);
-    std::exit(1);
-  }
-  std::memset(memory.get(), 0, rounded);
-  return memory;
+  const double operations = bench::amx_products();
+  return operations / seconds_since(start) * 1e-12;
 }
 
 struct Shape {
@@ -147,7 +96,7 @@ struct Contender {
   std::vector<double> us;
 };
 
-void bench(const Options& options, Shape shape, long m, bool cold, bool first) {
+void run(const Options& options, Shape shape, long m, bool cold, bool first) {
   const std::size_t bytes = kernels::packed_b_bytes(shape.k, shape.n);
   const std::size_t copies = cold ? std::max<std::size_t>(2, options.cold_bytes / bytes) : 1;
   std::vector<Memory> packs;
@@ -212,7 +161,7 @@ int main(int argc, char** argv) {
   for (const bool cold : {false, true}) {
     for (const Shape shape : options.shapes) {
       for (const long m : options.rows) {
-        bench(options, shape, m, cold, first);
+        run(options, shape, m, cold, first);
         first = false;
       }
     }
