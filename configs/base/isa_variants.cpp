@@ -7,6 +7,7 @@ namespace {
 IsaSet isa_of_variant(std::string_view word) {
   if (word == "amx") return kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16;
   if (word == "amx_int8") return kLevelAvx512 | kIsaAmxInt8;
+  if (word == "amx_avx512_fp16") return kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16 | kIsaAvx512Fp16;
   if (word == "avx512_bf16") return kLevelAvx512 | kIsaAvx512Bf16;
   return level_from_name(word).value_or(kLevelDefault);
 }
