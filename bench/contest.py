@@ -9,13 +9,13 @@ import torch
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
-def options(doc, seconds):
+def options(doc, seconds, dtypes=DTYPES):
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
     parser.add_argument("--seconds", type=float, default=seconds, help="a row")
     parser.add_argument("--level", help="cap ours at this instruction level, for example avx2")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dtype", choices=DTYPES, help="default: both")
+    parser.add_argument("--dtype", choices=dtypes, help="default: all")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="small sizes, to see that it runs")
     args = parser.parse_args()

@@ -211,7 +211,8 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_residual_norm(int centered, int bf16, con
 }
 
 /// q, k, v, out as {batch, head, row} strides in elements, mask (of fp32 or of the dtype of q, null = none) as {batch, head, row, key};
-/// sizes are {batch, heads, rows, keys, depth, heads of k and v}; logsumexp is dense [batch, rows, heads].
+/// sizes are {batch, heads, rows, keys, depth, heads of k and v}; logsumexp is dense [batch, rows, heads]. `bf16`: 0 = fp32, 1 = bf16,
+/// 2 = fp32 with bf16 inside.
 IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* sizes, const void* q, const std::int64_t* qs, const void* k,
                                                  const std::int64_t* ks, const void* v, const std::int64_t* vs, const void* mask,
                                                  int mask_bf16, const std::int64_t* ms, float scale, int causal, void* out,
@@ -220,7 +221,8 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_attention(int bf16, const std::int64_t* s
   args.q = {q, qs[0], qs[1], qs[2]};
   args.k = {k, ks[0], ks[1], ks[2]};
   args.v = {v, vs[0], vs[1], vs[2]};
-  args.dtype = bf16 != 0 ? DType::kBf16 : DType::kF32;
+  args.dtype = bf16 == 1 ? DType::kBf16 : DType::kF32;
+  args.bf16_inside = bf16 == 2;
   args.batch = sizes[0];
   args.heads = sizes[1];
   args.rows = sizes[2];

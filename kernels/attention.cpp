@@ -35,6 +35,20 @@ std::int64_t scratch_words(const AttentionPlan& plan) {
   return 2 * plan.packed_keys * plan.padded_depth + plan.row_block * (plan.padded_key_block + 2 * plan.padded_depth + kPadding / 2);
 }
 
+/// More of it where fp32 is rounded: what that leaves of K and Q, and for each block of keys a row of numbers and a vector.
+std::int64_t rest_words(const AttentionPlan& plan) {
+  return (plan.packed_keys + plan.row_block) * plan.padded_depth / 2 + kPadding / 2 +
+         ceil_div(plan.packed_keys, plan.key_block) * (plan.padded_depth + kPadding / 2);
+}
+
+bool rounds(const AttentionArgs& args) { return args.bf16_inside && args.dtype == DType::kF32; }
+
+const AttentionVariant& variant_of(const AttentionArgs& args, IsaSet isa) {
+  const AttentionVariant& in_bf16 = choose(attention_variants(DType::kBf16), isa);
+  if (rounds(args) && in_bf16.rounds_f32) return in_bf16;
+  return choose(attention_variants(args.dtype), isa);
+}
+
 /// Rows of Q that share a head of K and V.
 std::int64_t queries_of(const AttentionArgs& args) { return args.heads / args.kv_heads * args.rows; }
 
@@ -83,24 +97,35 @@ void run_part(const Job& job, std::int64_t part, float* scratch) {
 
 bool attention(const AttentionArgs& args, const Parallel& parallel, IsaSet isa) {
   if (args.batch <= 0 || args.heads <= 0 || args.rows <= 0 || args.keys <= 0 || args.depth <= 0) return true;
-  const AttentionVariant& variant = choose(attention_variants(args.dtype), isa);
+  const AttentionVariant& variant = variant_of(args, isa);
   const std::int64_t heads = args.batch * args.heads;
   const std::int64_t few_units = args.batch * args.kv_heads * ceil_div(queries_of(args), kQueriesAtOnce);
+  bool refused = false;
   Job job{&args, &variant, {}, args.rows == 1 || queries_of(args) <= variant.few, few_units, 1, 0};
   if (job.few) {
     job.scratch_bytes = static_cast<std::size_t>(kQueriesAtOnce * (padded(args.keys) + padded(args.depth))) * sizeof(float);
   } else {
     job.plan = plan_of(args, variant.sizes);
     job.units = heads * job.plan.blocks;
-    job.scratch_bytes = static_cast<std::size_t>(scratch_words(job.plan)) * sizeof(float);
+    job.plan.rest = scratch_words(job.plan);
+    job.plan.refused = &refused;
+    const bool rest = rounds(args) && variant.rounds_f32;
+    job.scratch_bytes = static_cast<std::size_t>(job.plan.rest + (rest ? rest_words(job.plan) : 0)) * sizeof(float);
   }
   const double products =
       static_cast<double>(heads) * static_cast<double>(args.rows) * static_cast<double>(args.keys) * static_cast<double>(args.depth);
   job.parts = parts_of(job.units, products > kSerialProducts, parallel);
-  return share(job.parts, job.scratch_bytes, parallel, [&](std::int64_t part, void* scratch) {
+  const bool done = share(job.parts, job.scratch_bytes, parallel, [&](std::int64_t part, void* scratch) {
     run_part(job, part, static_cast<float*>(scratch));
     return true;
   });
+  return done && !refused;
+}
+
+bool attention_bf16_inside(const AttentionArgs& args, IsaSet isa) {
+  if (args.dtype != DType::kF32) return false;
+  const AttentionVariant& variant = choose(attention_variants(DType::kBf16), isa);
+  return variant.rounds_f32 && args.rows > 1 && queries_of(args) > variant.few;
 }
 
 bool attention_supported(DType dtype, IsaSet isa) { return choose(attention_variants(dtype), isa).needs != 0; }

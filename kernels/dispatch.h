@@ -157,6 +157,8 @@ struct AttentionPlan {
   std::int64_t padded_depth;      ///< a multiple of 32
   bool resident;                  ///< scratch holds K and V of a whole head, else of a block of keys
   std::int64_t packed_keys;       ///< that scratch has room for
+  std::int64_t rest;              ///< words of scratch before those that only the rounding of fp32 needs
+  bool* refused;                  ///< set where rounding fp32 would cost too many digits: the result is not used
 };
 
 /// Rows of Q that walk K and V together where these are not packed: query i of a head of K and V is row i % rows of its head of Q
@@ -181,6 +183,7 @@ struct AttentionVariant {
   /// Units [unit_begin, unit_end) of kQueriesAtOnce queries, those of one head of K and V after those of another. `scratch` has room for
   /// so many rows of Q and of scores.
   void (*run_few)(const AttentionArgs& args, std::int64_t unit_begin, std::int64_t unit_end, float* scratch);
+  bool rounds_f32 = false;  ///< `blocks` takes fp32 as well, with bf16 inside
 };
 
 using AttentionVariants = Variants<AttentionVariant>;

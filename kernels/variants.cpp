@@ -146,7 +146,7 @@ constexpr AttentionSizes kInRegisters{6, 48, 512};
 [[maybe_unused]] constexpr AttentionSizes kInTiles{32, 32, 256};
 constexpr AttentionVariant kAttention[] = {
 #if defined(IPEXRUN_KERNELS_AMX) && defined(IPEXRUN_KERNELS_AVX512)
-    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, kInTiles, amx::attention, 4, avx512::attention_few},
+    {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, kInTiles, amx::attention, 4, avx512::attention_few, true},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
     {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, kInRegisters, avx512_bf16::attention, 4, avx512::attention_few},

@@ -83,8 +83,8 @@ inline void begin(Group* group) {
   return _mm512_max_ps(most[0], most[1]);
 }
 
-/// 2^(t * factor - shift), 0 below the smallest normal number; `whole` is kWhole - shift. kPayload: t may be a NaN whose lowest bits are
-/// set.
+/// 2^(t * factor - shift), 0 below the smallest normal number, 2^127 or more above that; `whole` is kWhole - shift. kPayload: t may be a
+/// NaN whose lowest bits are set.
 template <bool kPayload>
 [[gnu::always_inline]] inline __m512 weight_of(__m512 t, __m512 factor, __m512 whole) {
   const __m512 rounded = _mm512_fmadd_ps(t, factor, whole);
@@ -94,7 +94,8 @@ template <bool kPayload>
   if constexpr (kPayload) {
     return _mm512_maskz_scalef_ps(normal, p, _mm512_sub_ps(rounded, _mm512_set1_ps(kWhole)));
   } else {
-    return _mm512_castsi512_ps(_mm512_maskz_add_epi32(normal, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(rounded), 23)));
+    const __m512 power = _mm512_min_ps(_mm512_set1_ps(kWhole + 128.0f), rounded);  // a NaN stays
+    return _mm512_castsi512_ps(_mm512_maskz_add_epi32(normal, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(power), 23)));
   }
 }
 

@@ -23,8 +23,40 @@ constexpr std::int64_t steps_of(std::int64_t n) { return (n + kStep - 1) / kStep
   return left <= 0 ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(_bzhi_u32(~0u, static_cast<unsigned>(left)), row + i);
 }
 
+/// The same of fp32, rounded to bf16.
+[[gnu::always_inline]] inline __m512i load_step(const float* row, std::int64_t i, std::int64_t valid) {
+  const std::int64_t left = valid - i;
+  const unsigned keep = left >= kStep ? ~0u : left <= 0 ? 0 : _bzhi_u32(~0u, static_cast<unsigned>(left));
+  const __m512 first = _mm512_maskz_loadu_ps(static_cast<__mmask16>(keep), row + i);
+  const __m512 second = _mm512_maskz_loadu_ps(static_cast<__mmask16>(keep >> 16), row + i + kLanes);
+  return (__m512i)_mm512_cvtne2ps_pbh(second, first);
+}
+
+/// What the rounding of fp32 to bf16 leaves, as a row of its own: 0 where the rounded number is not finite.
+struct Rest {
+  const float* at;
+  [[nodiscard]] Rest operator+(std::int64_t i) const { return {at + i}; }
+};
+
+[[gnu::always_inline]] inline __m512 rest_of(__m512 value, __m256i rounded) {
+  const __m512 taken = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
+  const auto finite = static_cast<__mmask16>(~_mm512_fpclass_ps_mask(taken, 0x99));  // both NaN, both infinities
+  return _mm512_maskz_sub_ps(finite, value, taken);
+}
+
+[[gnu::always_inline]] inline __m512i load_step(Rest row, std::int64_t i, std::int64_t valid) {
+  const std::int64_t left = valid - i;
+  const unsigned keep = left >= kStep ? ~0u : left <= 0 ? 0 : _bzhi_u32(~0u, static_cast<unsigned>(left));
+  const __m512 first = _mm512_maskz_loadu_ps(static_cast<__mmask16>(keep), row.at + i);
+  const __m512 second = _mm512_maskz_loadu_ps(static_cast<__mmask16>(keep >> 16), row.at + i + kLanes);
+  const auto rounded = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+  return (__m512i)_mm512_cvtne2ps_pbh(rest_of(second, _mm512_extracti64x4_epi64(rounded, 1)),
+                                      rest_of(first, _mm512_castsi512_si256(rounded)));
+}
+
 /// `keys` rows of K, whole pairs of tiles.
-inline void pack_k(const std::uint16_t* from, std::int64_t stride, std::int64_t keys, std::int64_t depth, char* to) {
+template <typename From>
+void pack_k(From from, std::int64_t stride, std::int64_t keys, std::int64_t depth, char* to) {
   const std::int64_t steps = steps_of(depth);
   for (std::int64_t key = 0; key < keys; key += kStep) {
     for (std::int64_t s = 0; s < steps; ++s) {
@@ -32,7 +64,7 @@ inline void pack_k(const std::uint16_t* from, std::int64_t stride, std::int64_t 
         Lanes::Vector lines[kLanes];
         const std::int64_t first = key + half * kLanes;
         if (first + kLanes <= keys && (s + 1) * kStep <= depth) {
-          for (std::int64_t i = 0; i < kLanes; ++i) lines[i] = Lanes::load(from + (first + i) * stride + s * kStep);
+          for (std::int64_t i = 0; i < kLanes; ++i) lines[i] = load_step(from + (first + i) * stride, s * kStep, (s + 1) * kStep);
         } else {
           for (std::int64_t i = 0; i < kLanes; ++i) {
             lines[i] = first + i < keys ? load_step(from + (first + i) * stride, s * kStep, depth) : Lanes::zero();
@@ -47,12 +79,12 @@ inline void pack_k(const std::uint16_t* from, std::int64_t stride, std::int64_t 
 }
 
 /// `keys` rows of V, whole pairs of tiles; `panel_bytes` from one panel of 32 columns to the next.
-inline void pack_v(const std::uint16_t* from, std::int64_t stride, std::int64_t keys, std::int64_t depth, std::int64_t panel_bytes,
-                   char* to) {
+template <typename From>
+void pack_v(From from, std::int64_t stride, std::int64_t keys, std::int64_t depth, std::int64_t panel_bytes, char* to) {
   const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);  // so that the two unpackings give columns 0-15 and 16-31
   const std::int64_t panels = steps_of(depth);
   for (std::int64_t key = 0; key < steps_of(keys) * kStep; key += 2) {
-    const std::uint16_t* row = from + key * stride;
+    const From row = from + key * stride;
     char* line = to + key / kStep * kPair + key % kStep / 2 * 64;
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const __m512i even = key < keys ? _mm512_permutexvar_epi64(order, load_step(row, panel * kStep, depth)) : Lanes::zero();
