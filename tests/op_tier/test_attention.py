@@ -14,7 +14,7 @@ LOWEST = torch.finfo(torch.float32).min
 
 
 def bound(dtype):
-    return 1e-2 if dtype == torch.bfloat16 else 2e-6
+    return {torch.bfloat16: 1e-2, torch.float16: 1e-3}.get(dtype, 2e-6)
 
 
 @pytest.fixture
@@ -287,3 +287,63 @@ def test_a_scale_of_zero_is_stocks(own_f32, stock):
     q[0, 0, 3, 5] = float("nan")
     attend = F.scaled_dot_product_attention
     assert torch.equal(attend(q, k, v, scale=0.0), stock(attend, q, k, v, scale=0.0))
+
+
+@pytest.fixture
+def rounds(hook):
+    """float32 with products in bfloat16."""
+    if not torch.cpu._is_amx_tile_supported():
+        pytest.skip("AMX does that")
+    assert hook.force("own_bf16")
+
+
+def near(stock, call):
+    """Within what one op in bfloat16 may be wrong by, and it shows that it was in bfloat16."""
+    expected, result = stock(call), call()
+    for mine, theirs in zip(result, expected):
+        same_face(mine, theirs)
+        assert torch.equal(mine.isfinite(), theirs.isfinite())
+    assert 1e-5 < relative(result[0], expected[0]) <= 6e-3
+    assert torch.allclose(result[1], expected[1], rtol=1e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rows, keys, depth", [(8, 40, 64), (17, 33, 24), (77, 77, 40), (128, 128, 64), (197, 197, 64), (60, 600, 256), (9, 700, 8)])
+def test_products_in_bfloat16(rows, keys, depth, causal, rounds, hook, stock):
+    q, k, v = operands(rows, keys, depth)
+    before = taken(hook)
+    near(stock, lambda: leaf(q, k, v, 0.0, causal))
+    assert taken(hook) == before + 1
+    q, k, v = (x.contiguous() for x in operands(rows, keys, depth, heads=6, kv_heads=2))
+    near(stock, lambda: leaf(q, k, v, 0.0, causal, scale=0.3 / math.sqrt(depth)))
+
+
+def test_products_in_bfloat16_under_masks(rounds, hook, stock):
+    q, k, v = operands(37, 45, 32)
+    for name, mask in masks(37, 45, torch.float32).items():
+        added = torch.zeros(mask.shape).masked_fill(~mask, -INFINITY) if mask.dtype == torch.bool else mask
+        before = taken(hook)
+        if added.dim() == 2 or added.shape[0] == 2 or added.shape[1] == 4:
+            near(stock, lambda: leaf(q, k, v, attn_mask=added))
+            assert taken(hook) == before + 1, name
+
+
+def test_products_in_bfloat16_of_any_scores(rounds, hook, stock):
+    q, k, v = operands(100, 300, 64)
+    near(stock, lambda: leaf(q, k, v))  # the site is known and its candidate good
+    for large in (1e-3, 1.3, 2.0, 8.0, 60.0):
+        before = taken(hook)
+        near(stock, lambda: leaf(q * large, k, v))
+        assert taken(hook) == before + 1
+    compare(stock, lambda: leaf(q * 3e3, k, v)[0])  # in float32
+    q[1, 2, 7, 5] = float("nan")
+    expected, result = stock(leaf, q, k, v), leaf(q, k, v)
+    assert torch.equal(expected[0].isnan(), result[0].isnan()) and torch.equal(expected[1].isnan(), result[1].isnan())
+    assert relative(result[0].nan_to_num(), expected[0].nan_to_num()) <= 6e-3
+
+
+def test_where_gradients_are_wanted_products_stay_in_float32(rounds, hook, stock):
+    q, k, v = (x.detach().requires_grad_() for x in operands(40, 40, 32))
+    assert torch.equal(attention(q, k, v), stock(attention, q, k, v))
+    with torch.no_grad():
+        assert relative(attention(q, k, v), stock(attention, q, k, v)) > 1e-5

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from test_process import run_python
 
 COMMON = """
@@ -114,7 +115,8 @@ print(json.dumps({**report(), "errors": errors}))
 def test_what_is_rounded_comes_through_attention(tmp_path):
     # torch tags attention as random, because it can drop out; a check that left it out would see the last layer's rounding only.
     report = outcome(tmp_path, ATTENTION)
-    assert report["drift"]["fine"] == 12 and report["drift"]["aborted"] == 0
+    sites = int(torch.cpu._is_amx_tile_supported())  # of attention itself, in all layers the same
+    assert report["drift"]["fine"] == 12 + sites and report["drift"]["aborted"] == 0
     assert report["drift"]["last"] == pytest.approx(report["errors"][-1], rel=0.3)
 
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>
+#include <c10/core/GradMode.h>
 
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/adapters/attention_call.h"
@@ -43,6 +44,8 @@ std::tuple<at::Tensor, at::Tensor> scaled_dot_product_attention(const at::Tensor
         call->causal = is_causal;
         if (dropout_p != 0.0 || !call->is(Declined::kDtype, dtype_fits(query.scalar_type()))) return false;
         if (!describe_operand(call, query) || !describe_operand(call, key) || !describe_operand(call, value)) return false;
+        call->wants_grad = query.scalar_type() == at::kFloat && c10::GradMode::is_enabled() &&
+                           (query.requires_grad() || key.requires_grad() || value.requires_grad());
         if (!describe_sizes(call) || !call->describe_mask(attn_mask)) return false;
         return call->describe_scale(scale);
       },

@@ -1,5 +1,6 @@
-// Sites and the candidate of attention: our own blocks with a running softmax. What a row is wrong by depends on no other row, so one
-// check holds for the site.
+// Sites and the candidates of attention: our own blocks with a running softmax, of float32 also with products in bf16. What a row is wrong
+// by depends on no other row and, in bf16, not on how large the scores are (kernels/attention.h: large ones get more digits, larger ones
+// are computed in float32), so one check holds for the site.
 #include "preload/plugin/adapters/attention_call.h"
 
 #include <ATen/Parallel.h>
@@ -29,6 +30,7 @@ std::uint64_t order_of(const at::Tensor& q) {
 SiteId AttentionCall::site_id() const {
   SiteId id = scores_id();
   if (k->size(1) != q->size(1)) id.form |= 1u << 18;
+  if (wants_grad) id.form |= 1u << 19;
   id.detail = order_of(*q);
   return id;
 }
@@ -36,15 +38,27 @@ SiteId AttentionCall::site_id() const {
 SiteKey AttentionCall::site_key(const SiteId& id, const TierOptions& options) const {
   std::string layouts = id.detail == 0x000102 ? "c" : "s";
   layouts += k->size(1) != q->size(1) ? "ee" : "ss";  // heads of k and v that several of q share
-  return scores_key(id, options, std::move(layouts));
+  SiteKey key = scores_key(id, options, std::move(layouts));
+  if (wants_grad) key.sizes += ",grad";
+  return key;
+}
+
+bool AttentionCall::may_round(const TierOptions& options) const {
+  return !wants_grad && bf16_inside_allowed(options) && kernels::attention_bf16_inside(kernel_operands(), options.isa);
 }
 
 std::vector<int> AttentionCall::candidates(const TierOptions& options) const {
-  if (!kernels::attention_supported(kernel_dtype(*q), options.isa)) return {};
-  return {kOwnF32};
+  std::vector<int> fitting;
+  const bool rounded = may_round(options);
+  if (rounded) fitting.push_back(kOwnBf16);
+  if (rounded && options.dtype == DtypePolicy::kBfloat16) return fitting;  // as of products, float32 is no answer there
+  if (kernels::attention_supported(kernel_dtype(*q), options.isa)) fitting.push_back(kOwnF32);
+  return fitting;
 }
 
-Outputs AttentionCall::run(int /*candidate*/, const Packs& /*packs*/, IsaSet isa) const {
+bool AttentionCall::changes_dtype() const { return may_round(tier()->options); }
+
+Outputs AttentionCall::run(int candidate, const Packs& /*packs*/, IsaSet isa) const {
   const std::int64_t batch = q->size(0);
   const std::int64_t heads = q->size(1);
   const std::int64_t rows = q->size(2);
@@ -53,6 +67,7 @@ Outputs AttentionCall::run(int /*candidate*/, const Packs& /*packs*/, IsaSet isa
   if (depth > 1 && result.stride(3) != 1) return {};
   at::Tensor logsumexp = at::cpu::empty_strided({batch, heads, rows}, {rows * heads, 1, heads}, q->options().dtype(at::kFloat));
   kernels::AttentionArgs args = kernel_operands();
+  args.bf16_inside = candidate == kOwnBf16;
   args.out = result.mutable_data_ptr();
   args.out_batch_stride = result.stride(0);
   args.out_head_stride = result.stride(1);
@@ -61,7 +76,12 @@ Outputs AttentionCall::run(int /*candidate*/, const Packs& /*packs*/, IsaSet isa
   args.lse_batch_stride = logsumexp.stride(0);
   args.lse_head_stride = logsumexp.stride(1);
   args.lse_row_stride = logsumexp.stride(2);
-  if (!kernels::attention(args, torch_pool(), isa)) return {};
+  bool done = kernels::attention(args, torch_pool(), isa);
+  if (!done && args.bf16_inside) {  // refused: these scores want float32
+    args.bf16_inside = false;
+    done = kernels::attention(args, torch_pool(), isa);
+  }
+  if (!done) return {};
   Outputs outputs(std::move(result));
   outputs.more = {std::move(logsumexp)};
   return outputs;

@@ -7,6 +7,9 @@ namespace ipexrun::preload {
 
 class AttentionCall final : public AttentionOperands {
  public:
+  bool wants_grad = false;  ///< float32 of a program that trains: stays float32
+
+  [[nodiscard]] bool changes_dtype() const override;
   [[nodiscard]] SiteId site_id() const override;
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
@@ -14,6 +17,7 @@ class AttentionCall final : public AttentionOperands {
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
 
  private:
+  [[nodiscard]] bool may_round(const TierOptions& options) const;
   template <typename T>
   [[nodiscard]] bool accurate_as(const Outputs& stock, const Outputs& result, Precision precision) const;
 };

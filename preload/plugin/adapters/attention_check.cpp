@@ -81,7 +81,8 @@ bool AttentionCall::accurate_as(const Outputs& stock_outputs, const Outputs& out
     }
     const double lse = (nothing ? 0 : largest) + std::log(sum);
     const std::int64_t lse_place = batch * stock_lse.stride(0) + head * stock_lse.stride(1) + row * stock_lse.stride(2);
-    const double lse_bound = 2 * std::abs(element(stock_lse, lse_place) - lse) + 2e-5 * (1 + std::abs(lse));
+    const double room = precision == Precision::kFloat32 || sizeof(T) == sizeof(at::BFloat16) ? 2e-5 : 2e-2;  // operands were rounded
+    const double lse_bound = 2 * std::abs(element(stock_lse, lse_place) - lse) + room * (1 + std::abs(lse));
     lse_good = lse_good && !(std::abs(element(candidate_lse, lse_place) - lse) > lse_bound);
     const std::int64_t place = batch * stock.stride(0) + head * stock.stride(1) + row * stock.stride(2);
     for (std::int64_t i = 0; i < depth; ++i) samples.add(sums[static_cast<std::size_t>(i)] / sum, s[place + i], c[place + i]);
@@ -89,10 +90,11 @@ bool AttentionCall::accurate_as(const Outputs& stock_outputs, const Outputs& out
   return lse_good && samples.pass(sampled, s, c, stock.numel(), precision);
 }
 
-bool AttentionCall::accurate(const Outputs& stock, const Outputs& result, int /*candidate*/) const {
+bool AttentionCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {
   const bool bf16 = q->scalar_type() == at::kBFloat16;
-  if (!close_to_stock(stock.more[0], result.more[0], bf16 ? 2e-2f : 2e-5f)) return false;
-  return bf16 ? accurate_as<at::BFloat16>(stock, result, Precision::kBf16Op) : accurate_as<float>(stock, result, Precision::kFloat32);
+  const Precision precision = bf16 || candidate == kOwnBf16 ? Precision::kBf16Op : Precision::kFloat32;
+  if (!close_to_stock(stock.more[0], result.more[0], precision == Precision::kBf16Op ? 2e-2f : 2e-5f)) return false;
+  return bf16 ? accurate_as<at::BFloat16>(stock, result, precision) : accurate_as<float>(stock, result, precision);
 }
 
 }  // namespace ipexrun::preload
