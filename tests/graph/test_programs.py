@@ -78,6 +78,26 @@ def test_a_sum_goes_into_the_product_on_either_side(shape):
         assert "and 1 sums" in Captured(function, x).fused()
 
 
+def test_a_gelu_that_is_written_out():
+    layer = linear()
+
+    def with_tanh(x):
+        x = layer(x)
+        return 0.5 * x * (1.0 + torch.tanh(0.7978845608028654 * (x + 0.044715 * torch.pow(x, 3.0))))
+
+    def with_erf(x):
+        x = layer(x)
+        return x * 0.5 * (1.0 + torch.erf(x / 1.4142135623730951))
+
+    def another(x):
+        x = layer(x)
+        return 0.5 * x * (1.0 + torch.tanh(0.79 * (x + 0.044715 * torch.pow(x, 3.0))))
+
+    for function, found in ((with_tanh, 1), (with_erf, 1), (another, 0)):
+        fused = Captured(function, torch.randn(7, 48)).fused()
+        assert f"{found} activations" in fused and ("written out" in fused) == (found == 1)
+
+
 def test_the_order_of_sum_and_activation_is_kept():
     layer = linear(80, 80)
     x = torch.randn(7, 80)

@@ -161,6 +161,7 @@ class Builder final : public torch::CustomClassHolder {
     Graph graph = graph_;
     Fused fused;
     if (tier() != nullptr) {
+      find_gelu(&graph, &fused);
       find_linears(&graph, bf16, &fused);
       drop_dead(&graph);
       fuse_epilogues(&graph, &fused);
@@ -169,7 +170,8 @@ class Builder final : public torch::CustomClassHolder {
     }
     (bf16 ? bf16_ : exact_) = std::make_shared<const Program>(graph);
     return std::to_string(fused.linears) + " linear layers, " + std::to_string(fused.activations) + " activations and " +
-           std::to_string(fused.sums) + " sums in them, " + std::to_string(fused.kept_bf16) + " results kept in bf16";
+           std::to_string(fused.sums) + " sums in them, " + std::to_string(fused.kept_bf16) + " results kept in bf16" +
+           (fused.gelus > 0 ? ", " + std::to_string(fused.gelus) + " gelus written out" : "");
   }
 
   /// The inputs in their order, tensors and numbers apart; None where a result is None.

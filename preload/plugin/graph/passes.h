@@ -9,11 +9,15 @@ namespace ipexrun::preload::graph {
 
 /// What was rewritten, for the report.
 struct Fused {
+  int gelus = 0;        ///< that the program wrote out
   int linears = 0;      ///< products with a weight
   int activations = 0;  ///< that went into one of them
   int sums = 0;         ///< additions or products with another matrix that did
   int kept_bf16 = 0;    ///< results that stay bf16 on their way to the next product
 };
+
+/// A gelu that the program wrote out becomes one operator.
+void find_gelu(Graph* graph, Fused* fused);
 
 /// Products with a weight (addmm, mm) become linear layers. `bf16`: also those in float32, which are then computed in bf16.
 void find_linears(Graph* graph, bool bf16, Fused* fused);
