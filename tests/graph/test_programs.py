@@ -146,6 +146,21 @@ def test_between_two_products_bf16_stays():
     assert captured.fused().endswith("1 results kept in bf16") and captured.fused(False).endswith("0 results kept in bf16")
 
 
+def test_a_weight_that_lies_the_other_way():
+    weight, bias = nn.Parameter(torch.randn(48, 80)), nn.Parameter(torch.randn(80))
+
+    class Conv1D(nn.Module):  # as GPT-2 has it
+        def __init__(self):
+            super().__init__()
+            self.weight, self.bias = weight, bias
+
+        def forward(self, x):
+            return F.relu(torch.addmm(self.bias, x.view(-1, 48), self.weight).view(2, 5, 80))
+
+    captured = Captured(lambda x, module=Conv1D().eval(): module(x), torch.randn(2, 5, 48))
+    assert captured.fused().startswith("1 linear layers, 1 activations")
+
+
 def test_a_layer_of_a_transformer():
     torch.manual_seed(0)
     from transformers import BertConfig, BertModel

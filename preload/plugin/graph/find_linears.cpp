@@ -1,4 +1,4 @@
-// Linear layers in a graph: addmm(bias, x, t(weight)) and mm(x, t(weight)).
+// Linear layers in a graph: addmm(bias, x, t(weight)) and mm(x, t(weight)), or with the weight as it lies.
 #include <map>
 
 #include "preload/plugin/graph/passes.h"
@@ -13,8 +13,8 @@ bool is_one(const Argument& argument) {
 bool is_matrix(const Facts& facts) { return facts.tensor && facts.sizes.size() == 2; }
 
 /// A vector of N, as stock adds it to every row.
-bool is_bias(const Facts& bias, const Facts& weight) {
-  return bias.weight && bias.sizes.size() == 1 && bias.sizes[0] == weight.sizes[0] && bias.dtype == weight.dtype;
+bool is_bias(const Facts& bias, const Facts& weight, std::int64_t n) {
+  return bias.weight && bias.sizes.size() == 1 && bias.sizes[0] == n && bias.dtype == weight.dtype;
 }
 
 }  // namespace
@@ -32,16 +32,17 @@ void find_linears(Graph* graph, bool bf16, Fused* fused) {
     const std::size_t x_at = with_bias ? 1 : 0;
     if (node.arguments[x_at].kind != Argument::Kind::kValue || node.arguments[x_at + 1].kind != Argument::Kind::kValue) continue;
     const auto weight = transposed.find(node.arguments[x_at + 1].value);
-    if (weight == transposed.end()) continue;
-    const Facts& w = graph->facts[static_cast<std::size_t>(weight->second)];
-    if (w.dtype != at::kBFloat16 && !(bf16 && w.dtype == at::kFloat)) continue;
     Linear linear;
+    linear.rows_are_outputs = weight != transposed.end();
+    linear.weight = linear.rows_are_outputs ? weight->second : node.arguments[x_at + 1].value;
+    const Facts& w = graph->facts[static_cast<std::size_t>(linear.weight)];
+    if (!w.weight || !is_matrix(w)) continue;
+    if (w.dtype != at::kBFloat16 && !(bf16 && w.dtype == at::kFloat)) continue;
     linear.x = node.arguments[x_at].value;
-    linear.weight = weight->second;
     if (with_bias) {
       if (node.arguments[0].kind != Argument::Kind::kValue || !is_one(node.arguments[3]) || !is_one(node.arguments[4])) continue;
       linear.bias = node.arguments[0].value;
-      if (!is_bias(graph->facts[static_cast<std::size_t>(linear.bias)], w)) continue;
+      if (!is_bias(graph->facts[static_cast<std::size_t>(linear.bias)], w, w.sizes[linear.rows_are_outputs ? 0 : 1])) continue;
     }
     node.kind = Node::Kind::kLinear;
     node.op.reset();

@@ -65,7 +65,7 @@ class Fuser {
   void follow(std::size_t at) {
     Linear linear = graph_.nodes[at].linear;
     const Value matrix = graph_.nodes[at].outputs[0];
-    const std::int64_t n = facts(linear.weight).sizes[0];
+    const std::int64_t n = facts(linear.weight).sizes[linear.rows_are_outputs ? 0 : 1];
     const at::ScalarType dtype = facts(matrix).dtype;
     Value value = matrix;   // what the chain has come to
     std::size_t last = at;  // of what is fused

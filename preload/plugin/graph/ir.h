@@ -44,10 +44,11 @@ struct Argument {
   [[nodiscard]] bool is_value(Value other) const { return kind == Kind::kValue && value == other; }
 };
 
-/// A linear layer with what follows it: epilogue.h over x [.., K] * weight [N, K] transposed + bias.
+/// A linear layer with what follows it: epilogue.h over x [.., K] * weight + bias.
 struct Linear {
   Value x = kNone;
   Value weight = kNone;
+  bool rows_are_outputs = true;  ///< the weight is [N, K], as nn.Linear has it; else [K, N]
   Value bias = kNone;
   kernels::Unary unary = kernels::Unary::kNone;
   kernels::Binary binary = kernels::Binary::kNone;

@@ -1,13 +1,16 @@
-// float32 on its way from one linear layer to the next, through views alone, is rounded to bf16 by the reader anyway: written as bf16 it
-// takes half the memory and no time to convert.
+// float32 on its way from one linear layer to the next, through views and copies alone, is rounded to bf16 by the reader anyway: written as
+// bf16 it takes half the memory and no time to convert.
 #include "preload/plugin/graph/passes.h"
 
 namespace ipexrun::preload::graph {
 namespace {
 
-bool is_view(const Node& node) { return node.is("view", "") || node.is("_unsafe_view", ""); }
+/// Of the same elements: a view or a copy.
+bool is_view(const Node& node) {
+  return node.is("view", "") || node.is("_unsafe_view", "") || (node.is("clone", "") && node.arguments[1].constant.isNone());
+}
 
-/// Every reader of the value, through views, is a linear layer that multiplies by it.
+/// Every reader of the value, through these, is a linear layer that multiplies by it.
 bool only_products_read(const Graph& graph, Value value, std::size_t after) {
   for (const Argument& output : graph.outputs) {
     if (output.is_value(value)) return false;

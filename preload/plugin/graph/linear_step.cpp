@@ -25,19 +25,13 @@ const at::Tensor& tensor_of(const Values& values, Value value) {
   return value == kNone ? none : values[static_cast<std::size_t>(value)].toTensor();
 }
 
-/// The weight of the layer as the op tier sees it, w.t(): their packs are the same.
-struct Transposed {
-  const at::Tensor& weight;
-  [[nodiscard]] std::int64_t k() const { return weight.size(1); }
-  [[nodiscard]] std::int64_t n() const { return weight.size(0); }
-};
-
-std::shared_ptr<const TensorPack> packed(TierState& state, const Transposed& w) {
-  WeightUse use = weight_use_of(w.weight);
+/// The op tier sees the same operand: their packs are the same.
+std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w) {
+  WeightUse use = weight_use_of(w.tensor);
   use.key.sizes = {w.k(), w.n()};
-  use.key.strides = {w.weight.stride(1), w.weight.stride(0)};
+  use.key.strides = {w.stride_k(), w.stride_n()};
   WeightState known = state.weights.use(
-      use, [&] { return liveness_of(w.weight); }, true);
+      use, [&] { return liveness_of(w.tensor); }, true);
   if (known.weight == nullptr) return nullptr;
   auto& have = known.packs[kOwnBf16];
   if (have == nullptr) {
@@ -46,8 +40,8 @@ std::shared_ptr<const TensorPack> packed(TierState& state, const Transposed& w) 
     const std::size_t bytes = kernels::packed_b_bytes(w.k(), w.n());
     if (bytes == 0) return nullptr;
     at::Tensor to = at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
-    kernels::pack_b({w.weight.const_data_ptr(), kernel_dtype(w.weight), w.k(), w.n(), w.weight.stride(1), w.weight.stride(0)},
-                    to.mutable_data_ptr(), torch_pool());
+    kernels::pack_b({w.tensor.const_data_ptr(), kernel_dtype(w.tensor), w.k(), w.n(), w.stride_k(), w.stride_n()}, to.mutable_data_ptr(),
+                    torch_pool());
     have = std::make_shared<const TensorPack>(std::move(to), bytes);
     if (!state.weights.put(*known.weight, kOwnBf16, have, true)) return nullptr;
   }
@@ -83,11 +77,11 @@ LinearStep::LinearStep(const Graph& graph, const Node& node) : linear_(node.line
 }
 
 void LinearStep::run(Values& values) const {
-  const at::Tensor& weight = tensor_of(values, linear_.weight);
+  const Matrix weight{tensor_of(values, linear_.weight), linear_.rows_are_outputs};
   const at::Tensor& bias = tensor_of(values, linear_.bias);
   const at::Tensor& x = tensor_of(values, linear_.x);
   at::Tensor other = tensor_of(values, linear_.other);
-  if (other.defined()) other = other.reshape({-1, weight.size(0)});
+  if (other.defined()) other = other.reshape({-1, weight.n()});
   at::Tensor result;
   if (!run_own(x, weight, bias, other, &result)) result = run_stock(x, weight, bias, other);
   if (!shape_.empty()) {
@@ -97,10 +91,11 @@ void LinearStep::run(Values& values) const {
   values[static_cast<std::size_t>(output_)] = std::move(result);
 }
 
-bool LinearStep::run_own(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& other,
+bool LinearStep::run_own(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other,
                          at::Tensor* out) const {
   TierState* state = tier();
-  if (state == nullptr || !of_kernel(x) || !of_kernel(weight) || x.dim() != 2 || (x.size(1) > 1 && x.stride(1) != 1) || x.numel() == 0)
+  if (state == nullptr || !of_kernel(x) || !of_kernel(weight.tensor) || x.dim() != 2 || (x.size(1) > 1 && x.stride(1) != 1) ||
+      x.numel() == 0)
     return false;
   if (bias.defined() && !bias.is_contiguous()) return false;
   const ForkGate::Passage passage(state->fork_gate);
@@ -111,9 +106,9 @@ bool LinearStep::run_own(const at::Tensor& x, const at::Tensor& weight, const at
   args.lda = x.size(0) > 1 ? x.stride(0) : x.size(1);
   if (args.lda < x.size(1)) return false;
   args.m = x.size(0);
-  args.n = args.ldc = weight.size(0);
+  args.n = args.ldc = weight.n();
   args.k = x.size(1);
-  const std::shared_ptr<const TensorPack> pack = packed(*state, {weight});
+  const std::shared_ptr<const TensorPack> pack = packed(*state, weight);
   if (pack == nullptr) return false;
   args.packed_b = pack->packed().const_data_ptr();
   if (bias.defined()) {
@@ -128,16 +123,16 @@ bool LinearStep::run_own(const at::Tensor& x, const at::Tensor& weight, const at
     args.epilogue.other_dtype = kernel_dtype(other);
     args.epilogue.ld_other = other.stride(0);
   }
-  *out = at::empty({args.m, args.n}, at::TensorOptions().dtype(linear_.bf16_out ? at::kBFloat16 : weight.scalar_type()));
+  *out = at::empty({args.m, args.n}, at::TensorOptions().dtype(linear_.bf16_out ? at::kBFloat16 : weight.tensor.scalar_type()));
   args.c = out->mutable_data_ptr();
   args.c_dtype = kernel_dtype(*out);
   return kernels::linear_bf16(args, torch_pool(), state->options.isa);
 }
 
 /// x may be bf16 beside a float32 weight (keep_bf16()).
-at::Tensor LinearStep::run_stock(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& other) const {
-  const at::Tensor a = x.scalar_type() == weight.scalar_type() ? x : x.to(weight.scalar_type());
-  at::Tensor result = bias.defined() ? at::addmm(bias, a, weight.t()) : at::mm(a, weight.t());
+at::Tensor LinearStep::run_stock(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const {
+  const at::Tensor a = x.scalar_type() == weight.tensor.scalar_type() ? x : x.to(weight.tensor.scalar_type());
+  at::Tensor result = bias.defined() ? at::addmm(bias, a, weight.operand()) : at::mm(a, weight.operand());
   if (!linear_.binary_first) result = applied(result, linear_.unary);
   if (linear_.binary == kernels::Binary::kAdd) result = at::add(result, other);
   if (linear_.binary == kernels::Binary::kMul) result = at::mul(result, other);

@@ -6,6 +6,18 @@
 
 namespace ipexrun::preload::graph {
 
+/// A weight as the right operand, [K, N].
+struct Matrix {
+  const at::Tensor& tensor;
+  bool transposed;  ///< it lies as [N, K]
+
+  [[nodiscard]] std::int64_t k() const { return tensor.size(transposed ? 1 : 0); }
+  [[nodiscard]] std::int64_t n() const { return tensor.size(transposed ? 0 : 1); }
+  [[nodiscard]] std::int64_t stride_k() const { return tensor.stride(transposed ? 1 : 0); }
+  [[nodiscard]] std::int64_t stride_n() const { return tensor.stride(transposed ? 0 : 1); }
+  [[nodiscard]] at::Tensor operand() const { return transposed ? tensor.t() : tensor; }
+};
+
 /// The packed weight is the op tier's own (WeightTable): made at the first run, checked at each, and gone when the program changes the
 /// weight. Without room for it, or when x has a form that the kernel does not read, the same is computed by stock's operators.
 class LinearStep final : public Step {
@@ -14,9 +26,9 @@ class LinearStep final : public Step {
   void run(Values& values) const override;
 
  private:
-  [[nodiscard]] bool run_own(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& other,
+  [[nodiscard]] bool run_own(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other,
                              at::Tensor* out) const;
-  [[nodiscard]] at::Tensor run_stock(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& other) const;
+  [[nodiscard]] at::Tensor run_stock(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
 
   Linear linear_;
   std::vector<Argument> shape_;
