@@ -78,6 +78,17 @@ def test_an_installed_ipexrun_joins_torch(installed):
     assert result.stdout == "(2, 64)\n"
 
 
+def test_the_installed_package_brings_the_backend(installed):
+    program = """
+import torch, ipexrun
+torch.set_grad_enabled(False)
+torch.compile(torch.nn.Linear(8, 8), backend="ipex")(torch.ones(2, 8))
+print([graph["choice"] for graph in ipexrun.report()["graphs"]])
+"""
+    result = run(installed / "bin" / "python", "-c", program)
+    assert (result.stdout, result.stderr) == ("['stock']\n", "")
+
+
 def test_without_torch_the_launcher_builds_and_says_what_is_left_out(tmp_path):
     python = make_environment(tmp_path / "bare", see_packages=False)
     tree = tmp_path / "tree"
