@@ -103,6 +103,10 @@ class Translation:
             source, index = node.args
             value = self.values[source]
             return value[index] if isinstance(value, list) else self.graph.item(value, index)
+        if target is operator.neg and isinstance(node.meta.get("val"), (int, torch.SymInt)):
+            form, numbers = ["i"], [0]
+            self.write(node.args[0], form, numbers, [])
+            return self.graph.number("sub", "".join(form), numbers)
         if target in ARITHMETIC and len(node.args) == 2 and isinstance(node.meta.get("val"), (int, torch.SymInt)):
             form, numbers = [], []
             for argument in node.args:

@@ -180,6 +180,16 @@ def test_sizes_that_change_from_call_to_call():
     assert len(captured.graphs) <= 2
 
 
+def test_arithmetic_of_sizes():
+    def function(x):
+        n, m = x.shape
+        return x.view(n * m // 2, 2), x.new_ones(-(-n // 3) + m % 5 - 1), x.roll(-(n - 1), 0)
+
+    captured = Captured(function, torch.randn(6, 8), dynamic=True)
+    for shape in ((7, 4), (9, 6), (3, 10)):
+        captured(torch.randn(shape))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_model_of_that_dtype(dtype):
     block = nn.Sequential(nn.Linear(48, 96), nn.SiLU(), nn.Linear(96, 48), nn.LayerNorm(48)).eval().to(dtype)
