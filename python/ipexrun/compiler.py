@@ -220,10 +220,11 @@ class Compiled:
         if self.choice is not None:
             try:
                 return self.mine(self.choice, values)
-            except RuntimeError as problem:
+            except Exception as problem:
+                result = self.stock(*values)  # raises what is the user's own fault
                 self.choice = None
                 self.note["choice"] = f"stock: {problem}".splitlines()[0]
-                return self.stock(*values)
+                return result
         if not self.exploring.acquire(blocking=False):
             return self.stock(*values)
         try:
@@ -232,9 +233,11 @@ class Compiled:
             self.exploring.release()
 
     def mine(self, bf16, values):
-        tensors = [value for value, tensor in zip(values, self.tensors) if tensor]
         numbers = [int(value) for value, tensor in zip(values, self.tensors) if not tensor]
-        return tuple(self.graph.run(bf16, tensors + self.lifted, numbers))
+        return tuple(self.graph.run(bf16, self.tensors_of(values), numbers))
+
+    def tensors_of(self, values):
+        return [value for value, tensor in zip(values, self.tensors) if tensor] + self.lifted
 
     def explore(self, values):
         """The user gets stock's result; ours is computed beside it, judged and timed."""
@@ -249,7 +252,7 @@ class Compiled:
             mine, mine_ns = self.attempt(candidate, values)
         self.calls += 1
         if mine is None:
-            self.lose()
+            self.lose(values)
             return result
         decided = 0
         if self.calls > 1:  # the first call packs
@@ -266,7 +269,7 @@ class Compiled:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.note["error"] = self.trial.error()
         elif decided == -1 or self.calls > PATIENCE:
-            self.lose()
+            self.lose(values)
         return result
 
     def truth(self, values):
@@ -285,11 +288,11 @@ class Compiled:
         started = time.perf_counter_ns()
         try:
             return self.mine(candidate, values), time.perf_counter_ns() - started
-        except RuntimeError:
+        except Exception:
             return None, 0
 
-    def lose(self):
-        self.open.pop(0)
+    def lose(self, values):
+        self.graph.drop(self.open.pop(0), self.tensors_of(values))
         self.trial = torch.classes.ipexrun.Trial()
         self.calls = self.checks = 0
 
@@ -305,7 +308,7 @@ def compile_graph(module, example_inputs, dtype):
     try:
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
             return Compiled(module, Translation(module, static_inputs(len(example_inputs))).run(), dtype)
-    except (Unsupported, RuntimeError, AttributeError, KeyError) as problem:
+    except Exception as problem:  # nothing of ours may end the program
         graphs.append({"nodes": len(module.graph.nodes), "left_alone": str(problem).splitlines()[0]})
         return _boxed(module.forward)
 

@@ -106,6 +106,20 @@ def test_what_the_model_raises_reaches_the_user():
             fast(torch.randn(4, 65))
 
 
+def test_a_mistake_of_the_users_ends_nothing():
+    model = nn.Sequential(nn.Embedding(10, 64), nn.Linear(64, 64)).eval()
+    fast = torch.compile(model, backend="ipex", options={"dtype": "bfloat16"})
+    good, bad = torch.tensor([1, 2, 3]), torch.tensor([1, 20, 3])
+    with torch.no_grad():
+        for _ in range(3):
+            for _ in range(30):
+                fast(good)
+            with pytest.raises(IndexError):
+                fast(bad)
+            choice = compiler.graphs[0]["choice"]
+    assert len(compiler.graphs) == 1 and compiler.graphs[0]["choice"] == choice
+
+
 def test_results_that_alias_inputs_do_so():
     layer = nn.Linear(64, 64).eval()
     fast = torch.compile(lambda x: (x.view(-1), layer(x), x), backend="ipex")

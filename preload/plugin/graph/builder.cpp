@@ -174,6 +174,20 @@ class Builder final : public torch::CustomClassHolder {
            (fused.gelus > 0 ? ", " + std::to_string(fused.gelus) + " gelus written out" : "");
   }
 
+  /// A program that lost goes, and so do the packs of the weights among these inputs.
+  void drop(bool bf16, const std::vector<at::Tensor>& tensors) {
+    (bf16 ? bf16_ : exact_).reset();
+    std::size_t tensor = 0;
+    for (const Value input : graph_.inputs) {
+      const Facts& facts = graph_.facts[static_cast<std::size_t>(input)];
+      if (!facts.tensor) continue;
+      const at::Tensor& given = tensors.at(tensor++);
+      if (bf16 && facts.weight && tier() != nullptr && given.has_storage()) {
+        tier()->weights.drop_storage(given.storage().unsafeGetStorageImpl());
+      }
+    }
+  }
+
   /// The inputs in their order, tensors and numbers apart; None where a result is None.
   std::vector<std::optional<at::Tensor>> run(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
     const std::shared_ptr<const Program>& program = bf16 ? bf16_ : exact_;
@@ -275,6 +289,8 @@ void register_classes() {
                              std::vector<std::int64_t> numbers) { self->results(form, numbers); })
           .def("compile", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->compile(bf16); })
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
+          .def("drop",
+               [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
           .def("run", [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors,
                          std::vector<std::int64_t> numbers) { return self->run(bf16, tensors, numbers); });
   static auto trial =
