@@ -172,6 +172,21 @@ def test_a_layer_of_a_transformer():
     assert captured.fused().startswith("13 linear layers, 3 activations and 4 sums")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_with_what_goes_with_it(dtype):
+    q, k, v = (torch.randn(2, heads, 37, 32, dtype=dtype) for heads in (4, 4, 4))
+    mask = torch.zeros(2, 1, 37, 37, dtype=dtype).masked_fill(torch.rand(2, 1, 37, 37) < 0.3, float("-inf"))
+    mask[..., 0] = 0
+    attend = F.scaled_dot_product_attention
+    for function in (
+        lambda q, k, v, mask: attend(q, k, v),
+        lambda q, k, v, mask: attend(q, k, v, attn_mask=mask),
+        lambda q, k, v, mask: attend(q, k, v, is_causal=True),
+        lambda q, k, v, mask: attend(q.transpose(1, 2).contiguous().transpose(1, 2), k, v, scale=0.3),
+    ):
+        assert "1 attentions" in Captured(function, q, k, v, mask).fused()
+
+
 def test_sizes_that_change_from_call_to_call():
     block = nn.Sequential(linear(48, 96), nn.GELU(), linear(96, 48)).eval()
     captured = Captured(lambda x: block(x) + x, torch.randn(2, 9, 48), dynamic=True)

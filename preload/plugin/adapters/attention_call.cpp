@@ -7,10 +7,13 @@
 #include <ATen/ops/empty_like_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty_strided_cpu_dispatch.h>
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 
 #include "configs/contract/decision.h"
 #include "kernels/attention.h"
+#include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
 
@@ -25,7 +28,37 @@ std::uint64_t order_of(const at::Tensor& q) {
   return static_cast<std::uint64_t>(dims[0] << 16 | dims[1] << 8 | dims[2]);
 }
 
+/// [batch, heads, rows, depth], the depth dense.
+bool describe_operand(AttentionCall* call, const at::Tensor& tensor) {
+  return call->is(Declined::kForm, tensor.dim() == 4) && call->is(Declined::kDtype, tensor.scalar_type() == call->q->scalar_type()) &&
+         call->is(Declined::kKind, plain(tensor)) && call->is(Declined::kLayout, tensor.size(3) == 1 || tensor.stride(3) == 1);
+}
+
+/// What stock does with other sizes is its own business.
+bool sizes_fit(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  return q.numel() > 0 && k.numel() > 0 && k.sizes() == v.sizes() && k.size(0) == q.size(0) && k.size(3) == q.size(3) &&
+         q.size(1) % k.size(1) == 0;
+}
+
 }  // namespace
+
+bool AttentionCall::describe(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout_p, bool is_causal,
+                             const std::optional<at::Tensor>& attn_mask, std::optional<double> scale_given) {
+  q = &query;
+  k = &key;
+  v = &value;
+  causal = is_causal;
+  if (dropout_p != 0.0 || !is(Declined::kDtype, dtype_fits(query.scalar_type()))) return false;
+  if (!describe_operand(this, query) || !describe_operand(this, key) || !describe_operand(this, value)) return false;
+  wants_grad = query.scalar_type() == at::kFloat && c10::GradMode::is_enabled() &&
+               (query.requires_grad() || key.requires_grad() || value.requires_grad());
+  return is(Declined::kForm, sizes_fit(query, key, value)) && describe_mask(attn_mask) && describe_scale(scale_given);
+}
+
+int AttentionCall::best(bool bf16, IsaSet isa) const {
+  if (bf16 && !wants_grad && q->scalar_type() == at::kFloat && kernels::attention_bf16_inside(kernel_operands(), isa)) return kOwnBf16;
+  return kernels::attention_supported(kernel_dtype(*q), isa) ? kOwnF32 : kStock;
+}
 
 SiteId AttentionCall::site_id() const {
   SiteId id = scores_id();

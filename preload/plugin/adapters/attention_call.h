@@ -9,6 +9,12 @@ class AttentionCall final : public AttentionOperands {
  public:
   bool wants_grad = false;  ///< float32 of a program that trains: stays float32
 
+  /// Reads the arguments of the operator, which outlive the call; false, with the reason, for what candidates do not compute.
+  bool describe(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout_p, bool is_causal,
+                const std::optional<at::Tensor>& attn_mask, std::optional<double> scale_given);
+  /// The candidate that computes the call best, where bf16 inside of float32 is allowed or not; kStock for none.
+  [[nodiscard]] int best(bool bf16, IsaSet isa) const;
+
   [[nodiscard]] bool changes_dtype() const override;
   [[nodiscard]] SiteId site_id() const override;
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;

@@ -162,6 +162,7 @@ class Builder final : public torch::CustomClassHolder {
     Fused fused;
     if (tier() != nullptr) {
       find_gelu(&graph, &fused);
+      find_attention(&graph, bf16, &fused);
       find_linears(&graph, bf16, &fused);
       drop_dead(&graph);
       fuse_epilogues(&graph, &fused);
@@ -171,6 +172,7 @@ class Builder final : public torch::CustomClassHolder {
     (bf16 ? bf16_ : exact_) = std::make_shared<const Program>(graph);
     return std::to_string(fused.linears) + " linear layers, " + std::to_string(fused.activations) + " activations and " +
            std::to_string(fused.sums) + " sums in them, " + std::to_string(fused.kept_bf16) + " results kept in bf16" +
+           (fused.attentions > 0 ? ", " + std::to_string(fused.attentions) + " attentions" : "") +
            (fused.gelus > 0 ? ", " + std::to_string(fused.gelus) + " gelus written out" : "");
   }
 

@@ -61,10 +61,11 @@ enum class Arithmetic : int { kAdd, kSub, kMul, kFloorDiv, kMod };
 
 struct Node {
   enum class Kind {
-    kOperator,  ///< `op` on `arguments`
-    kItem,      ///< element `index` of a list
-    kNumber,    ///< arithmetic of sizes: `index` is one of Arithmetic, over two ints
-    kLinear,    ///< `linear`, viewed in the sizes of arguments[0] where there is one
+    kOperator,   ///< `op` on `arguments`
+    kItem,       ///< element `index` of a list
+    kNumber,     ///< arithmetic of sizes: `index` is one of Arithmetic, over two ints
+    kAttention,  ///< `op` on `arguments`, by our own kernel; `index` is 1 where bf16 inside of float32 is allowed
+    kLinear,     ///< `linear`, viewed in the sizes of arguments[0] where there is one
   };
   Kind kind = Kind::kOperator;
   std::optional<c10::OperatorHandle> op;

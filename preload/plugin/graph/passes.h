@@ -9,6 +9,7 @@ namespace ipexrun::preload::graph {
 
 /// What was rewritten, for the report.
 struct Fused {
+  int attentions = 0;   ///< by our own kernel
   int gelus = 0;        ///< that the program wrote out
   int linears = 0;      ///< products with a weight
   int activations = 0;  ///< that went into one of them
@@ -18,6 +19,9 @@ struct Fused {
 
 /// A gelu that the program wrote out becomes one operator.
 void find_gelu(Graph* graph, Fused* fused);
+
+/// Attention whose logsumexp nobody reads is computed by our own kernel. `bf16`: in float32 too, with bf16 inside.
+void find_attention(Graph* graph, bool bf16, Fused* fused);
 
 /// Products with a weight (addmm, mm) become linear layers. `bf16`: also those in float32, which are then computed in bf16.
 void find_linears(Graph* graph, bool bf16, Fused* fused);
