@@ -262,7 +262,7 @@ TEST_P(AttentionOnIsa, SizesAroundEachBlock) {
   constexpr std::int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 17, 31, 47, 48, 49, 53, 96, 97};
   constexpr std::int64_t kKeys[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 77, 97, 127, 128, 129, 197};
   constexpr std::int64_t kDepths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 72, 80, 96};
-  for (int i = 0; i < 400 && !HasFailure(); ++i) {
+  for (int i = 0; i < sampled(400) && !HasFailure(); ++i) {
     Shape shape;
     shape.batch = 1 + static_cast<std::int64_t>(random_() % 2);
     shape.kv_heads = 1 + static_cast<std::int64_t>(random_() % 3);
@@ -284,7 +284,7 @@ TEST_P(AttentionOnIsa, SizesAroundTilesAndBlocksOfKeys) {
   constexpr std::int64_t kRows[] = {15, 16, 17, 31, 32, 33, 48, 63, 64, 65};
   constexpr std::int64_t kKeys[] = {31, 32, 33, 223, 224, 225, 255, 256, 257, 287, 288, 289, 383, 384, 385, 511, 512, 513};
   constexpr std::int64_t kDepths[] = {1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 160, 192, 255, 256};
-  for (int i = 0; i < 120 && !HasFailure(); ++i) {
+  for (int i = 0; i < sampled(120) && !HasFailure(); ++i) {
     Shape shape;
     shape.kv_heads = 1 + static_cast<std::int64_t>(random_() % 2);
     shape.heads = shape.kv_heads * (1 + static_cast<std::int64_t>(random_() % 2));

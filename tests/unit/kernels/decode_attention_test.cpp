@@ -260,7 +260,7 @@ TEST_P(DecodeOnIsa, AnyShape) {
   constexpr std::int64_t kDepths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 80, 96, 127, 128, 129, 256, 300};
   constexpr std::int64_t kGroups[] = {1, 1, 2, 3, 4, 5, 7, 8};
   constexpr std::int64_t kPages[] = {0, 0, 1, 5, 8, 16, 32, 64, 100};
-  for (int i = 0; i < 250 && !HasFailure(); ++i) {
+  for (int i = 0; i < sampled(250) && !HasFailure(); ++i) {
     Shape shape;
     shape.lengths.clear();
     for (std::int64_t b = 1 + below(3); b > 0; --b) shape.lengths.push_back(one_of(kLengths));
@@ -424,7 +424,7 @@ TEST_P(DecodeOnIsa, WhatTheCacheDoesNotHaveIsRefused) {
 }
 
 TEST_P(DecodeOnIsa, Append) {
-  for (int i = 0; i < 60 && !HasFailure(); ++i) {
+  for (int i = 0; i < sampled(60) && !HasFailure(); ++i) {
     const Shape shape{.lengths = {7 + below(40), 3 + below(90)},
                       .kv_heads = 1 + below(3),
                       .rows = 1 + below(3),

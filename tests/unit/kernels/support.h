@@ -33,6 +33,15 @@ class Guarded {
   std::size_t bytes_ = 0;
 };
 
+/// How many of so many random shapes are tried: a quarter under a sanitizer, where the truth takes ten times as long.
+constexpr int sampled(int shapes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return shapes / 4;
+#else
+  return shapes;
+#endif
+}
+
 /// A Parallel over fresh std::threads, one a worker and call: slow, but with nothing shared between calls.
 Parallel thread_parallel(int threads);
 
