@@ -84,7 +84,10 @@ def start(torch):
         hook.connect(capsule)
         if hook.optimizing():
             let_higher_order_ops_pass(torch, hook)
-            make_backend_known()
+            try:
+                make_backend_known()
+            except Exception as problem:
+                say(f"no backend ipex: {type(problem).__name__}: {problem}")
         if bench:
             hook.install(
                 module=torch.nn.Module,

@@ -16,8 +16,6 @@ from . import plugin
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
 PATIENCE = 64  # calls after which an undecided race is lost
 MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
-
-
 ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod}
 
 graphs = []  # what became of each graph, for ipexrun.report()
@@ -25,6 +23,10 @@ graphs = []  # what became of each graph, for ipexrun.report()
 
 class Unsupported(Exception):
     """Why a graph stays as torch captured it."""
+
+
+def first_line(problem):
+    return (str(problem).splitlines() or [type(problem).__name__])[0]
 
 
 def dtype_number(dtype):
@@ -223,7 +225,7 @@ class Compiled:
             except Exception as problem:
                 result = self.stock(*values)  # raises what is the user's own fault
                 self.choice = None
-                self.note["choice"] = f"stock: {problem}".splitlines()[0]
+                self.note["choice"] = f"stock: {first_line(problem)}"
                 return result
         if not self.exploring.acquire(blocking=False):
             return self.stock(*values)
@@ -309,7 +311,7 @@ def compile_graph(module, example_inputs, dtype):
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
             return Compiled(module, Translation(module, static_inputs(len(example_inputs))).run(), dtype)
     except Exception as problem:  # nothing of ours may end the program
-        graphs.append({"nodes": len(module.graph.nodes), "left_alone": str(problem).splitlines()[0]})
+        graphs.append({"nodes": len(module.graph.nodes), "left_alone": first_line(problem)})
         return _boxed(module.forward)
 
 

@@ -66,8 +66,11 @@ def start():
     path = next((p for p in (os.path.join(f, name) for f in folders if os.path.isabs(f)) if os.path.isfile(p)), None)
     if path is None:
         return f"no plugin for torch {torch.__version__} (`ipexrun doctor --build` makes one)"
-    if os.stat(path).st_mode & 0o002 or os.stat(os.path.dirname(path)).st_mode & 0o002:
-        return f"{path} can be written by every user"
+    for one in (path, os.path.dirname(path)):  # as the shim does
+        if os.stat(one).st_mode & 0o002:
+            return f"{one} can be written by every user"
+        if os.stat(one).st_uid not in (0, os.geteuid()):
+            return f"{one} belongs to another user"
     words = ctypes.create_string_buffer(256)
     request = Start(ABI, ctypes.sizeof(Start), version, folder.encode(), ctypes.cast(words, ctypes.c_char_p), len(words), GRAPHS_ONLY)
     library = ctypes.PyDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)

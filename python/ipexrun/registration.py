@@ -15,8 +15,12 @@ def register(name, function):
 
 
 def register_in(module, name, function):
-    if name not in module._COMPILER_FNS:  # somebody else's of that name stays
-        module.register_backend(function, name=name)
+    """Fails open: a torch whose registry is another one is imported as if we were not there."""
+    try:
+        if name not in module._COMPILER_FNS:  # somebody else's of that name stays
+            module.register_backend(function, name=name)
+    except Exception:
+        pass
 
 
 class Waiting:
@@ -40,11 +44,14 @@ class Waiting:
             return None
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        load = spec.loader.exec_module
+        try:
+            load = spec.loader.exec_module
 
-        def load_and_register(module):
-            load(module)
-            register_in(module, self.name, self.function)
+            def load_and_register(module):
+                load(module)
+                register_in(module, self.name, self.function)
 
-        spec.loader.exec_module = load_and_register
+            spec.loader.exec_module = load_and_register
+        except AttributeError:  # a loader of another kind
+            return None
         return spec
