@@ -14,7 +14,6 @@ import torch
 from . import plugin
 
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
-PATIENCE = 64  # calls after which an undecided race is lost
 MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
 ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod}
 
@@ -79,15 +78,15 @@ class Translation:
         meta = node.meta.get("val")
         self.inputs_are_tensors.append(isinstance(meta, torch.Tensor))
         if isinstance(meta, torch.Tensor):
-            return self.tensor_input(meta, static, node.name)
+            return self.tensor_input(meta, static)
         if isinstance(meta, (int, torch.SymInt)):
             return self.graph.number_input()
         raise Unsupported(f"an input that is a {type(meta).__name__}")
 
-    def tensor_input(self, tensor, static, name):
+    def tensor_input(self, tensor, static):
         plain(tensor)
         return self.graph.tensor_input(
-            dtype_number(tensor.dtype), known_sizes(tensor.shape), tensor.is_contiguous(), static, name
+            dtype_number(tensor.dtype), known_sizes(tensor.shape), tensor.is_contiguous(), static
         )
 
     def attribute(self, node):
@@ -97,7 +96,7 @@ class Translation:
         if not isinstance(tensor, torch.Tensor):
             raise Unsupported(f"an attribute that is a {type(tensor).__name__}")
         self.lifted.append(tensor)
-        return self.tensor_input(tensor, True, node.target)
+        return self.tensor_input(tensor, True)
 
     def call(self, node):
         target = node.target
@@ -186,7 +185,9 @@ def plain(tensor):
 
 
 def enabled_here():
-    """False while the thread has switched us off (ipexrun.set_enabled)."""
+    """False while the thread has switched us off (ipexrun.set_enabled), and where results must not depend on what was faster."""
+    if torch.are_deterministic_algorithms_enabled():
+        return False
     hook = sys.modules.get("_ipexrun_hook")
     return hook is None or hook.enabled()
 
@@ -199,6 +200,8 @@ class Compiled:
     def __init__(self, module, translation, dtype):
         self.stock = module.forward
         self.graph = translation.graph
+        if not self.graph.may_time():
+            raise Unsupported("selection is off (--select off): no timing may decide")
         self.tensors = translation.inputs_are_tensors
         self.lifted = translation.lifted
         self.open = [False]  # candidates that are still to be tried: whether products of float32 may be bf16
@@ -270,7 +273,7 @@ class Compiled:
             self.note["choice"] = f"{'bf16' if candidate else 'float32'}: {self.fused[candidate]}"
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.note["error"] = self.trial.error()
-        elif decided == -1 or self.calls > PATIENCE:
+        elif decided == -1:
             self.lose(values)
         return result
 

@@ -162,6 +162,30 @@ def test_the_kill_switch_leaves_graphs_as_captured():
     assert done.stderr == "ipexrun: backend ipex: graphs run as captured: IPEXRUN_DISABLE=1\n"
 
 
+NOTES = PROGRAM + """
+print([graph["left_alone"] for graph in ipexrun.report()["graphs"]])
+"""
+
+
+def test_no_timing_decides_under_select_off():
+    done = run(NOTES, IPEXRUN_SELECT="off")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("['selection is off (--select off): no timing may decide']\n")
+
+
+def test_deterministic_algorithms_are_answered_by_the_graph_as_captured():
+    model = block()
+    fast = torch.compile(model, backend="ipex")
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch.no_grad():
+            for seed in range(40):
+                x = torch.randn(32, 64, generator=torch.Generator().manual_seed(seed))
+                assert torch.equal(fast(x), model(x))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 @pytest.mark.skipif(not os.path.exists(f"{BUILD}/bin/ipexrun"), reason="needs the launcher")
 def test_under_the_launcher_the_program_need_not_import_us():
     text = PROGRAM.replace("import ipexrun\n", "").replace(", [key for key in ipexrun.report() if key == \"graphs\"]", "")

@@ -1,6 +1,5 @@
 #include "preload/plugin/graph/builder.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/jit_type.h>
 #include <torch/custom_class.h>
 
@@ -9,10 +8,8 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/compare.h"
 #include "preload/plugin/graph/executor.h"
@@ -80,10 +77,9 @@ bool draws(const c10::FunctionSchema& schema, const std::vector<Argument>& argum
 class Builder final : public torch::CustomClassHolder {
  public:
   /// `dtype` is torch's number of it. Sizes that change from call to call are -1.
-  std::int64_t tensor_input(std::int64_t dtype, std::vector<std::int64_t> sizes, bool contiguous, bool weight, std::string name) {
+  std::int64_t tensor_input(std::int64_t dtype, std::vector<std::int64_t> sizes, bool contiguous, bool weight) {
     Facts facts = facts_of(dtype, std::move(sizes), contiguous);
     facts.weight = weight;
-    facts.name = std::move(name);
     return add_input(std::move(facts));
   }
   std::int64_t number_input() { return add_input({}); }
@@ -192,7 +188,7 @@ class Builder final : public torch::CustomClassHolder {
 
   /// The inputs in their order, tensors and numbers apart; None where a result is None.
   std::vector<std::optional<at::Tensor>> run(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
-    const std::shared_ptr<const Program>& program = bf16 ? bf16_ : exact_;
+    const std::shared_ptr<const Program> program = bf16 ? bf16_ : exact_;
     if (program == nullptr) throw std::logic_error("the graph was not compiled");
     Values inputs;
     inputs.reserve(graph_.inputs.size());
@@ -272,10 +268,8 @@ void register_classes() {
   static auto graph =
       torch::class_<Builder>("ipexrun", "Graph")
           .def(torch::init<>())
-          .def(
-              "tensor_input",
-              [](const c10::intrusive_ptr<Builder>& self, std::int64_t dtype, std::vector<std::int64_t> sizes, bool contiguous, bool weight,
-                 std::string name) { return self->tensor_input(dtype, std::move(sizes), contiguous, weight, std::move(name)); })
+          .def("tensor_input", [](const c10::intrusive_ptr<Builder>& self, std::int64_t dtype, std::vector<std::int64_t> sizes,
+                                  bool contiguous, bool weight) { return self->tensor_input(dtype, std::move(sizes), contiguous, weight); })
           .def("number_input", [](const c10::intrusive_ptr<Builder>& self) { return self->number_input(); })
           .def("op", [](const c10::intrusive_ptr<Builder>& self, const std::string& name, const std::string& overload,
                         const std::string& form, std::vector<std::int64_t> numbers,
@@ -291,6 +285,7 @@ void register_classes() {
                              std::vector<std::int64_t> numbers) { self->results(form, numbers); })
           .def("compile", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->compile(bf16); })
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
+          .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
           .def("run", [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors,

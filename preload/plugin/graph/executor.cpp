@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "preload/plugin/adapters/attention_call.h"
+#include "preload/plugin/answer.h"
 #include "preload/plugin/graph/linear_step.h"
 
 namespace ipexrun::preload::graph {
@@ -158,7 +159,7 @@ class AttentionStep final : public Step {
 
   void run(Values& values) const override {
     TierState* state = tier();
-    if (state == nullptr || !run_own(*state, values)) stock_.run(values);
+    if (state == nullptr || !allowed_here() || !run_own(*state, values)) stock_.run(values);
   }
 
  private:
@@ -192,7 +193,7 @@ class AttentionStep final : public Step {
   bool bf16_;
 };
 
-std::unique_ptr<Step> step_of(const Graph& graph, const Node& node) {
+std::unique_ptr<Step> step_of(const Node& node) {
   switch (node.kind) {
     case Node::Kind::kItem:
       return std::make_unique<ItemStep>(node);
@@ -201,7 +202,7 @@ std::unique_ptr<Step> step_of(const Graph& graph, const Node& node) {
     case Node::Kind::kAttention:
       return std::make_unique<AttentionStep>(node);
     case Node::Kind::kLinear:
-      return std::make_unique<LinearStep>(graph, node);
+      return std::make_unique<LinearStep>(node);
     case Node::Kind::kOperator:
       break;
   }
@@ -240,7 +241,7 @@ Program::Program(const Graph& graph) : count_(graph.facts.size()), inputs_(graph
     for (const Value value : Graph::reads(node)) ++inside[static_cast<std::size_t>(value)];
   }
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    Planned planned{step_of(graph, graph.nodes[i]), {}};
+    Planned planned{step_of(graph.nodes[i]), {}};
     std::vector<Value> touched = Graph::reads(graph.nodes[i]);
     touched.insert(touched.end(), graph.nodes[i].outputs.begin(), graph.nodes[i].outputs.end());
     for (const Value value : touched) {

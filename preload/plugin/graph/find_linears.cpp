@@ -10,7 +10,8 @@ bool is_one(const Argument& argument) {
   return argument.kind == Argument::Kind::kConstant && argument.constant.isScalar() && argument.constant.toScalar().equal(1);
 }
 
-bool is_matrix(const Facts& facts) { return facts.tensor && facts.sizes.size() == 2; }
+/// Of the same sizes in every call.
+bool is_matrix(const Facts& facts) { return facts.tensor && facts.sizes.size() == 2 && facts.sizes[0] >= 0 && facts.sizes[1] >= 0; }
 
 /// A vector of N, as stock adds it to every row.
 bool is_bias(const Facts& bias, const Facts& weight, std::int64_t n) {

@@ -71,8 +71,8 @@ class Fuser {
     std::size_t last = at;  // of what is fused
     Value result = matrix;  // what stands for it
     std::size_t place = at;
-    std::vector<Argument> shape;   // the sizes that the last view gave
-    std::vector<Argument> shaped;  // those of what is fused
+    std::vector<Argument> shape = graph_.nodes[at].arguments;  // the sizes that the last view gave
+    std::vector<Argument> shaped;                              // those of what is fused
     while (read_once(value)) {
       const std::optional<std::size_t> next = reader(value, place);
       if (!next) break;

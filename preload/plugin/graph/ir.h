@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "kernels/epilogue.h"
@@ -27,7 +26,6 @@ struct Facts {
   at::ScalarType dtype = at::ScalarType::Undefined;
   std::vector<std::int64_t> sizes;
   bool contiguous = false;  ///< as the one who captured saw it
-  std::string name;         ///< for reports
 };
 
 /// An argument of a node: a value, a constant, or a list that holds values.

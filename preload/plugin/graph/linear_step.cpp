@@ -12,6 +12,7 @@
 #include <ATen/ops/tanh.h>
 
 #include "kernels/linear.h"
+#include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/parallel.h"
@@ -48,7 +49,9 @@ std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w) {
   return std::static_pointer_cast<const TensorPack>(have);
 }
 
-bool of_kernel(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16; }
+bool of_kernel(const at::Tensor& tensor) {
+  return (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16) && plain(tensor);
+}
 
 at::Tensor applied(const at::Tensor& x, kernels::Unary unary) {
   switch (unary) {
@@ -72,9 +75,7 @@ at::Tensor applied(const at::Tensor& x, kernels::Unary unary) {
 
 }  // namespace
 
-LinearStep::LinearStep(const Graph& graph, const Node& node) : linear_(node.linear), shape_(node.arguments), output_(node.outputs[0]) {
-  static_cast<void>(graph);
-}
+LinearStep::LinearStep(const Node& node) : linear_(node.linear), shape_(node.arguments), output_(node.outputs[0]) {}
 
 void LinearStep::run(Values& values) const {
   const Matrix weight{tensor_of(values, linear_.weight), linear_.rows_are_outputs};
@@ -94,10 +95,11 @@ void LinearStep::run(Values& values) const {
 bool LinearStep::run_own(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other,
                          at::Tensor* out) const {
   TierState* state = tier();
-  if (state == nullptr || !of_kernel(x) || !of_kernel(weight.tensor) || x.dim() != 2 || (x.size(1) > 1 && x.stride(1) != 1) ||
-      x.numel() == 0)
+  if (state == nullptr || !allowed_here() || !of_kernel(x) || !of_kernel(weight.tensor) || x.dim() != 2 ||
+      (x.size(1) > 1 && x.stride(1) != 1) || x.numel() == 0)
     return false;
-  if (bias.defined() && !bias.is_contiguous()) return false;
+  if (bias.defined() && !(bias.is_contiguous() && of_kernel(bias))) return false;
+  if (other.defined() && !of_kernel(other)) return false;
   const ForkGate::Passage passage(state->fork_gate);
   if (!passage) return false;
   kernels::LinearArgs args;

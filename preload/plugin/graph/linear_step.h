@@ -22,7 +22,7 @@ struct Matrix {
 /// weight. Without room for it, or when x has a form that the kernel does not read, the same is computed by stock's operators.
 class LinearStep final : public Step {
  public:
-  LinearStep(const Graph& graph, const Node& node);
+  explicit LinearStep(const Node& node);
   void run(Values& values) const override;
 
  private:
