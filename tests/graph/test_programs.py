@@ -67,7 +67,7 @@ def linear(inputs=48, outputs=80, **options):
 def test_an_activation_goes_into_the_product(activation, shape, bias):
     layer = linear(bias=bias)
     captured = Captured(lambda x: activation(layer(x)), torch.randn(shape))
-    assert captured.fused().startswith("1 linear layers, 1 activations and 0 sums")
+    assert captured.fused().startswith("1 linear layers, 1 activations in them")
 
 
 @pytest.mark.parametrize("shape", [(7, 80), (2, 5, 80)])
@@ -75,7 +75,7 @@ def test_a_sum_goes_into_the_product_on_either_side(shape):
     layer = linear(80, 80)
     x = torch.randn(shape)
     for function in (lambda x: layer(x) + x, lambda x: x + layer(x), lambda x: layer(x) * x, lambda x: F.silu(layer(x)) * x):
-        assert "and 1 sums" in Captured(function, x).fused()
+        assert "1 sums" in Captured(function, x).fused()
 
 
 def test_a_gelu_that_is_written_out():
@@ -95,14 +95,14 @@ def test_a_gelu_that_is_written_out():
 
     for function, found in ((with_tanh, 1), (with_erf, 1), (another, 0)):
         fused = Captured(function, torch.randn(7, 48)).fused()
-        assert f"{found} activations" in fused and ("written out" in fused) == (found == 1)
+        assert ("1 activations" in fused) == ("written out" in fused) == (found == 1)
 
 
 def test_the_order_of_sum_and_activation_is_kept():
     layer = linear(80, 80)
     x = torch.randn(7, 80)
     for function in (lambda x: F.relu(layer(x) + x), lambda x: F.relu(layer(x)) + x, lambda x: F.gelu(layer(x) * x)):
-        assert Captured(function, x).fused().startswith("1 linear layers, 1 activations and 1 sums")
+        assert Captured(function, x).fused().startswith("1 linear layers, 1 activations in them, 1 sums in them")
 
 
 def test_what_is_not_the_same_is_not_fused():
@@ -116,7 +116,7 @@ def test_what_is_not_the_same_is_not_fused():
         lambda x: layer(x) + 1,
         lambda x: (y := layer(x)) + y,
     ):
-        assert "0 sums" in Captured(function, x).fused()
+        assert "sums" not in Captured(function, x).fused()
 
 
 def test_a_value_that_somebody_else_reads_stays():
@@ -126,7 +126,7 @@ def test_a_value_that_somebody_else_reads_stays():
         y = layer(x)
         return F.relu(y), y.sum(), y
 
-    assert "0 activations" in Captured(function, torch.randn(7, 80)).fused()
+    assert "activations" not in Captured(function, torch.randn(7, 80)).fused()
 
 
 def test_what_is_added_may_come_later_than_the_product():
@@ -143,7 +143,7 @@ def test_what_is_added_may_come_later_than_the_product():
 def test_between_two_products_bf16_stays():
     block = nn.Sequential(linear(48, 96), nn.GELU(), linear(96, 48)).eval()
     captured = Captured(lambda x: block(x), torch.randn(2, 9, 48))
-    assert captured.fused().endswith("1 results kept in bf16") and captured.fused(False).endswith("0 results kept in bf16")
+    assert captured.fused().endswith("1 results kept in bf16") and "kept in bf16" not in captured.fused(False)
 
 
 def test_a_weight_that_lies_the_other_way():
@@ -169,7 +169,7 @@ def test_a_layer_of_a_transformer():
     model = BertModel(config).eval()
     ids = torch.randint(0, 100, (2, 11))
     captured = Captured(lambda ids, mask: tuple(model(ids, attention_mask=mask).values()), ids, torch.ones_like(ids))
-    assert captured.fused().startswith("13 linear layers, 3 activations and 4 sums")
+    assert captured.fused().startswith("13 linear layers, 3 activations in them, 4 sums in them")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -209,7 +209,7 @@ def test_arithmetic_of_sizes():
 def test_a_model_of_that_dtype(dtype):
     block = nn.Sequential(nn.Linear(48, 96), nn.SiLU(), nn.Linear(96, 48), nn.LayerNorm(48)).eval().to(dtype)
     captured = Captured(lambda x: block(x), torch.randn(4, 48, dtype=dtype))
-    assert captured.fused(False).startswith("2 linear" if dtype is torch.bfloat16 else "0 linear")
+    assert captured.fused(False).startswith("2 linear" if dtype is torch.bfloat16 else "nothing fused")
 
 
 def test_lists_views_and_other_operators():

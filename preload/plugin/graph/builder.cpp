@@ -155,21 +155,9 @@ class Builder final : public torch::CustomClassHolder {
   /// Makes the program: `bf16` allows products of float32 to be computed in bf16. Gives what was fused, in words.
   std::string compile(bool bf16) {
     Graph graph = graph_;
-    Fused fused;
-    if (tier() != nullptr) {
-      find_gelu(&graph, &fused);
-      find_attention(&graph, bf16, &fused);
-      find_linears(&graph, bf16, &fused);
-      drop_dead(&graph);
-      fuse_epilogues(&graph, &fused);
-      drop_dead(&graph);
-      if (bf16) keep_bf16(&graph, &fused);
-    }
+    const Fused fused = tier() == nullptr ? Fused{} : optimize(&graph, bf16);
     (bf16 ? bf16_ : exact_) = std::make_shared<const Program>(graph);
-    return std::to_string(fused.linears) + " linear layers, " + std::to_string(fused.activations) + " activations and " +
-           std::to_string(fused.sums) + " sums in them, " + std::to_string(fused.kept_bf16) + " results kept in bf16" +
-           (fused.attentions > 0 ? ", " + std::to_string(fused.attentions) + " attentions" : "") +
-           (fused.gelus > 0 ? ", " + std::to_string(fused.gelus) + " gelus written out" : "");
+    return words(fused);
   }
 
   /// A program that lost goes, and so do the packs of the weights among these inputs.

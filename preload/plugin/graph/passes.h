@@ -1,7 +1,7 @@
 // Rewrites of a graph before its first run. Each keeps what the graph computes, up to rounding; each is a file of its own.
 #pragma once
 
-#include <cstdint>
+#include <string>
 
 #include "preload/plugin/graph/ir.h"
 
@@ -16,6 +16,12 @@ struct Fused {
   int sums = 0;         ///< additions or products with another matrix that did
   int kept_bf16 = 0;    ///< results that stay bf16 on their way to the next product
 };
+
+/// Every pass below, in its order. `bf16`: products of float32 may be computed in bf16.
+Fused optimize(Graph* graph, bool bf16);
+
+/// "12 linear layers, 6 activations in them", for reports.
+std::string words(const Fused& fused);
 
 /// A gelu that the program wrote out becomes one operator.
 void find_gelu(Graph* graph, Fused* fused);

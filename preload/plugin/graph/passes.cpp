@@ -1,0 +1,32 @@
+#include "preload/plugin/graph/passes.h"
+
+#include <utility>
+#include <vector>
+
+namespace ipexrun::preload::graph {
+
+Fused optimize(Graph* graph, bool bf16) {
+  Fused fused;
+  find_gelu(graph, &fused);
+  find_attention(graph, bf16, &fused);
+  find_linears(graph, bf16, &fused);
+  drop_dead(graph);
+  fuse_epilogues(graph, &fused);
+  drop_dead(graph);
+  if (bf16) keep_bf16(graph, &fused);
+  return fused;
+}
+
+std::string words(const Fused& fused) {
+  const std::vector<std::pair<int, const char*>> counts = {
+      {fused.linears, "linear layers"},          {fused.activations, "activations in them"}, {fused.sums, "sums in them"},
+      {fused.kept_bf16, "results kept in bf16"}, {fused.attentions, "attentions"},           {fused.gelus, "gelus written out"},
+  };
+  std::string text;
+  for (const auto& [count, what] : counts) {
+    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + ' ' + what;
+  }
+  return text.empty() ? "nothing fused" : text;
+}
+
+}  // namespace ipexrun::preload::graph
