@@ -134,8 +134,8 @@ inline constexpr std::int64_t kNormalizePadding = 32;
 struct NormalizeVariant {
   const char* name;
   IsaSet needs;
-  /// Rows [row_begin, row_end) on this thread, columns >= 1. `scratch`, 64-byte aligned, is one padded row for softmax, two for norms,
-  /// three where these have a residual and no place for the sum.
+  /// Rows [row_begin, row_end) on this thread, columns >= 1. `scratch`, 64-byte aligned, is one padded row for softmax, two for norms
+  /// and one more each where these have a residual and no place for the sum, and where they have no place for the result.
   void (*softmax)(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
   void (*layer_norm)(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);
   void (*rms_norm)(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch);

@@ -27,8 +27,8 @@ bool share_rows(const Args& args, Run<Args> run, std::int64_t scratch_rows, cons
   });
 }
 
-/// Two rows of parameters, and one for a sum that the caller does not want.
-std::int64_t rows_of_scratch(const NormArgs& args) { return args.residual != nullptr && args.sum == nullptr ? 3 : 2; }
+/// Two rows of parameters, one for a sum that the caller does not want, and one for a result of which only the bf16 is wanted.
+std::int64_t rows_of_scratch(const NormArgs& args) { return 2 + (args.residual != nullptr && args.sum == nullptr) + (args.to == nullptr); }
 
 }  // namespace
 

@@ -49,6 +49,8 @@ struct NormArgs {
   // Layer norm and rms norm only: what is normalized is from + residual, rounded to `dtype`, as if the sum had been stored first.
   const void* residual = nullptr;  ///< [rows, columns], null = none; `to` may be it
   void* sum = nullptr;             ///< [rows, columns], null = not wanted; may be `from` or `residual` where `to` is not
+  // Layer norm and rms norm of fp32 only: the result rounded to bf16, for products that would round it; then `to` may be null = not wanted.
+  void* narrow = nullptr;  ///< [rows, columns], null = not wanted; must not overlap anything else
 };
 
 /// (x - mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps), the variance being divided by `columns`.

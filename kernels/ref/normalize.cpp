@@ -37,7 +37,9 @@ void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bo
       const double bias = args.bias != nullptr ? get(args.bias, args.parameter_dtype, parameter(row, i)) : 0.0;
       const double value = value_of(args, first + i);
       if (args.residual != nullptr && args.sum != nullptr) put(args.sum, args.dtype, first + i, value);
-      put(args.to, args.dtype, first + i, (value - mean) * rstd * weight + bias);
+      const double result = (value - mean) * rstd * weight + bias;
+      if (args.to != nullptr) put(args.to, args.dtype, first + i, result);
+      if (args.narrow != nullptr) put(args.narrow, DType::kBf16, first + i, result);
     }
     if (centered && args.mean != nullptr) put(args.mean, args.stats_dtype, row, mean);
     if (args.rstd != nullptr) put(args.rstd, args.stats_dtype, row, rstd);

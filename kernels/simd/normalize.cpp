@@ -9,6 +9,7 @@
 #include "kernels/simd/floats.h"
 //
 #include "kernels/simd/exp2.h"
+#include "kernels/simd/in_order.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
@@ -246,6 +247,13 @@ template <typename Row>
   if (i < n) Row::store_part(to + i, sum(Row::load_part(a + i, n - i), Row::load_part(b + i, n - i)), n - i);
 }
 
+/// A row of fp32, which is in L1, as bf16.
+void narrow_row(const float* from, std::uint16_t* to, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) InOrderBf16::store(to + i, InOrderF32::load(from + i));
+  if (i < n) InOrderBf16::store_part(to + i, InOrderF32::load_part(from + i, n - i), n - i);
+}
+
 template <typename Row, bool Centered>
 void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
   using Element = typename Row::Element;
@@ -254,11 +262,13 @@ void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_en
   const std::int64_t padded = (n + kNormalizePadding - 1) / kNormalizePadding * kNormalizePadding;
   const float* weight = parameters<Row>(args.weight, args.parameter_dtype, n, 1.0f, scratch);
   const float* bias = parameters<Row>(args.bias, args.parameter_dtype, n, 0.0f, scratch + padded);
+  float* const spare = scratch + 2 * padded;  // a row for what the caller does not want; of two the second is the result's
+  float* const spare_result = args.residual != nullptr && args.sum == nullptr ? spare + padded : spare;
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const Element* from = static_cast<const Element*>(args.from) + row * n;
-    Element* to = static_cast<Element*>(args.to) + row * n;
+    Element* to = args.to != nullptr ? static_cast<Element*>(args.to) + row * n : reinterpret_cast<Element*>(spare_result);
     if (args.residual != nullptr) {
-      Element* sum = args.sum != nullptr ? static_cast<Element*>(args.sum) + row * n : reinterpret_cast<Element*>(scratch + 2 * padded);
+      Element* sum = args.sum != nullptr ? static_cast<Element*>(args.sum) + row * n : reinterpret_cast<Element*>(spare);
       add_rows<Row>(from, static_cast<const Element*>(args.residual) + row * n, sum, n);
       from = sum;
     }
@@ -289,6 +299,9 @@ void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_en
         b = step_of<Row>(bias + i);
       }
       Row::store_part(to + i, result(Row::load_part(from + i, n - i), w, b), n - i);
+    }
+    if constexpr (Row::kVectors == 1) {
+      if (args.narrow != nullptr) narrow_row(to, static_cast<std::uint16_t*>(args.narrow) + row * n, n);
     }
     if (Centered) put(args.mean, args.stats_dtype, row, mean);
     put(args.rstd, args.stats_dtype, row, rstd);

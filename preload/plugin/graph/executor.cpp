@@ -203,6 +203,8 @@ std::unique_ptr<Step> step_of(const Node& node) {
       return std::make_unique<AttentionStep>(node);
     case Node::Kind::kLinear:
       return std::make_unique<LinearStep>(node);
+    case Node::Kind::kOwn:
+      return node.own_step(node);
     case Node::Kind::kOperator:
       break;
   }

@@ -8,6 +8,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -57,6 +58,8 @@ struct Linear {
 
 enum class Arithmetic : int { kAdd, kSub, kMul, kFloorDiv, kMod };
 
+class Step;
+
 struct Node {
   enum class Kind {
     kOperator,   ///< `op` on `arguments`
@@ -64,6 +67,7 @@ struct Node {
     kNumber,     ///< arithmetic of sizes: `index` is one of Arithmetic, over two ints
     kAttention,  ///< `op` on `arguments`, by our own kernel; `index` is 1 where bf16 inside of float32 is allowed
     kLinear,     ///< `linear`, viewed in the sizes of arguments[0] where there is one
+    kOwn,        ///< whatever step `own_step` makes; what `arguments` and `index` mean is said beside it
   };
   Kind kind = Kind::kOperator;
   std::optional<c10::OperatorHandle> op;
@@ -71,6 +75,7 @@ struct Node {
   std::vector<Value> outputs;
   std::int64_t index = 0;
   Linear linear;
+  std::unique_ptr<Step> (*own_step)(const Node& node) = nullptr;
 
   /// Of namespace aten, with this name and overload.
   [[nodiscard]] bool is(const char* name, const char* overload) const;

@@ -1,43 +1,103 @@
-// float32 on its way from one linear layer to the next, through views and copies alone, is rounded to bf16 by the reader anyway: written as
-// bf16 it takes half the memory and no time to convert.
+// float32 that only steps of ours read which would round it to bf16 themselves is written as bf16: half the memory, and nothing to convert.
+//
+// Which values: all that our steps can write as bf16 are candidates; one goes when somebody reads it who wants float32, or when what it is
+// a view or an element-wise result of goes, until nothing changes any more. Attention takes q, k, v and its result all in bf16 or none.
+#include <array>
+#include <set>
+
+#include "preload/plugin/graph/match.h"
+#include "preload/plugin/graph/norm_step.h"
 #include "preload/plugin/graph/passes.h"
+#include "preload/plugin/graph/rotary_step.h"
 
 namespace ipexrun::preload::graph {
 namespace {
 
-/// Of the same elements: a view or a copy.
+/// Of the same elements, or of some of them: a view, or a copy in the same dtype.
 bool is_view(const Node& node) {
-  return node.is("view", "") || node.is("_unsafe_view", "") || (node.is("clone", "") && node.arguments[1].constant.isNone());
+  static constexpr std::array kViews = {std::pair("view", ""),    std::pair("_unsafe_view", ""), std::pair("transpose", "int"),
+                                        std::pair("permute", ""), std::pair("unsqueeze", ""),    std::pair("squeeze", "dim"),
+                                        std::pair("expand", ""),  std::pair("slice", "Tensor"),  std::pair("select", "int"),
+                                        std::pair("alias", ""),   std::pair("clone", "")};
+  for (const auto& [name, overload] : kViews) {
+    if (node.is(name, overload)) return true;
+  }
+  return false;
 }
 
-/// Every reader of the value, through these, is a linear layer that multiplies by it.
-bool only_products_read(const Graph& graph, Value value, std::size_t after) {
-  for (const Argument& output : graph.outputs) {
-    if (output.is_value(value)) return false;
-  }
-  for (std::size_t i = after + 1; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    for (const Value read : Graph::reads(node)) {
-      if (read != value) continue;
-      if (node.kind == Node::Kind::kLinear && node.linear.x == value && node.linear.other != value) continue;
-      if (is_view(node) && only_products_read(graph, node.outputs[0], i)) continue;
-      return false;
+class Keeper {
+ public:
+  Keeper(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), match_(*graph), kept_(graph->facts.size(), false) {}
+
+  void run() {
+    for (const Node& node : graph_.nodes) {
+      if (writes_bf16(node) && match_.facts(node.outputs[0]).dtype == at::kFloat && !match_.is_result(node.outputs[0])) {
+        kept_[static_cast<std::size_t>(node.outputs[0])] = true;
+      }
+    }
+    while (drop_some()) {
+    }
+    for (Node& node : graph_.nodes) {
+      if (node.outputs.empty() || !kept(node.outputs[0])) continue;
+      graph_.facts[static_cast<std::size_t>(node.outputs[0])].dtype = at::kBFloat16;
+      if (node.kind == Node::Kind::kLinear) node.linear.bf16_out = true;
+      if (node.own_step == make_norm_step) node.index |= kNormBf16Out;
+      if (!is_view(node)) ++fused_.kept_bf16;
     }
   }
-  return true;
-}
+
+ private:
+  [[nodiscard]] bool kept(Value value) const { return value != kNone && kept_[static_cast<std::size_t>(value)]; }
+
+  /// Whether a step of ours can write the first result as bf16, given that its operands are.
+  static bool writes_bf16(const Node& node) {
+    return node.kind == Node::Kind::kLinear || node.kind == Node::Kind::kAttention || node.own_step == make_norm_step ||
+           node.own_step == make_rotary_step || is_view(node);
+  }
+
+  /// Whether the node may find bf16 in `value`.
+  [[nodiscard]] bool takes_bf16(const Node& node, Value value) const {
+    if (node.kind == Node::Kind::kLinear) {
+      // What is added to or multiplied with a product that is rounded itself.
+      if (node.linear.other == value && !kept(node.outputs[0])) return false;
+      return node.linear.bias != value && node.linear.weight != value;
+    }
+    if (node.kind == Node::Kind::kAttention) return kept(node.outputs[0]) && value_of(node.arguments[5]) != value;
+    if (node.own_step == make_rotary_step) return kept(node.outputs[0]) && node.arguments[kRotaryX].is_value(value);
+    return is_view(node) && kept(node.outputs[0]);
+  }
+
+  /// Whether what the node computes its result from is bf16.
+  [[nodiscard]] bool has_bf16(const Node& node) const {
+    if (node.kind == Node::Kind::kLinear || node.own_step == make_norm_step) return true;
+    if (node.kind == Node::Kind::kAttention) {
+      return kept(value_of(node.arguments[0])) && kept(value_of(node.arguments[1])) && kept(value_of(node.arguments[2]));
+    }
+    return kept(value_of(node.arguments[0]));
+  }
+
+  bool drop_some() {
+    bool changed = false;
+    for (const Node& node : graph_.nodes) {
+      if (node.outputs.empty() || !kept(node.outputs[0])) continue;
+      const Value value = node.outputs[0];
+      bool stays = has_bf16(node);
+      for (const std::size_t reader : match_.readers(value)) stays = stays && takes_bf16(graph_.nodes[reader], value);
+      if (stays) continue;
+      kept_[static_cast<std::size_t>(value)] = false;
+      changed = true;
+    }
+    return changed;
+  }
+
+  Graph& graph_;
+  Fused& fused_;
+  Match match_;
+  std::vector<bool> kept_;
+};
 
 }  // namespace
 
-void keep_bf16(Graph* graph, Fused* fused) {
-  for (std::size_t i = 0; i < graph->nodes.size(); ++i) {
-    Node& node = graph->nodes[i];
-    if (node.kind != Node::Kind::kLinear) continue;
-    const Value value = node.outputs[0];
-    if (graph->facts[static_cast<std::size_t>(value)].dtype != at::kFloat || !only_products_read(*graph, value, i)) continue;
-    node.linear.bf16_out = true;
-    ++fused->kept_bf16;
-  }
-}
+void keep_bf16(Graph* graph, Fused* fused) { Keeper(graph, fused).run(); }
 
 }  // namespace ipexrun::preload::graph

@@ -7,7 +7,11 @@ namespace ipexrun::preload::graph {
 
 Fused optimize(Graph* graph, bool bf16) {
   Fused fused;
+  share_equal(graph);
+  drop_dead(graph);
   find_gelu(graph, &fused);
+  find_norms(graph, &fused);
+  find_rotary(graph, &fused);
   find_attention(graph, bf16, &fused);
   find_linears(graph, bf16, &fused);
   drop_dead(graph);
@@ -19,8 +23,10 @@ Fused optimize(Graph* graph, bool bf16) {
 
 std::string words(const Fused& fused) {
   const std::vector<std::pair<int, const char*>> counts = {
-      {fused.linears, "linear layers"},          {fused.activations, "activations in them"}, {fused.sums, "sums in them"},
-      {fused.kept_bf16, "results kept in bf16"}, {fused.attentions, "attentions"},           {fused.gelus, "gelus written out"},
+      {fused.linears, "linear layers"}, {fused.activations, "activations in them"},
+      {fused.sums, "sums in them"},     {fused.kept_bf16, "results kept in bf16"},
+      {fused.attentions, "attentions"}, {fused.gelus, "gelus written out"},
+      {fused.norms, "norms"},           {fused.rotaries, "rotary embeddings"},
   };
   std::string text;
   for (const auto& [count, what] : counts) {

@@ -11,10 +11,12 @@ namespace ipexrun::preload::graph {
 struct Fused {
   int attentions = 0;   ///< by our own kernel
   int gelus = 0;        ///< that the program wrote out
+  int norms = 0;        ///< layer norms, and rms norms that the program wrote out
+  int rotaries = 0;     ///< rotary position embeddings that the program wrote out
   int linears = 0;      ///< products with a weight
   int activations = 0;  ///< that went into one of them
   int sums = 0;         ///< additions or products with another matrix that did
-  int kept_bf16 = 0;    ///< results that stay bf16 on their way to the next product
+  int kept_bf16 = 0;    ///< results that stay bf16 on their way to a product
 };
 
 /// Every pass below, in its order. `bf16`: products of float32 may be computed in bf16.
@@ -26,6 +28,15 @@ std::string words(const Fused& fused);
 /// A gelu that the program wrote out becomes one operator.
 void find_gelu(Graph* graph, Fused* fused);
 
+/// What is computed twice from the same arguments is computed once.
+void share_equal(Graph* graph);
+
+/// Layer norms whose statistics nobody reads, and rms norms that the program wrote out, are computed by our own kernel.
+void find_norms(Graph* graph, Fused* fused);
+
+/// So are rotary position embeddings that the program wrote out.
+void find_rotary(Graph* graph, Fused* fused);
+
 /// Attention whose logsumexp nobody reads is computed by our own kernel. `bf16`: in float32 too, with bf16 inside.
 void find_attention(Graph* graph, bool bf16, Fused* fused);
 
@@ -35,7 +46,7 @@ void find_linears(Graph* graph, bool bf16, Fused* fused);
 /// What follows a linear layer and is read by nobody else goes into it: an activation, then an addition or a product.
 void fuse_epilogues(Graph* graph, Fused* fused);
 
-/// float32 that only linear layers read stays bf16, as those computed in bf16 would round it.
+/// float32 that only steps of ours read which would round it to bf16 themselves is written as bf16.
 void keep_bf16(Graph* graph, Fused* fused);
 
 /// Nodes whose results nobody reads.

@@ -376,6 +376,56 @@ TEST_P(NormalizeOnIsa, NanOfAResidualStaysInItsRow) {
   }
 }
 
+/// The bf16 beside a result of fp32 is that result, rounded; the result itself may be left out.
+TEST_P(NormalizeOnIsa, NarrowResult) {
+  constexpr std::int64_t kRows = 3;
+  for (const std::int64_t n : {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 100, 768, 769}) {
+    Buffer x(DType::kF32, kRows * n, n % 5);
+    Buffer r(DType::kF32, kRows * n, n % 3);
+    x.fill(random_);
+    r.fill(random_);
+    if (n > 8) x.set(n + 3, kNan);
+    for (const bool centered : {false, true}) {
+      for (const bool residual : {false, true}) {
+        for (const bool with_sum : {false, true}) {
+          const Buffer expected(DType::kF32, kRows * n);
+          const Buffer sum(DType::kF32, kRows * n);
+          NormArgs args;
+          args.from = x.data();
+          args.residual = residual ? r.data() : nullptr;
+          args.sum = residual && with_sum ? sum.data() : nullptr;
+          args.rows = kRows;
+          args.columns = n;
+          args.eps = 1e-6;
+          const auto norm = centered ? layer_norm : rms_norm;
+          args.to = expected.data();
+          ASSERT_TRUE(norm(args, {}, GetParam()));
+          for (const bool both : {false, true}) {
+            for (const int threads : {1, 2}) {
+              const Buffer narrow(DType::kBf16, kRows * n, 31 - n % 7);
+              const Buffer to(DType::kF32, kRows * n, n % 7);
+              args.to = both ? to.data() : nullptr;
+              args.narrow = narrow.data();
+              ASSERT_TRUE(norm(args, threads > 1 ? thread_parallel(threads) : Parallel{}, GetParam()));
+              for (std::int64_t i = 0; i < kRows * n; ++i) {
+                const double rounded = static_cast<double>(bf16_to_f32(bf16_from_f32(static_cast<float>(expected.get(i)))));
+                const double got = narrow.get(i);
+                ASSERT_TRUE(got == rounded || (std::isnan(got) && std::isnan(rounded)))
+                    << n << " at " << i << ": " << got << ", " << rounded;
+              }
+              for (std::int64_t i = 0; both && i < kRows * n; ++i) {
+                ASSERT_TRUE(to.get(i) == expected.get(i) || std::isnan(to.get(i))) << n << " at " << i;
+              }
+              EXPECT_TRUE(narrow.front_is_clean() && to.front_is_clean());
+            }
+          }
+          args.narrow = nullptr;
+        }
+      }
+    }
+  }
+}
+
 /// Group norm against doubles: as many digits whatever the mean and the number of pixels.
 TEST_P(NormalizeOnIsa, UsesTheVariantOfItsLevel) {
   const NormalizeVariants table = normalize_variants();

@@ -1,0 +1,108 @@
+// The same operator on the same arguments gives the same value: computed once. Values that a result of the graph may share memory with
+// stay apart, because the program may write into one of them afterwards.
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "preload/plugin/graph/passes.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+/// Appends what tells the argument apart; false for constants that it cannot tell apart.
+bool append(const Argument& argument, std::string* key) {
+  const auto put = [&](char kind, std::int64_t number) { *key += kind + std::to_string(number) + ','; };
+  switch (argument.kind) {
+    case Argument::Kind::kValue:
+      put('v', argument.value);
+      return true;
+    case Argument::Kind::kList:
+      *key += '[';
+      for (const Argument& element : argument.list) {
+        if (!append(element, key)) return false;
+      }
+      *key += ']';
+      return true;
+    case Argument::Kind::kConstant:
+      break;
+  }
+  const c10::IValue& constant = argument.constant;
+  if (constant.isNone()) {
+    *key += 'n';
+  } else if (constant.isBool()) {
+    put('b', constant.toBool() ? 1 : 0);
+  } else if (constant.isInt()) {
+    put('i', constant.toInt());
+  } else if (constant.isDouble()) {
+    const double number = constant.toDouble();
+    std::int64_t bits = 0;
+    std::memcpy(&bits, &number, sizeof bits);
+    put('d', bits);
+  } else if (constant.isString()) {
+    put('s', static_cast<std::int64_t>(constant.toStringRef().size()));
+    *key += constant.toStringRef();
+  } else if (constant.isDevice()) {
+    *key += 'c';  // every tensor of a graph is on the CPU
+  } else if (constant.isIntList()) {
+    *key += '(';
+    for (const std::int64_t number : constant.toIntVector()) put('i', number);
+    *key += ')';
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// Its results may be views of its arguments.
+bool may_view(const Node& node) {
+  if (!node.op) return true;
+  for (const char* name : {"_unsafe_view", "reshape", "contiguous", "lift_fresh_copy", "lift_fresh", "_reshape_alias", "to"}) {
+    if (node.op->operator_name().name == std::string("aten::") + name) return true;
+  }
+  for (const c10::Argument& result : node.op->schema().returns()) {
+    if (result.alias_info() != nullptr) return true;
+  }
+  return false;
+}
+
+void mark(const Argument& argument, std::vector<bool>* marks) {
+  if (argument.kind == Argument::Kind::kValue && argument.value != kNone) (*marks)[static_cast<std::size_t>(argument.value)] = true;
+  for (const Argument& element : argument.list) mark(element, marks);
+}
+
+/// Values that share memory with a result, or may.
+std::vector<bool> seen_outside(const Graph& graph) {
+  std::vector<bool> seen(graph.facts.size(), false);
+  for (const Argument& output : graph.outputs) mark(output, &seen);
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (!may_view(node)) continue;
+    bool outside = false;
+    for (const Value value : node.outputs) outside = outside || seen[static_cast<std::size_t>(value)];
+    if (!outside) continue;
+    for (const Argument& argument : node.arguments) mark(argument, &seen);
+  }
+  return seen;
+}
+
+}  // namespace
+
+void share_equal(Graph* graph) {
+  const std::vector<bool> seen = seen_outside(*graph);
+  std::map<std::string, std::size_t> first;
+  for (std::size_t i = 0; i < graph->nodes.size(); ++i) {
+    const Node& node = graph->nodes[i];
+    if (node.kind != Node::Kind::kOperator || !node.op || node.outputs.size() != 1 || seen[static_cast<std::size_t>(node.outputs[0])] ||
+        node.op->hasTag(at::Tag::nondeterministic_seeded)) {
+      continue;
+    }
+    std::string key = toString(node.op->operator_name()) + ' ';
+    bool known = true;
+    for (const Argument& argument : node.arguments) known = known && append(argument, &key);
+    if (!known) continue;
+    const auto [found, is_new] = first.emplace(std::move(key), i);
+    if (!is_new) graph->replace(node.outputs[0], graph->nodes[found->second].outputs[0], i + 1);
+  }
+}
+
+}  // namespace ipexrun::preload::graph
