@@ -11,6 +11,7 @@
 
 #include "configs/base/isa.h"
 #include "kernels/built.h"
+#include "preload/plugin/graph/scripted_region.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
@@ -261,7 +262,9 @@ std::string tier_report_json() {
             ", \"samples\": " + number(site.samples.load()) + '}';
     first = false;
   });
-  return json + "]}";
+  json += "]";
+  if (const std::string graphs = graph::scripted_report_json(); !graphs.empty()) json += ", \"graphs\": [" + graphs + "]";
+  return json + "}";
 }
 
 }  // namespace ipexrun::preload

@@ -11,6 +11,7 @@
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/drift_check.h"
 #include "preload/plugin/graph/builder.h"
+#include "preload/plugin/graph/scripted_pass.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/register.h"
 #include "preload/plugin/tier.h"
@@ -54,6 +55,7 @@ StartResult start_tier(const IpexrunStart& start) {
     register_drift_fallback();
     const std::string left = register_ops();
     graph::register_classes();
+    if (state.options.select.timing) graph::register_scripted_pass();
     if (!left.empty()) log::info("left alone, another library replaced their kernels before: " + left);
   }
   write_process_event("torch " TORCH_VERSION ", " + std::string(level_name(state.options.isa)) + ", " +

@@ -1,0 +1,530 @@
+#include "preload/plugin/graph/scripted_region.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+
+#include "configs/base/log.h"
+#include "preload/plugin/answer.h"
+#include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/passes.h"
+#include "preload/plugin/graph/recorder.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+constexpr int kChecks = 3;                 ///< calls whose results are judged, besides the one that ends the race
+constexpr std::size_t kHopelessForms = 3;  ///< that cannot be held or have nothing to fuse, before the region is given up
+constexpr int kMostMistakes = 16;          ///< calls that could not be recorded because they threw
+constexpr int kMostDisturbed = 32;         ///< pairs that are left out
+constexpr std::size_t kMostNotes = 512;
+
+constexpr int kUndecided = -2;
+constexpr int kStockAnswers = -1;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Notes {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<RegionNote>> all;
+};
+Notes& notes() {
+  static auto* made = new Notes;
+  return *made;
+}
+
+/// How one argument looked; what was recorded holds for those that look the same.
+struct Look {
+  c10::IValue value;  ///< not of tensors
+  bool tensor = false;
+  at::ScalarType dtype = at::ScalarType::Undefined;
+  c10::SmallVector<std::int64_t, 5> sizes;
+  c10::SmallVector<std::int64_t, 5> strides;
+
+  explicit Look(const c10::IValue& of) {
+    if (of.isTensor() && of.toTensor().defined()) {
+      const at::Tensor& given = of.toTensor();
+      tensor = true;
+      dtype = given.scalar_type();
+      sizes.assign(given.sizes().begin(), given.sizes().end());
+      strides.assign(given.strides().begin(), given.strides().end());
+    } else {
+      value = of.isList() ? of.deepcopy() : of;
+    }
+  }
+  [[nodiscard]] bool fits(const c10::IValue& other) const {
+    if (!tensor) return same(value, other);
+    if (!other.isTensor() || !other.toTensor().defined()) return false;
+    const at::Tensor& given = other.toTensor();
+    return given.scalar_type() == dtype && plain(given) && given.sizes() == at::IntArrayRef(sizes) &&
+           given.strides() == at::IntArrayRef(strides);
+  }
+  static bool same(const c10::IValue& a, const c10::IValue& b) {
+    if (a.isInt()) return b.isInt() && a.toInt() == b.toInt();
+    if (a.isBool()) return b.isBool() && a.toBool() == b.toBool();
+    if (a.isDouble()) return b.isDouble() && std::bit_cast<std::uint64_t>(a.toDouble()) == std::bit_cast<std::uint64_t>(b.toDouble());
+    if (a.isNone()) return b.isNone();
+    if (a.isIntList()) return b.isIntList() && a.toIntVector() == b.toIntVector();
+    return false;
+  }
+};
+
+bool wants_grad(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined() && value.toTensor().requires_grad(); }
+
+/// Nobody but an optimizer gives such a tensor away: a function that gets it as an argument gets the same one again.
+bool is_parameter(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
+
+std::vector<std::optional<at::Tensor>> tensors_of(const c10::IValue* values, std::size_t count) {
+  std::vector<std::optional<at::Tensor>> tensors;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (values[i].isTensor()) tensors.emplace_back(values[i].toTensor());
+  }
+  return tensors;
+}
+
+}  // namespace
+
+bool scripted_here() {
+  TierState* state = tier();
+  if (state == nullptr || !tier_enabled() || !allowed_here()) return false;
+  if (torch::autograd::get_current_graph_task_id() != -1) return false;
+  if (at::autocast::is_autocast_enabled(at::kCPU) || c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
+  // Nobody else looks at the operators of this thread: a transform, a mode, our own check for drift.
+  constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
+  return (c10::impl::tls_local_dispatch_key_set().included_.raw_repr() & ~kUsual.raw_repr()) == 0;
+}
+
+/// Which candidate answers calls of about these sizes: the power of two of the elements read counts.
+struct Region::Choice {
+  int bucket = 0;
+  std::vector<int> open;  ///< candidates still to be tried: 1 with bf16 inside float32, 0 without
+  std::atomic<int> choice{kUndecided};
+  ProgramTrial trial;
+  int checks = 0;
+  int calls = 0;
+  int disturbed = 0;
+};
+
+/// The program for calls that look like the first one of its kind.
+struct Region::Form {
+  std::vector<Look> looks;
+  std::vector<std::size_t> tensors;  ///< which inputs are
+  std::array<std::unique_ptr<const Program>, 2> programs;
+  std::array<std::string, 2> fused;
+  Choice* choice = nullptr;
+  int runs = 0;  ///< of the one who explores
+  std::atomic<bool> left_alone{false};
+  std::atomic<bool> checked{false};  ///< its results were judged once
+};
+
+/// One call of which both forms run. Gone without a word when stock's form threw.
+class Region::Exploring {
+ public:
+  Exploring(Region& of, Form& in_form, const c10::IValue* given) : region(of), form(in_form), inputs(given, given + of.weights_.size()) {}
+  ~Exploring() { region.busy_.store(false, std::memory_order_release); }
+  Exploring(const Exploring&) = delete;
+  Exploring& operator=(const Exploring&) = delete;
+
+  Region& region;
+  c10::intrusive_ptr<Region> keeps;
+  Form& form;
+  std::vector<c10::IValue> inputs;
+  int candidate = 0;
+  bool deciding = true;  ///< else only a look at whether it is right
+  bool mine_first = false;
+  bool failed = false;
+  Values mine;
+  std::int64_t mine_ns = 0;
+  std::int64_t started_ns = 0;
+  std::uint64_t explorations = exploration_count();
+
+  void attempt() {
+    const std::int64_t begun = now_ns();
+    try {
+      mine = region.run(form, candidate, inputs.data());
+    } catch (const std::exception&) {
+      failed = true;
+    }
+    mine_ns = now_ns() - begun;
+  }
+};
+
+std::unique_ptr<Region::Exploring>& Region::exploring_here() {
+  static thread_local std::unique_ptr<Exploring> run;
+  return run;
+}
+
+Region::Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weights, bool of_method, std::string where, std::size_t nodes)
+    : body_(std::move(body)),
+      weights_(std::move(weights)),
+      of_method_(of_method),
+      code_(body_, "ipexrun"),
+      outputs_(body_->outputs().size()),
+      note_(std::make_shared<RegionNote>()) {
+  for (const torch::jit::Node* node : body_->nodes()) {
+    if (node->kind() != torch::jit::prim::Constant || !node->output()->type()->isSubtypeOf(*c10::TensorType::get())) continue;
+    if (const auto value = torch::jit::toIValue(node->output()); value && value->isTensor() && value->toTensor().dim() > 0)
+      constants_.push_back(value->toTensor());
+  }
+  note_->where = std::move(where);
+  note_->nodes = nodes;
+  Notes& known = notes();
+  const std::lock_guard lock(known.mutex);
+  if (known.all.size() < kMostNotes) known.all.push_back(note_);
+}
+
+Region::~Region() {
+  for (auto& form : forms_) delete form.load(std::memory_order_relaxed);
+}
+
+void Region::ask(torch::jit::Stack* stack) noexcept {
+  const std::size_t count = weights_.size();
+  Values results;
+  bool mine = false;
+  try {
+    exploring_here().reset();  // one whose stock threw
+    if (!hopeless_.load(std::memory_order_relaxed)) mine = answer(stack->data() + (stack->size() - count), &results);
+  } catch (const std::exception& problem) {
+    log::debug(std::string("a scripted region is left to stock: ") + problem.what());
+    exploring_here().reset();
+  }
+  if (mine) note_->taken.fetch_add(1, std::memory_order_relaxed);
+  stack->resize(stack->size() - count);
+  stack->emplace_back(mine);
+  for (std::size_t i = 0; i < outputs_; ++i) {
+    if (mine) {
+      stack->push_back(std::move(results[i]));
+    } else {
+      stack->emplace_back(at::Tensor());
+    }
+  }
+  if (const auto& run = exploring_here()) run->started_ns = now_ns();
+}
+
+void Region::tell() noexcept {
+  auto& here = exploring_here();
+  if (here == nullptr || &here->region != this) return;
+  const std::unique_ptr<Exploring> run = std::move(here);
+  try {
+    explored(*run);
+  } catch (const std::exception& problem) {
+    run->form.left_alone.store(true, std::memory_order_relaxed);
+    log::debug(std::string("a scripted region is left to stock: ") + problem.what());
+  }
+}
+
+bool Region::in_training(const c10::IValue* inputs) const {
+  return c10::GradMode::is_enabled() && (!of_method_ || std::any_of(inputs, inputs + weights_.size(), wants_grad));
+}
+
+bool Region::answer(const c10::IValue* inputs, Values* results) {
+  if (!scripted_here() || in_training(inputs)) return false;
+  note_->calls.fetch_add(1, std::memory_order_relaxed);
+  const bool may_explore = !tier()->weights.read_only();
+  Form* form = form_of(inputs);
+  if (form == nullptr) {
+    if (!may_explore || form_count_.load(std::memory_order_relaxed) == kMostForms || mistakes_ >= kMostMistakes ||
+        busy_.exchange(true, std::memory_order_acquire))
+      return false;
+    try {
+      const std::size_t at = form_count_.load(std::memory_order_relaxed);
+      if (at < kMostForms && form_of(inputs) == nullptr) {
+        forms_[at].store(made(inputs).release(), std::memory_order_release);
+        form_count_.store(at + 1, std::memory_order_release);
+      }
+    } catch (...) {
+      if (++mistakes_ == kMostMistakes) hopeless_.store(form_count_.load(std::memory_order_relaxed) == 0, std::memory_order_relaxed);
+      busy_.store(false, std::memory_order_release);
+      throw;
+    }
+    busy_.store(false, std::memory_order_release);
+    form = form_of(inputs);
+    if (form == nullptr) return false;
+  }
+  if (form->left_alone.load(std::memory_order_relaxed)) return false;
+  const int choice = choice_for(*form);
+  if (choice == kStockAnswers) return false;
+  if (choice >= 0 && form->checked.load(std::memory_order_relaxed)) {
+    try {
+      *results = run(*form, choice, inputs);
+      return true;
+    } catch (const std::exception& problem) {  // stock raises it, if it is the user's own fault
+      if (may_explore && !busy_.exchange(true, std::memory_order_acquire)) {
+        exploring_here() = std::make_unique<Exploring>(*this, *form, inputs);
+        exploring_here()->keeps = c10::intrusive_ptr<Region>::reclaim_copy(this);
+        exploring_here()->failed = true;
+        exploring_here()->deciding = false;
+      }
+      return false;
+    }
+  }
+  if (!may_explore || busy_.exchange(true, std::memory_order_acquire)) return false;
+  auto run = std::make_unique<Exploring>(*this, *form, inputs);
+  run->keeps = c10::intrusive_ptr<Region>::reclaim_copy(this);
+  run->deciding = choice_for(*form) == kUndecided;
+  if (run->deciding) {
+    drop_missing(*form->choice, *form);
+    if (form->choice->open.empty()) return false;
+    run->candidate = form->choice->open.front();
+    run->mine_first = form->choice->calls % 2 == 1;
+  } else {
+    run->candidate = choice;
+  }
+  if (run->candidate < 0 || form->programs[static_cast<std::size_t>(run->candidate)] == nullptr) return false;  // decided meanwhile
+  if (run->mine_first) run->attempt();
+  exploring_here() = std::move(run);
+  return false;
+}
+
+/// A forced candidate is not raced.
+int Region::choice_for(const Form& form) {
+  const int forced = tier()->forced.load(std::memory_order_relaxed);
+  if (forced != kStock && candidate_is_bf16(forced) && form.programs[1] != nullptr) return 1;
+  return form.choice->choice.load(std::memory_order_acquire);
+}
+
+Region::Form* Region::form_of(const c10::IValue* inputs) {
+  const std::size_t count = form_count_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < count; ++i) {
+    Form* form = forms_[i].load(std::memory_order_acquire);
+    bool fits = true;
+    for (std::size_t k = 0; fits && k < weights_.size(); ++k) fits = form->looks[k].fits(inputs[k]);
+    if (fits) return form;
+  }
+  return nullptr;
+}
+
+Region::Choice* Region::choice_of(const c10::IValue* inputs) {
+  std::uint64_t elements = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (!weights_[i] && inputs[i].isTensor() && inputs[i].toTensor().defined())
+      elements += static_cast<std::uint64_t>(inputs[i].toTensor().numel());
+  }
+  const int bucket = static_cast<int>(std::bit_width(elements));
+  for (const auto& choice : choices_) {
+    if (choice->bucket == bucket) return choice.get();
+  }
+  auto choice = std::make_unique<Choice>();
+  choice->bucket = bucket;
+  choice->open = {0};
+  if (bf16_inside_allowed(tier()->options)) choice->open.insert(choice->open.begin(), 1);
+  choices_.push_back(std::move(choice));
+  return choices_.back().get();
+}
+
+torch::jit::Stack Region::run_body(const c10::IValue* inputs) const {
+  torch::jit::Stack stack(inputs, inputs + weights_.size());
+  torch::jit::InterpreterState(code_).run(stack);
+  return stack;
+}
+
+std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs) {
+  auto form = std::make_unique<Form>();
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    form->looks.emplace_back(inputs[i]);
+    if (form->looks.back().tensor) form->tensors.push_back(i);
+  }
+  form->choice = choice_of(inputs);
+  try {
+    const Graph graph = recorded(*form, inputs);
+    for (const int bf16 : {1, 0}) {
+      if (bf16 == 1 && !bf16_inside_allowed(tier()->options)) continue;
+      Graph mine = graph;
+      const std::string fused = words(optimize(&mine, bf16 == 1));
+      if (fused == words(Fused{})) continue;
+      form->programs[static_cast<std::size_t>(bf16)] = std::make_unique<const Program>(mine);
+      form->fused[static_cast<std::size_t>(bf16)] = fused;
+    }
+    if (form->programs[0] == nullptr && form->programs[1] == nullptr) throw std::invalid_argument("nothing to fuse");
+    const std::lock_guard lock(note_->mutex);
+    if (note_->fused.empty()) note_->fused = form->fused[form->programs[1] != nullptr ? 1 : 0];
+  } catch (const std::invalid_argument& problem) {
+    form->left_alone = true;
+    {
+      const std::lock_guard lock(note_->mutex);
+      if (note_->left_alone.empty()) note_->left_alone = problem.what();
+    }
+    const std::size_t count = form_count_.load(std::memory_order_relaxed);
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < count; ++i) left += forms_[i].load()->left_alone.load() ? 1 : 0;
+    if (left == count && left + 1 >= kHopelessForms) hopeless_.store(true, std::memory_order_relaxed);
+  }
+  return form;
+}
+
+/// Runs the region once more, by torch's own kernels, and notes what it calls. It has no effects, so nobody sees that. Throws what stock
+/// will throw where the user's own call is wrong.
+Graph Region::recorded(const Form& form, const c10::IValue* inputs) const {
+  const TierOff stock;
+  const at::DisableRecordFunctionGuard not_in_profiles;
+  Recorder recorder;
+  std::vector<c10::IValue> given(inputs, inputs + weights_.size());
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const at::Tensor& constant : constants_) seen.insert(constant.unsafeGetTensorImpl());
+  for (const std::size_t i : form.tensors) {
+    at::Tensor tensor = given[i].toTensor();
+    const bool weight = weights_[i] || is_parameter(tensor);
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) tensor = tensor.detach();  // the same tensor twice: told apart as arguments
+    seen.insert(tensor.unsafeGetTensorImpl());
+    recorder.input(tensor, weight);
+    given[i] = std::move(tensor);
+  }
+  for (const at::Tensor& constant : constants_) recorder.input(constant, true);
+  return recorder.record([&] { return run_body(given.data()); });
+}
+
+Values Region::program_inputs(const Form& form, const c10::IValue* inputs) const {
+  Values values;
+  values.reserve(form.tensors.size() + constants_.size());
+  for (const std::size_t i : form.tensors) values.push_back(inputs[i]);
+  for (const at::Tensor& constant : constants_) values.emplace_back(constant);
+  return values;
+}
+
+Values Region::run(const Form& form, int candidate, const c10::IValue* inputs) const {
+  return form.programs[static_cast<std::size_t>(candidate)]->run(program_inputs(form, inputs));
+}
+
+/// Beside results of torch's own kernels, in dtype, sizes, strides and numbers.
+bool Region::right(Exploring& run, ProgramTrial* trial) const {
+  torch::jit::Stack truth;
+  {
+    const TierOff stock;
+    const at::DisableRecordFunctionGuard not_in_profiles;
+    truth = run_body(run.inputs.data());
+  }
+  for (std::size_t i = 0; i < outputs_; ++i) {
+    if (!truth[i].isTensor() && !Look::same(truth[i], run.mine[i])) return false;
+  }
+  return trial->check(tensors_of(truth.data(), outputs_), tensors_of(run.mine.data(), outputs_), run.candidate == 1);
+}
+
+void Region::explored(Exploring& run) {
+  const std::int64_t stock_ns = now_ns() - run.started_ns;
+  Form& form = run.form;
+  Choice& choice = *form.choice;
+  if (!run.deciding) {
+    if (!run.failed) run.attempt();
+    ProgramTrial once;
+    if (run.failed || !right(run, &once)) {
+      form.left_alone.store(true, std::memory_order_relaxed);
+      log::debug("a scripted region: a form of it is left to stock");
+    }
+    form.checked.store(true, std::memory_order_relaxed);
+    return;
+  }
+  if (!run.mine_first) run.attempt();
+  ++choice.calls;
+  if (run.failed) {
+    lose(choice, run);
+    return;
+  }
+  int decided = 0;
+  // The first call packs. While the op tier tries its own candidates inside of either form, times say nothing.
+  const bool disturbed = exploration_count() != run.explorations && choice.disturbed++ < kMostDisturbed;
+  if (form.runs++ > 0 && !disturbed) {
+    choice.trial.add(stock_ns, run.mine_ns);
+    decided = static_cast<int>(choice.trial.result());
+  }
+  if (choice.checks < kChecks || decided == 1) {
+    ++choice.checks;
+    if (right(run, &choice.trial)) {
+      form.checked.store(true, std::memory_order_relaxed);
+    } else {
+      decided = -1;
+    }
+  }
+  if (decided == 1) {
+    say(std::string(run.candidate == 1 ? "bf16: " : "float32: ") + form.fused[static_cast<std::size_t>(run.candidate)], &choice.trial);
+    choice.choice.store(run.candidate, std::memory_order_release);
+  } else if (decided == -1) {
+    lose(choice, run);
+  }
+}
+
+void Region::lose(Choice& choice, const Exploring& run) {
+  choice.open.erase(choice.open.begin());
+  choice.trial = ProgramTrial();
+  choice.checks = choice.calls = 0;
+  run.form.runs = 0;
+  bool bf16_elsewhere = false;
+  for (const auto& other : choices_) bf16_elsewhere = bf16_elsewhere || other->choice.load(std::memory_order_relaxed) == 1;
+  if (run.candidate == 1 && !bf16_elsewhere) {
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      if (weights_[i] && run.inputs[i].isTensor() && run.inputs[i].toTensor().has_storage())
+        tier()->weights.drop_storage(run.inputs[i].toTensor().storage().unsafeGetStorageImpl());
+    }
+    for (const at::Tensor& constant : constants_) tier()->weights.drop_storage(constant.storage().unsafeGetStorageImpl());
+  }
+  drop_missing(choice, run.form);
+}
+
+/// Candidates with nothing fused are no rivals.
+void Region::drop_missing(Choice& choice, const Form& form) {
+  while (!choice.open.empty() && form.programs[static_cast<std::size_t>(choice.open.front())] == nullptr)
+    choice.open.erase(choice.open.begin());
+  if (choice.open.empty()) choice.choice.store(kStockAnswers, std::memory_order_release);
+}
+
+void Region::say(const std::string& choice, const ProgramTrial* trial) {
+  const std::lock_guard lock(note_->mutex);
+  note_->choice = choice;
+  note_->left_alone.clear();
+  note_->speed = 1 / trial->ratio();
+  note_->error = trial->error();
+}
+
+namespace {
+
+std::string in_quotes(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+std::string scripted_report_json() {
+  std::vector<std::shared_ptr<RegionNote>> all;
+  {
+    Notes& known = notes();
+    const std::lock_guard lock(known.mutex);
+    all = known.all;
+  }
+  std::string json;
+  for (const auto& note : all) {
+    if (note->calls.load(std::memory_order_relaxed) == 0) continue;
+    const std::lock_guard lock(note->mutex);
+    json += std::string(json.empty() ? "" : ", ") + "{\"of\": \"TorchScript\", \"where\": " + in_quotes(note->where) +
+            ", \"nodes\": " + std::to_string(note->nodes) + ", \"calls\": " + std::to_string(note->calls.load(std::memory_order_relaxed)) +
+            ", \"taken\": " + std::to_string(note->taken.load(std::memory_order_relaxed));
+    if (!note->left_alone.empty()) {
+      json += ", \"left_alone\": " + in_quotes(note->left_alone);
+    } else {
+      json += ", \"choice\": " + in_quotes(note->choice) + ", \"fused\": " + in_quotes(note->fused);
+    }
+    if (note->speed > 0) {
+      char numbers[80];
+      std::snprintf(numbers, sizeof numbers, ", \"speed\": %.2f, \"error\": %.3e", note->speed, note->error);
+      json += numbers;
+    }
+    json += '}';
+  }
+  return json;
+}
+
+}  // namespace ipexrun::preload::graph

@@ -1,0 +1,99 @@
+// A straight line of operators inside a TorchScript graph, stock's form beside ours, and which of them answers.
+//
+// scripted_pass.cpp puts two operators around it: `ask` gets what the region reads and says whether it answered, `tell` sees what stock's
+// operators gave where it did not. So stock's form stays where it was, with its own errors and its own memory.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+#include <torch/custom_class.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "preload/plugin/graph/executor.h"
+#include "preload/plugin/graph/trial.h"
+
+namespace ipexrun::preload::graph {
+
+/// What became of one region, for reports.
+struct RegionNote {
+  std::string where;  ///< of the program's text, or of the module's name; "" unknown
+  std::size_t nodes = 0;
+  std::atomic<std::uint64_t> calls{0};
+  std::atomic<std::uint64_t> taken{0};
+  std::mutex mutex;  ///< guards the rest
+  std::string choice = "stock";
+  std::string fused;  ///< in the form that was made first
+  double speed = 0;   ///< 0: not decided
+  double error = 0;
+  std::string left_alone;  ///< why, or ""
+};
+
+/// Any number of threads may run it; one explores.
+class Region final : public torch::CustomClassHolder {
+ public:
+  /// `body`: the region alone; its inputs and results are those of `ask`. `weights`: which inputs are attributes of a module. `of_method`:
+  /// certainly no half of a training step.
+  Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weights, bool of_method, std::string where, std::size_t nodes);
+  ~Region() override;
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  /// Takes the inputs off the stack; leaves a bool and the results, which are nothing where it is false. Throws nothing.
+  void ask(torch::jit::Stack* stack) noexcept;
+  /// Stock's form has run. Throws nothing.
+  void tell() noexcept;
+
+ private:
+  struct Form;
+  struct Choice;
+  class Exploring;
+
+  static std::unique_ptr<Exploring>& exploring_here();
+
+  [[nodiscard]] bool in_training(const c10::IValue* inputs) const;
+  bool answer(const c10::IValue* inputs, Values* results);
+  Form* form_of(const c10::IValue* inputs);
+  std::unique_ptr<Form> made(const c10::IValue* inputs);
+  Graph recorded(const Form& form, const c10::IValue* inputs) const;
+  Choice* choice_of(const c10::IValue* inputs);
+  [[nodiscard]] torch::jit::Stack run_body(const c10::IValue* inputs) const;
+  [[nodiscard]] Values program_inputs(const Form& form, const c10::IValue* inputs) const;
+  Values run(const Form& form, int candidate, const c10::IValue* inputs) const;
+  void explored(Exploring& run);
+  bool right(Exploring& run, ProgramTrial* trial) const;
+  void lose(Choice& choice, const Exploring& run);
+  static int choice_for(const Form& form);
+  static void drop_missing(Choice& choice, const Form& form);
+  void say(const std::string& choice, const ProgramTrial* trial);
+
+  static constexpr std::size_t kMostForms = 32;
+
+  std::shared_ptr<torch::jit::Graph> body_;
+  std::vector<bool> weights_;
+  bool of_method_;
+  std::vector<at::Tensor> constants_;  ///< of the body: inputs of ours that no caller gives
+  torch::jit::Code code_;
+  std::size_t outputs_;
+  std::array<std::atomic<Form*>, kMostForms> forms_{};  ///< owned; filled in order, never changed before the end
+  std::atomic<std::size_t> form_count_{0};
+  std::vector<std::unique_ptr<Choice>> choices_;  ///< who explores may add one
+  std::atomic<bool> busy_{false};                 ///< somebody explores
+  std::atomic<bool> hopeless_{false};
+  std::atomic<int> mistakes_{0};
+  std::shared_ptr<RegionNote> note_;
+};
+
+/// Whether this thread's calls may be answered by graphs at all now.
+bool scripted_here();
+
+/// Of all regions so far as JSON objects, comma separated; "" = there were none.
+std::string scripted_report_json();
+
+}  // namespace ipexrun::preload::graph

@@ -1,0 +1,42 @@
+// One program against what the user has so far, on the user's own calls: is it right, and is it faster.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "preload/plugin/graph/compare.h"
+#include "preload/select/race.h"
+
+namespace ipexrun::preload::graph {
+
+/// Used by one thread at a time.
+class ProgramTrial {
+ public:
+  /// Judges the results of one call; false ends the trial for good.
+  bool check(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine, bool bf16) {
+    const Likeness likeness = compare(stock, mine);
+    for (const std::optional<at::Tensor>& result : stock) bf16 = bf16 || (result && at::isReducedFloatingType(result->scalar_type()));
+    error_ = std::max(error_, likeness.error);
+    return accurate_ = accurate_ && likeness.same_kind && likeness.error <= (bf16 ? kModuleBf16Error : kModuleF32Error) &&
+                       (!bf16 || likeness.cosine >= kModuleCosine);
+  }
+  void add(std::int64_t stock_ns, std::int64_t mine_ns) { race_.add(stock_ns, mine_ns); }
+  /// 0 undecided, 1 won, -1 lost.
+  [[nodiscard]] std::int64_t result() const {
+    if (!accurate_) return -1;
+    const RaceResult result = race_.result();
+    return result == RaceResult::kWon ? 1 : result == RaceResult::kLost ? -1 : 0;
+  }
+  [[nodiscard]] double ratio() const { return race_.ratio(); }
+  [[nodiscard]] double error() const { return error_; }
+
+ private:
+  Race race_;
+  double error_ = 0;
+  bool accurate_ = true;
+};
+
+}  // namespace ipexrun::preload::graph

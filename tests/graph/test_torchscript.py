@@ -1,0 +1,468 @@
+"""TorchScript under the launcher, in programs that nobody edited: regions of scripted, traced, loaded and frozen modules are answered by our
+programs where they are right and faster, and every call has stock's results, errors, views and files.
+
+Risk covered: an answer that belongs to other sizes, to a weight of before, or to another branch; a write that somebody else sees; memory shared
+with an argument; a training step that is taken for inference; an operator of ours in a saved file.
+
+Each program runs in a process of its own, because torch keeps a graph as it was optimized. `check` calls it beside the module that was not
+scripted, with the candidate forced, so that our program answers as soon as it was right once; another test leaves it to the race.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+import pytest
+
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+pytestmark = pytest.mark.skipif(not os.path.exists(f"{BUILD}/bin/ipexrun"), reason="needs the launcher")
+
+PRELUDE = """
+import copy, io, json, sys, threading
+import torch, torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+
+def near(got, want, bound=1e-2):
+    assert type(got) is type(want), (type(got), type(want))
+    if isinstance(want, dict):
+        assert got.keys() == want.keys()
+        for key in want: near(got[key], want[key])
+    elif isinstance(want, (tuple, list)):
+        assert len(got) == len(want)
+        for one, other in zip(got, want): near(one, other)
+    elif isinstance(want, torch.Tensor):
+        assert got.dtype == want.dtype and got.shape == want.shape and got.stride() == want.stride(), (got.stride(), want.stride())
+        assert got.requires_grad == want.requires_grad and got.is_inference() == want.is_inference()
+        assert not want.is_floating_point() or ((got - want).norm() <= bound * want.norm()), ((got - want).norm() / want.norm())
+        assert want.is_floating_point() or torch.equal(got, want)
+    else:
+        assert got == want
+
+def graphs():
+    import ipexrun
+    return ipexrun.report().get("graphs", [])
+
+def taken():
+    return sum(graph["taken"] for graph in graphs())
+
+def check(scripted, module, *inputs, calls=12, force="own_bf16"):
+    import ipexrun
+    before = taken()
+    ipexrun.force(force)
+    with torch.no_grad():
+        for _ in range(calls):
+            near(scripted(*inputs), module(*inputs))
+    return taken() - before
+
+class Block(nn.Module):
+    def __init__(self, width=256, activation=F.gelu):
+        super().__init__()
+        self.up, self.down, self.norm = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.LayerNorm(width)
+    def forward(self, x):
+        return self.norm(self.down(F.gelu(self.up(x))) + x)
+
+block = Block().eval()
+x = torch.randn(64, 256)
+"""
+
+
+def run(program, launcher=True, **environment):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_")}
+    env.update(environment, PYTHONPATH=f"{BUILD}/lib/ipexrun/python", OMP_NUM_THREADS="1", IPEXRUN_CACHE="off")
+    command = [f"{BUILD}/bin/ipexrun"] if launcher else []
+    with tempfile.TemporaryDirectory() as folder:  # torch.jit.script reads the source
+        file = os.path.join(folder, "program.py")
+        with open(file, "w", encoding="utf-8") as text:
+            text.write(PRELUDE + textwrap.dedent(program))
+        done = subprocess.run([*command, sys.executable, "-W", "ignore", file], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    # The launcher's own lines: what it kept of the environment, and its summary.
+    done.stderr = "".join(line for line in done.stderr.splitlines(True) if not line.startswith(("ipexrun: instance", "ipexrun: OMP_NUM")))
+    return done
+
+
+FORMS = {
+    "scripted": "torch.jit.script(block)",
+    "traced": "torch.jit.trace(block, x)",
+    "frozen": "torch.jit.freeze(torch.jit.script(block))",
+    "loaded": "(lambda file: (torch.jit.save(torch.jit.script(block), file), file.seek(0), torch.jit.load(file))[-1])(io.BytesIO())",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_module_is_answered(form):
+    done = run(f"""
+    assert check({FORMS[form]}, block, x) > 5, graphs()
+    (graph,) = graphs()
+    assert graph["of"] == "TorchScript" and graph["nodes"] == 5 and "2 linear layers, 1 activations" in graph["fused"]
+    """)
+    assert done.stderr == ""
+
+
+def test_left_to_the_race_every_call_is_right():
+    run("""
+    check(torch.jit.script(block), block, x, calls=120, force="")
+    (graph,) = graphs()
+    assert graph["choice"] == "stock" or (graph["speed"] > 1 and graph["error"] < 3e-2), graph
+    """)
+
+
+def test_a_gelu_written_out_and_attention_in_an_encoder():
+    run("""
+    from transformers import BertConfig, BertModel
+    config = BertConfig(vocab_size=100, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512, hidden_act="gelu_new")
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bert = BertModel(config).eval()
+        def forward(self, ids, mask):
+            return self.bert(ids, attention_mask=mask, return_dict=False)
+    encoder = Encoder().eval()
+    ids = torch.randint(0, 100, (2, 64))
+    traced = torch.jit.trace(encoder, (ids, torch.ones_like(ids)))
+    assert check(traced, encoder, ids, torch.ones_like(ids)) > 5, graphs()
+    assert "13 linear layers" in graphs()[0]["fused"] and "2 attentions, 2 gelus" in graphs()[0]["fused"]
+    """)
+
+
+def test_sizes_and_dtypes_that_change_have_programs_of_their_own():
+    run("""
+    scripted = torch.jit.script(block)
+    for rows in (64, 32, 1, 64, 3, 65, 0):
+        check(scripted, block, torch.randn(rows, 256))
+        check(scripted, block, torch.randn(2, rows, 256), calls=6)
+    check(scripted, block, torch.randn(256, 64).t())
+    for rows in range(66, 140):  # more of them than are kept
+        check(scripted, block, torch.randn(rows, 256), calls=2)
+    assert taken() > 20
+    twice = torch.jit.script(copy.deepcopy(block).double())
+    check(twice, copy.deepcopy(block).double(), x.double(), calls=6)
+    """)
+
+
+def test_dicts_tuples_and_numbers_leave_a_region():
+    run("""
+    class Many(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+        def forward(self, x, pair: tuple[torch.Tensor, torch.Tensor]):
+            y = self.block(x)
+            return {"y": y, "sum": y.sum(-1)}, (y.size(0), y * 2, [pair[0] + y, pair[1]])
+    class Dict(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+        def forward(self, x):
+            y = F.relu(self.block(x))
+            return {"y": y, "z": self.block.up(y)}
+    many, one = Many().eval(), Dict().eval()
+    class Tuple(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+        def forward(self, x):
+            y = self.block(x)
+            return y, y.size(0), [y + 1, y.view(-1)], y.t()
+    pair = Tuple().eval()
+    assert check(torch.jit.script(one), one, x) > 5
+    assert check(torch.jit.script(pair), pair, x) > 5
+    """)
+
+
+def test_control_flow():
+    run("""
+    class Flow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = Block(), Block()
+        def forward(self, x, times: int, flag: bool):
+            if bool(x.sum() > 0):
+                x = self.first(x)
+            else:
+                x = self.second(x) * 2
+            for i in range(times):
+                x = self.first(x) + i
+            if flag:
+                return x
+            return -x
+    flow = Flow().eval()
+    scripted = torch.jit.script(flow)
+    for sign in (1, -1, 1):
+        for times in (0, 1, 3):
+            for flag in (True, False):
+                check(scripted, flow, sign * x.abs(), times, flag, calls=12)
+    assert taken() > 20, graphs()
+    """)
+
+
+def test_what_a_tensor_holds_is_no_constant():
+    run("""
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+        def forward(self, x, n):
+            y = self.block(x)
+            return y[: int(n)] * float(n.sum()), y[x[:, 0] > 0], torch.nonzero(x > 1)[:2]
+    reads = Reads().eval()
+    scripted = torch.jit.script(reads)
+    for n in (3, 5, 60):
+        for seed in range(3):
+            check(scripted, reads, torch.randn(64, 256), torch.tensor(n), calls=8)
+    """)
+
+
+def test_writes_in_place():
+    run("""
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(256, 512), nn.Linear(512, 256)
+            self.register_buffer("calls", torch.zeros(1))
+            self.cache = torch.zeros(64, 256)
+        def forward(self, x, out):
+            y = self.down(F.relu_(self.up(x)))
+            y += x
+            z = y.relu_()
+            out.copy_(z)
+            self.calls += 1
+            self.cache[0] = z[0]
+            w = self.up(z)
+            w[:, 0] = 7.0
+            return w, y, self.cache + 1
+    writes = Writes().eval()
+    scripted = torch.jit.script(copy.deepcopy(writes))
+    mine, theirs = torch.empty(64, 256), torch.empty(64, 256)
+    with torch.no_grad():
+        for _ in range(40):
+            near(scripted(x, mine), writes(x, theirs))
+            near(mine, theirs)
+    assert scripted.calls.item() == writes.calls.item() == 40
+    near(scripted.cache, writes.cache)
+
+    class Inner(nn.Module):  # all of it in place, and nobody can tell
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)
+        def forward(self, x):
+            y = self.down(F.relu(self.up(x), inplace=True))
+            y += x
+            return F.relu(y, inplace=True)
+    inner = Inner().eval()
+    assert check(torch.jit.script(inner), inner, x) > 5, graphs()
+    assert "2 linear layers, 2 activations in them, 1 sums" in graphs()[-1]["fused"], graphs()
+    """)
+
+
+def test_results_share_memory_with_arguments_as_stock_does():
+    run("""
+    class Views(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+        def forward(self, x):
+            y = self.block(x)
+            return x.view(-1), y, y.t(), x, F.dropout(x, 0.5, self.training)
+    scripted = torch.jit.script(Views().eval())
+    with torch.no_grad():
+        for _ in range(40):
+            flat, y, t, same, dropped = scripted(x)
+            assert flat.data_ptr() == same.data_ptr() == dropped.data_ptr() == x.data_ptr() and t.data_ptr() == y.data_ptr() != x.data_ptr()
+            version = x._version
+            flat.add_(0)
+            assert x._version == version + 1
+    """)
+
+
+def test_a_weight_that_changes_is_seen():
+    run("""
+    for form in (torch.jit.script(block), torch.jit.trace(block, x)):
+        assert check(form, block, x) > 5
+        with torch.no_grad():
+            block.up.weight.mul_(-1.5)
+            check(form, block, x, calls=3)
+            block.down.weight.data.add_(0.1)
+            check(form, block, x, calls=3)
+        state = {key: torch.randn_like(value) for key, value in block.state_dict().items()}
+        block.load_state_dict(state)
+        form.load_state_dict(state)
+        check(form, block, x, calls=3)
+    """)
+
+
+def test_threads_run_one_module():
+    run("""
+    scripted = torch.jit.freeze(torch.jit.script(block))
+    import ipexrun
+    ipexrun.force("own_bf16")
+    wrong = []
+    def work(seed):
+        x = torch.randn(16 + seed % 3, 256, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            want = block(x)
+            for _ in range(60):
+                try:
+                    near(scripted(x), want)
+                except AssertionError as problem:
+                    wrong.append(problem)
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong and taken() > 50, (wrong[:1], graphs())
+    """)
+
+
+RAISES = """
+class Checks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.table = nn.Embedding(10, 256)
+    def forward(self, x, index):
+        return self.block(x) + self.table(index)
+import ipexrun
+ipexrun.force("own_bf16")
+checks = torch.jit.script(Checks().eval())
+good, bad = torch.zeros(64, dtype=torch.long), torch.full((64,), 11)
+def message(*inputs):
+    try:
+        with torch.no_grad():
+            checks(*inputs)
+    except Exception as problem:
+        return type(problem).__name__ + ": " + str(problem)
+    return "nothing"
+said = []
+for _ in range(4):
+    with torch.no_grad():
+        for _ in range(20):
+            checks(x, good)
+    said += [message(x, bad), message(torch.randn(64, 255), good), message(x, good.float()), message(x, good.view(2, 32))]
+print(json.dumps(said[-4:]))
+with torch.no_grad():
+    for _ in range(20):
+        checks(x, good)
+"""
+
+
+def test_errors_are_stock_s():
+    mine = run(RAISES + "assert taken() > 20, graphs()\n")
+    stock = run(RAISES, launcher=False)
+    assert re.sub(r"[^ ]*program.py", "", mine.stdout) == re.sub(r"[^ ]*program.py", "", stock.stdout)
+    assert mine.stderr == stock.stderr == ""
+    assert "index out of range" in mine.stdout and "mat1 and mat2" in mine.stdout
+
+
+def test_training_is_left_alone():
+    run("""
+    module = Block()
+    scripted = torch.jit.script(copy.deepcopy(module))
+    for step in range(12):
+        grads = []
+        for one in (scripted, module):
+            one.zero_grad()
+            one(x).square().sum().backward()
+            grads.append([parameter.grad for parameter in one.parameters()])
+        for mine, theirs in zip(*grads):
+            near(mine, theirs, 3e-2)  # the op tier's own candidates
+    frozen = torch.jit.freeze(torch.jit.script(Block().eval()))
+    wants = x.clone().requires_grad_()
+    for step in range(12):
+        frozen(wants).sum().backward()
+    assert taken() == 0, graphs()
+    """)
+
+
+def test_frozen_modules_need_no_guard():
+    run("""
+    frozen = torch.jit.freeze(torch.jit.script(block))
+    import ipexrun
+    ipexrun.force("own_bf16")
+    for _ in range(20):
+        frozen(x)
+    assert taken() > 5, graphs()
+    with torch.inference_mode():
+        for _ in range(10):
+            near(frozen(x), block(x))
+    """)
+
+
+def test_saved_files_and_the_program_s_graph_know_nothing_of_us():
+    run("""
+    scripted = torch.jit.script(block)
+    before = str(scripted.graph)
+    assert check(scripted, block, x) > 5
+    assert str(scripted.graph) == before and "ipexrun" not in before
+    assert "ipexrun::ask" in str(scripted.graph_for(x))
+    file = io.BytesIO()
+    torch.jit.save(scripted, file)
+    assert b"ipexrun" not in file.getvalue()
+    file.seek(0)
+    check(torch.jit.load(file), block, x, calls=4)
+    check(copy.deepcopy(scripted), block, x, calls=4)
+    """)
+
+
+@pytest.mark.parametrize("off", ["torch.use_deterministic_algorithms(True)", "import ipexrun; ipexrun.set_enabled(False)",
+                                 "torch._C._jit_set_profiling_executor(False)"])
+def test_where_it_is_switched_off(off):
+    run(f"""
+    {off}
+    check(torch.jit.script(block), block, x, calls=20)
+    assert taken() == 0, graphs()
+    """)
+
+
+@pytest.mark.parametrize("environment", [{"IPEXRUN_SELECT": "off"}, {"IPEXRUN_DISABLE": "1"}])
+def test_where_the_environment_switches_it_off(environment):
+    done = run("""
+    check(torch.jit.script(block), block, x, calls=20)
+    assert "ipexrun::" not in str(torch.jit.last_executed_optimized_graph())
+    assert not graphs()
+    """, **environment)
+    assert done.stderr == ""
+
+
+def test_without_the_launcher_there_is_nothing():
+    run("""
+    import ipexrun
+    check(torch.jit.script(block), block, x, calls=8)
+    assert "ipexrun" not in str(torch.jit.last_executed_optimized_graph())
+    """, launcher=False)
+
+
+def test_beside_other_fusers_and_prepared_modules():
+    run("""
+    convolutions = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 64), nn.ReLU(), nn.Linear(64, 8)).eval()
+    image = torch.randn(4, 3, 8, 8)
+    check(torch.jit.optimize_for_inference(torch.jit.script(convolutions)), convolutions, image, calls=20)
+    check(torch.jit.script(convolutions), convolutions, image, calls=20)
+    torch._C._jit_override_can_fuse_on_cpu(True)
+    torch.jit.set_fusion_strategy([("STATIC", 2), ("DYNAMIC", 2)])
+    for rows in (64, 32, 16):
+        check(torch.jit.script(block), block, torch.randn(rows, 256), calls=10)
+    torch._C._jit_override_can_fuse_on_cpu(False)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        scripted = torch.jit.script(block)
+        for _ in range(10):
+            near(scripted(x), block(x), 3e-2)
+    """)
+
+
+def test_fork_and_wait():
+    run("""
+    class Forks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = Block(), Block()
+        def forward(self, x):
+            one = torch.jit.fork(self.first, x)
+            two = self.second(x)
+            return torch.jit.wait(one) + two
+    forks = Forks().eval()
+    assert check(torch.jit.script(forks), forks, x) > 5, graphs()
+    """)
