@@ -10,6 +10,7 @@
 #include "preload/plugin/adapters/attention_call.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/graph/linear_step.h"
+#include "preload/plugin/graph/view_step.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -208,10 +209,13 @@ std::unique_ptr<Step> step_of(const Node& node) {
     case Node::Kind::kOperator:
       break;
   }
+  if (auto view = make_view_step(node)) return view;
   return std::make_unique<OperatorStep>(node);
 }
 
 }  // namespace
+
+std::unique_ptr<Step> make_operator_step(const Node& node) { return std::make_unique<OperatorStep>(node); }
 
 c10::IValue resolve(const Argument& argument, const Values& values, const c10::Type* type) {
   switch (argument.kind) {

@@ -21,6 +21,9 @@ class Step {
   virtual void run(Values& values) const = 0;
 };
 
+/// The step of a node that calls its operator.
+std::unique_ptr<Step> make_operator_step(const Node& node);
+
 class Program {
  public:
   /// The graph has been through its passes.

@@ -14,6 +14,7 @@
 #include "kernels/linear.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/view_step.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/weight_use.h"
@@ -21,18 +22,9 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-const at::Tensor& tensor_of(const Values& values, Value value) {
-  static const at::Tensor none;
-  return value == kNone ? none : values[static_cast<std::size_t>(value)].toTensor();
-}
-
-/// The op tier sees the same operand: their packs are the same.
 std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w) {
-  WeightUse use = weight_use_of(w.tensor);
-  use.key.sizes = {w.k(), w.n()};
-  use.key.strides = {w.stride_k(), w.stride_n()};
-  WeightState known = state.weights.use(
-      use, [&] { return liveness_of(w.tensor); }, true);
+  WeightUse use;
+  WeightState known = known_weight(state, w, &use);
   if (known.weight == nullptr) return nullptr;
   auto& have = known.packs[kOwnBf16];
   if (have == nullptr) {
@@ -47,10 +39,6 @@ std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w) {
     if (!state.weights.put(*known.weight, kOwnBf16, have, true)) return nullptr;
   }
   return std::static_pointer_cast<const TensorPack>(have);
-}
-
-bool of_kernel(const at::Tensor& tensor) {
-  return (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16) && plain(tensor);
 }
 
 at::Tensor applied(const at::Tensor& x, kernels::Unary unary) {
@@ -75,6 +63,25 @@ at::Tensor applied(const at::Tensor& x, kernels::Unary unary) {
 
 }  // namespace
 
+const at::Tensor& tensor_of(const Values& values, Value value) {
+  static const at::Tensor none;
+  return value == kNone ? none : values[static_cast<std::size_t>(value)].toTensor();
+}
+
+bool of_kernel(const at::Tensor& tensor) {
+  return (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16) && plain(tensor);
+}
+
+WeightState known_weight(TierState& state, const Matrix& weight, WeightUse* use) {
+  WeightUse asked = weight_use_of(weight.tensor);
+  asked.key.sizes = {weight.k(), weight.n()};
+  asked.key.strides = {weight.stride_k(), weight.stride_n()};
+  WeightState known = state.weights.use(
+      asked, [&] { return liveness_of(weight.tensor); }, true);
+  if (use != nullptr) *use = asked;
+  return known;
+}
+
 LinearStep::LinearStep(const Node& node) : linear_(node.linear), shape_(node.arguments), output_(node.outputs[0]) {}
 
 void LinearStep::run(Values& values) const {
@@ -86,8 +93,13 @@ void LinearStep::run(Values& values) const {
   at::Tensor result;
   if (!run_own(x, weight, bias, other, &result)) result = run_stock(x, weight, bias, other);
   if (!shape_.empty()) {
-    static const c10::TypePtr kSizes = c10::ListType::ofInts();
-    result = result.view(resolve(shape_[0], values, kSizes.get()).toIntVector());
+    Sizes sizes;
+    at::Tensor shaped = sizes_of(shape_[0], values, &sizes) ? viewed(result, sizes) : at::Tensor();
+    if (!shaped.defined()) {
+      static const c10::TypePtr kSizes = c10::ListType::ofInts();
+      shaped = result.view(resolve(shape_[0], values, kSizes.get()).toIntVector());
+    }
+    result = std::move(shaped);
   }
   values[static_cast<std::size_t>(output_)] = std::move(result);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "preload/plugin/graph/executor.h"
-#include "preload/select/weights.h"
+#include "preload/plugin/tier_state.h"
 
 namespace ipexrun::preload::graph {
 
@@ -17,6 +17,14 @@ struct Matrix {
   [[nodiscard]] std::int64_t stride_n() const { return tensor.stride(transposed ? 0 : 1); }
   [[nodiscard]] at::Tensor operand() const { return transposed ? tensor.t() : tensor; }
 };
+
+/// An undefined tensor for kNone.
+const at::Tensor& tensor_of(const Values& values, Value value);
+/// Of a dtype and a kind that kernels/linear.h reads.
+bool of_kernel(const at::Tensor& tensor);
+/// What the table knows of the weight now. The op tier sees the same operand, so their packs are the same. `use`: how it was asked, for
+/// who packs; null = not wanted.
+WeightState known_weight(TierState& state, const Matrix& weight, WeightUse* use);
 
 /// The packed weight is the op tier's own (WeightTable): made at the first run, checked at each, and gone when the program changes the
 /// weight. Without room for it, or when x has a form that the kernel does not read, the same is computed by stock's operators.

@@ -18,15 +18,22 @@ Fused optimize(Graph* graph, bool bf16) {
   fuse_epilogues(graph, &fused);
   drop_dead(graph);
   if (bf16) keep_bf16(graph, &fused);
+  join_linears(graph, &fused);
+  drop_dead(graph);
   return fused;
 }
 
 std::string words(const Fused& fused) {
   const std::vector<std::pair<int, const char*>> counts = {
-      {fused.linears, "linear layers"}, {fused.activations, "activations in them"},
-      {fused.sums, "sums in them"},     {fused.kept_bf16, "results kept in bf16"},
-      {fused.attentions, "attentions"}, {fused.gelus, "gelus written out"},
-      {fused.norms, "norms"},           {fused.rotaries, "rotary embeddings"},
+      {fused.linears, "linear layers"},
+      {fused.activations, "activations in them"},
+      {fused.sums, "sums in them"},
+      {fused.kept_bf16, "results kept in bf16"},
+      {fused.attentions, "attentions"},
+      {fused.gelus, "gelus written out"},
+      {fused.norms, "norms"},
+      {fused.rotaries, "rotary embeddings"},
+      {fused.joined, "linear layers joined"},
   };
   std::string text;
   for (const auto& [count, what] : counts) {

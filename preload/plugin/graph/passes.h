@@ -12,6 +12,7 @@ struct Fused {
   int attentions = 0;   ///< by our own kernel
   int gelus = 0;        ///< that the program wrote out
   int norms = 0;        ///< layer norms, and rms norms that the program wrote out
+  int joined = 0;       ///< linear layers that are one product with others
   int rotaries = 0;     ///< rotary position embeddings that the program wrote out
   int linears = 0;      ///< products with a weight
   int activations = 0;  ///< that went into one of them
@@ -48,6 +49,9 @@ void fuse_epilogues(Graph* graph, Fused* fused);
 
 /// float32 that only steps of ours read which would round it to bf16 themselves is written as bf16.
 void keep_bf16(Graph* graph, Fused* fused);
+
+/// Linear layers of one x become one product, where their results may be columns of one buffer. After every pass that rewrites these.
+void join_linears(Graph* graph, Fused* fused);
 
 /// Nodes whose results nobody reads.
 void drop_dead(Graph* graph);
