@@ -98,13 +98,14 @@ def test_a_norm_that_only_products_read_is_written_as_bf16(norm):
     x = torch.randn(14, 80)
     captured = Captured(only, x)
     assert "1 results kept in bf16" in captured.fused() and "kept" not in captured.fused(False)
-    for function in (
+    for function in (  # in float32 for others, too
         lambda x: (y := norm(x), third(y)),
         lambda x: second(y := norm(x)) + y,
         lambda x: (third(y := norm(x)), y.exp()),
         lambda x: (third(y := norm(x)), y.view(-1)[3:9]),
     ):
-        assert "kept" not in Captured(function, x).fused()
+        assert "1 results kept in bf16" in Captured(function, x).fused()
+    assert "kept" not in Captured(lambda x: norm(x).exp() + second(x), x).fused()
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -222,3 +223,56 @@ def test_what_is_computed_twice_stays_apart_where_the_program_gets_both():
     captured = Captured(function, torch.randn(3, 4))
     for results in (captured.exact, captured.bf16):
         assert len({result.untyped_storage().data_ptr() for result in results}) == len(results)
+
+
+@BOTH
+def test_a_sum_before_a_norm_goes_into_it(dtype):
+    norms = [nn.LayerNorm(48, dtype=dtype), WrittenOut(48, dtype)]
+    x, y = torch.randn(2, 7, 48, dtype=dtype), torch.randn(2, 7, 48, dtype=dtype)
+    for norm in norms:
+        for function in (
+            lambda x, y: norm(x.exp() + y),
+            lambda x, y: (norm(z := x + y), z.exp(), z),
+            lambda x, y: (norm(z := x.exp() + y), z),
+            lambda x, y: norm(norm(z := x + y) + z),
+        ):
+            assert "sums in norms" in Captured(function, x, y).fused()
+        for function in (
+            lambda x, y: norm(torch.add(x, y, alpha=2)),
+            lambda x, y: norm(x + y[:, :1]),
+            lambda x, y: norm(x + 1),
+            lambda x, y: norm((z := x + y) * z.exp().sum()) * z,
+            lambda x, y: norm(x + y.transpose(0, 1).contiguous().transpose(0, 1)),
+        ):
+            assert "sums in norms" not in Captured(function, x, y).fused()
+
+
+def test_a_norm_that_products_and_others_read_is_written_as_both():
+    norm, up, down, other = nn.LayerNorm(80), linear(80, 96), linear(96, 80), linear(80, 80)
+
+    def post_norm(x):
+        x = norm(x + other(x))
+        return norm(x + down(F.gelu(up(x))))
+
+    captured = Captured(post_norm, torch.randn(2, 7, 80))
+    assert "2 results kept in bf16" in captured.fused() and "kept" not in captured.fused(False)
+
+    def leaves(x):
+        x = norm(x)
+        return x, up(x), other(x.view(14, 80)).exp() + x.view(14, 80).exp()
+
+    Captured(leaves, torch.randn(2, 7, 80))
+
+
+def test_copies_that_change_nothing():
+    layer = linear(48, 48)
+    x = torch.randn(7, 48)
+
+    def function(x):
+        y = x.clone()
+        z = F.relu(layer(y.clone()).clone())
+        return y, z.clone(), z, x.t().clone().sum(0), x.t().contiguous().view(-1)
+
+    captured = Captured(function, x)
+    for results in (captured.exact, captured.bf16):
+        assert len({result.untyped_storage().data_ptr() for result in (*results, x)}) == len(results) + 1

@@ -98,17 +98,20 @@ Outputs AttentionCall::run(int candidate, const Packs& /*packs*/, IsaSet isa) co
   const std::int64_t depth = q->size(3);
   at::Tensor result = at::compositeexplicitautograd::empty_like(*q, q->options(), at::MemoryFormat::Preserve);  // as stock does
   if (depth > 1 && result.stride(3) != 1) return {};
-  at::Tensor logsumexp = at::cpu::empty_strided({batch, heads, rows}, {rows * heads, 1, heads}, q->options().dtype(at::kFloat));
   kernels::AttentionArgs args = kernel_operands();
   args.bf16_inside = candidate == kOwnBf16;
   args.out = result.mutable_data_ptr();
   args.out_batch_stride = result.stride(0);
   args.out_head_stride = result.stride(1);
   args.out_row_stride = result.stride(2);
-  args.logsumexp = static_cast<float*>(logsumexp.mutable_data_ptr());
-  args.lse_batch_stride = logsumexp.stride(0);
-  args.lse_head_stride = logsumexp.stride(1);
-  args.lse_row_stride = logsumexp.stride(2);
+  at::Tensor logsumexp;
+  if (wants_logsumexp) {
+    logsumexp = at::cpu::empty_strided({batch, heads, rows}, {rows * heads, 1, heads}, q->options().dtype(at::kFloat));
+    args.logsumexp = static_cast<float*>(logsumexp.mutable_data_ptr());
+    args.lse_batch_stride = logsumexp.stride(0);
+    args.lse_head_stride = logsumexp.stride(1);
+    args.lse_row_stride = logsumexp.stride(2);
+  }
   bool done = kernels::attention(args, torch_pool(), isa);
   if (!done && args.bf16_inside) {  // refused: these scores want float32
     args.bf16_inside = false;
@@ -116,7 +119,7 @@ Outputs AttentionCall::run(int candidate, const Packs& /*packs*/, IsaSet isa) co
   }
   if (!done) return {};
   Outputs outputs(std::move(result));
-  outputs.more = {std::move(logsumexp)};
+  if (wants_logsumexp) outputs.more = {std::move(logsumexp)};
   return outputs;
 }
 

@@ -176,6 +176,7 @@ class AttentionStep final : public Step {
     const c10::IValue scale = argument(6, values);
     const auto mask = argument(5, values).toOptional<at::Tensor>();
     AttentionCall call;
+    call.wants_logsumexp = false;
     if (!call.describe(q.toTensor(), k.toTensor(), v.toTensor(), argument(3, values).toScalar().toDouble(), argument(4, values).toBool(),
                        mask, scale.isNone() ? std::nullopt : std::optional(scale.toScalar().toDouble()))) {
       return false;

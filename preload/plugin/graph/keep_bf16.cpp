@@ -2,8 +2,10 @@
 //
 // Which values: all that our steps can write as bf16 are candidates; one goes when somebody reads it who wants float32, or when what it is
 // a view or an element-wise result of goes, until nothing changes any more. Attention takes q, k, v and its result all in bf16 or none.
+// A norm is written in both where some of its readers are products.
+#include <algorithm>
 #include <array>
-#include <set>
+#include <utility>
 
 #include "preload/plugin/graph/match.h"
 #include "preload/plugin/graph/norm_step.h"
@@ -43,6 +45,9 @@ class Keeper {
       if (node.kind == Node::Kind::kLinear) node.linear.bf16_out = true;
       if (node.own_step == make_norm_step) node.index |= kNormBf16Out;
       if (!is_view(node)) ++fused_.kept_bf16;
+    }
+    for (Node& node : graph_.nodes) {
+      if (node.own_step == make_norm_step && !kept(node.outputs[0])) give_both(&node);
     }
   }
 
@@ -88,6 +93,51 @@ class Keeper {
       changed = true;
     }
     return changed;
+  }
+
+  /// Whether products alone read the value, through views.
+  [[nodiscard]] bool only_products_read(Value value) const {
+    if (match_.is_result(value)) return false;
+    return std::all_of(match_.readers(value).begin(), match_.readers(value).end(), [&](std::size_t place) {
+      const Node& node = graph_.nodes[place];
+      return is_view(node) ? only_products_read(node.outputs[0]) : multiplies(node, value);
+    });
+  }
+  static bool multiplies(const Node& node, Value value) {
+    const Linear& linear = node.linear;
+    return node.kind == Node::Kind::kLinear && linear.x == value && linear.other != value && linear.weight != value && linear.bias != value;
+  }
+
+  /// A norm that others want in float32 is written as bf16, too, for products that read it.
+  void give_both(Node* norm) {
+    const Value value = norm->outputs[0];
+    if (match_.facts(value).dtype != at::kFloat) return;
+    Facts facts = match_.facts(value);
+    facts.dtype = at::kBFloat16;
+    Value narrow = kNone;
+    for (const std::size_t place : match_.readers(value)) {
+      Node& node = graph_.nodes[place];
+      const bool view = is_view(node) && only_products_read(node.outputs[0]);
+      if (!view && (node.kind != Node::Kind::kLinear || node.linear.x != value)) continue;  // which may add the float32 as well
+      if (narrow == kNone) narrow = graph_.add_value(facts);
+      if (view) {
+        node.arguments[0] = Argument::of(narrow);
+        narrow_views(node);
+      } else {
+        node.linear.x = narrow;
+      }
+    }
+    if (narrow == kNone) return;
+    norm->outputs.push_back(narrow);
+    norm->index |= kNormBf16Too;
+    ++fused_.kept_bf16;
+  }
+
+  void narrow_views(const Node& view) {
+    graph_.facts[static_cast<std::size_t>(view.outputs[0])].dtype = at::kBFloat16;
+    for (const std::size_t place : match_.readers(view.outputs[0])) {
+      if (is_view(graph_.nodes[place])) narrow_views(graph_.nodes[place]);
+    }
   }
 
   Graph& graph_;

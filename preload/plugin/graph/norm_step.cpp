@@ -23,7 +23,8 @@ class NormStep final : public Step {
         eps_(node.arguments[kNormEps]),
         dims_(node.arguments[kNormDims].constant.toInt()),
         result_(node.outputs[0]),
-        sum_(node.outputs.size() > 1 ? node.outputs[1] : kNone) {
+        sum_((node.index & kNormSum) != 0 ? node.outputs[1] : kNone),
+        narrow_((node.index & kNormBf16Too) != 0 ? node.outputs.back() : kNone) {
     for (std::size_t i = kNormX; i <= kNormResidual; ++i) operands_[i] = node.arguments[i].value;
   }
 
@@ -34,16 +35,22 @@ class NormStep final : public Step {
     };
     const double eps = eps_.kind == Argument::Kind::kConstant ? eps_.constant.toScalar().toDouble()
                                                               : values[static_cast<std::size_t>(eps_.value)].toTensor().item<double>();
-    at::Tensor result;
-    at::Tensor sum;
-    if (!run_own(tensor(kNormX), tensor(kNormWeight), tensor(kNormBias), tensor(kNormResidual), eps, &result, &sum)) {
-      run_stock(tensor(kNormX), tensor(kNormWeight), tensor(kNormBias), tensor(kNormResidual), eps, &result, &sum);
+    Results results;
+    if (!run_own(tensor(kNormX), tensor(kNormWeight), tensor(kNormBias), tensor(kNormResidual), eps, &results)) {
+      results = run_stock(tensor(kNormX), tensor(kNormWeight), tensor(kNormBias), tensor(kNormResidual), eps);
     }
-    if (sum_ != kNone) values[static_cast<std::size_t>(sum_)] = std::move(sum);
-    values[static_cast<std::size_t>(result_)] = std::move(result);
+    if (sum_ != kNone) values[static_cast<std::size_t>(sum_)] = std::move(results.sum);
+    if (narrow_ != kNone) values[static_cast<std::size_t>(narrow_)] = std::move(results.narrow);
+    values[static_cast<std::size_t>(result_)] = std::move(results.norm);
   }
 
  private:
+  struct Results {
+    at::Tensor norm;
+    at::Tensor sum;
+    at::Tensor narrow;
+  };
+
   [[nodiscard]] std::int64_t columns_of(const at::Tensor& x) const {
     std::int64_t columns = 1;
     for (std::int64_t i = x.dim() - dims_; i < x.dim(); ++i) columns *= x.size(i);
@@ -53,7 +60,7 @@ class NormStep final : public Step {
   static bool of_kernel(const at::Tensor& tensor) { return dtype_fits(tensor.scalar_type()) && tensor.is_contiguous() && plain(tensor); }
 
   bool run_own(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual, double eps,
-               at::Tensor* result, at::Tensor* sum) const {
+               Results* results) const {
     TierState* state = tier();
     if (state == nullptr || !allowed_here() || x.dim() < dims_ || x.numel() == 0 || !of_kernel(x)) return false;
     kernels::NormArgs args;
@@ -67,34 +74,50 @@ class NormStep final : public Step {
     if (weight.defined() && bias.defined() && weight.scalar_type() != bias.scalar_type()) return false;
     if (residual.defined() && (!of_kernel(residual) || residual.scalar_type() != x.scalar_type() || residual.sizes() != x.sizes()))
       return false;
-    const bool narrow = bf16_out_ && x.scalar_type() == at::kFloat;
-    *result = at::empty(x.sizes(), x.options().dtype(narrow ? at::kBFloat16 : x.scalar_type()));
-    if (sum_ != kNone) *sum = at::empty(x.sizes(), x.options());
+    const bool wide = x.scalar_type() == at::kFloat;
+    const bool narrow_alone = bf16_out_ && wide;
     args.from = x.const_data_ptr();
-    (narrow ? args.narrow : args.to) = result->mutable_data_ptr();
+    if (narrow_alone || narrow_ != kNone) {
+      if (!wide) return false;
+      results->narrow = at::empty(x.sizes(), x.options().dtype(at::kBFloat16));
+      args.narrow = results->narrow.mutable_data_ptr();
+    }
+    if (!narrow_alone) {
+      results->norm = at::empty(x.sizes(), x.options());
+      args.to = results->norm.mutable_data_ptr();
+    }
+    if (sum_ != kNone) {
+      results->sum = at::empty(x.sizes(), x.options());
+      args.sum = results->sum.mutable_data_ptr();
+    }
     args.dtype = kernel_dtype(x);
     args.weight = weight.defined() ? weight.const_data_ptr() : nullptr;
     args.bias = bias.defined() ? bias.const_data_ptr() : nullptr;
     args.eps = eps;
     args.residual = residual.defined() ? residual.const_data_ptr() : nullptr;
-    args.sum = sum->defined() ? sum->mutable_data_ptr() : nullptr;
-    return (centered_ ? kernels::layer_norm : kernels::rms_norm)(args, torch_pool(), state->options.isa);
+    if (!(centered_ ? kernels::layer_norm : kernels::rms_norm)(args, torch_pool(), state->options.isa)) return false;
+    if (narrow_alone) results->norm = std::move(results->narrow);
+    return true;
   }
 
-  void run_stock(const at::Tensor& given, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual, double eps,
-                 at::Tensor* result, at::Tensor* sum) const {
+  [[nodiscard]] Results run_stock(const at::Tensor& given, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual,
+                                  double eps) const {
+    Results results;
+    at::Tensor& norm = results.norm;
     const at::Tensor x = residual.defined() ? at::add(given, residual) : given;
     if (centered_) {
-      *result = std::get<0>(at::native_layer_norm(x, x.sizes().slice(static_cast<std::size_t>(x.dim() - dims_)), weight, bias, eps));
+      norm = std::get<0>(at::native_layer_norm(x, x.sizes().slice(static_cast<std::size_t>(x.dim() - dims_)), weight, bias, eps));
     } else {
       const at::Tensor wide = x.to(at::kFloat);
       const at::Tensor scale = at::rsqrt(at::add(at::mean(at::mul(wide, wide), {-1}, true), eps));
-      *result = at::mul(wide, scale);
-      if (weight.defined()) *result = at::mul(*result, weight);
-      *result = result->to(x.scalar_type());
+      norm = at::mul(wide, scale);
+      if (weight.defined()) norm = at::mul(norm, weight);
+      norm = norm.to(x.scalar_type());
     }
-    if (bf16_out_) *result = result->to(at::kBFloat16);
-    *sum = x;
+    if (bf16_out_) norm = norm.to(at::kBFloat16);
+    if (narrow_ != kNone) results.narrow = norm.to(at::kBFloat16);
+    results.sum = x;
+    return results;
   }
 
   bool centered_;
@@ -104,6 +127,7 @@ class NormStep final : public Step {
   Value operands_[kNormResidual + 1];
   Value result_;
   Value sum_;
+  Value narrow_;
 };
 
 }  // namespace

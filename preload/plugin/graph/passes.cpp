@@ -17,6 +17,8 @@ Fused optimize(Graph* graph, bool bf16) {
   drop_dead(graph);
   fuse_epilogues(graph, &fused);
   drop_dead(graph);
+  add_to_norms(graph, &fused);
+  drop_dead(graph);
   if (bf16) keep_bf16(graph, &fused);
   join_linears(graph, &fused);
   drop_dead(graph);
@@ -32,6 +34,7 @@ std::string words(const Fused& fused) {
       {fused.attentions, "attentions"},
       {fused.gelus, "gelus written out"},
       {fused.norms, "norms"},
+      {fused.sums_in_norms, "sums in norms"},
       {fused.rotaries, "rotary embeddings"},
       {fused.joined, "linear layers joined"},
   };

@@ -12,6 +12,7 @@ struct Fused {
   int attentions = 0;   ///< by our own kernel
   int gelus = 0;        ///< that the program wrote out
   int norms = 0;        ///< layer norms, and rms norms that the program wrote out
+  int sums_in_norms = 0;
   int joined = 0;       ///< linear layers that are one product with others
   int rotaries = 0;     ///< rotary position embeddings that the program wrote out
   int linears = 0;      ///< products with a weight
@@ -29,13 +30,16 @@ std::string words(const Fused& fused);
 /// A gelu that the program wrote out becomes one operator.
 void find_gelu(Graph* graph, Fused* fused);
 
-/// What is computed twice from the same arguments is computed once.
+/// What is computed twice from the same arguments is computed once; copies that change nothing go.
 void share_equal(Graph* graph);
 
 /// Layer norms whose statistics nobody reads, and rms norms that the program wrote out, are computed by our own kernel.
 void find_norms(Graph* graph, Fused* fused);
 
-/// So are rotary position embeddings that the program wrote out.
+/// An addition that is left before a norm goes into it.
+void add_to_norms(Graph* graph, Fused* fused);
+
+/// Rotary position embeddings that the program wrote out, by our own kernel.
 void find_rotary(Graph* graph, Fused* fused);
 
 /// Attention whose logsumexp nobody reads is computed by our own kernel. `bf16`: in float32 too, with bf16 inside.

@@ -1,5 +1,5 @@
 // The same operator on the same arguments gives the same value: computed once. Values that a result of the graph may share memory with
-// stay apart, because the program may write into one of them afterwards.
+// stay apart, because the program may write into one of them afterwards. A copy that lies as its source does is the same value, too.
 #include <cstring>
 #include <map>
 #include <string>
@@ -65,6 +65,12 @@ bool may_view(const Node& node) {
   return false;
 }
 
+bool is_copy(const Graph& graph, const Node& node) {
+  if (!node.is("clone", "") || node.arguments[0].kind != Argument::Kind::kValue) return false;
+  return graph.facts[static_cast<std::size_t>(node.arguments[0].value)].contiguous &&
+         graph.facts[static_cast<std::size_t>(node.outputs[0])].contiguous;
+}
+
 void mark(const Argument& argument, std::vector<bool>* marks) {
   if (argument.kind == Argument::Kind::kValue && argument.value != kNone) (*marks)[static_cast<std::size_t>(argument.value)] = true;
   for (const Argument& element : argument.list) mark(element, marks);
@@ -92,6 +98,10 @@ void share_equal(Graph* graph) {
   std::map<std::string, std::size_t> first;
   for (std::size_t i = 0; i < graph->nodes.size(); ++i) {
     const Node& node = graph->nodes[i];
+    if (is_copy(*graph, node) && !seen[static_cast<std::size_t>(node.outputs[0])]) {
+      graph->replace(node.outputs[0], node.arguments[0].value, i + 1);
+      continue;
+    }
     if (node.kind != Node::Kind::kOperator || !node.op || node.outputs.size() != 1 || seen[static_cast<std::size_t>(node.outputs[0])] ||
         node.op->hasTag(at::Tag::nondeterministic_seeded)) {
       continue;
