@@ -63,8 +63,10 @@ enum IpexrunEventKind {
   IPEXRUN_EVENT_EXIT = 6,    /* orderly end of the owner */
   IPEXRUN_EVENT_OP = 7,      /* totals of one op (cumulative, latest wins); text = its name, then after one '\t' why calls never came to
                                 selection: "layout=12,small=3", "" = none */
-  IPEXRUN_EVENT_DRIFT = 8    /* whole passes computed twice (cumulative, latest wins); none where nothing had to be checked; text = the
+  IPEXRUN_EVENT_DRIFT = 8,   /* whole passes computed twice (cumulative, latest wins); none where nothing had to be checked; text = the
                                 largest drift of those within IPEXRUN_DRIFT_BOUND: "1.881e-02", "" = none was */
+  IPEXRUN_EVENT_REGION = 9   /* a row of operators in a TorchScript graph (cumulative, latest wins); text = where it stands, then after one
+                                '\t' which form answers and what is fused in it, or why stock's does */
 };
 
 #define IPEXRUN_DRIFT_BOUND 2e-2 /* how far candidates may move the results of a pass: RMS of the difference / RMS of stock's */
@@ -88,7 +90,9 @@ typedef struct IpexrunEvent {
                              [4] ns saved by them [5] sites
                        TOTALS: [0] calls [1] taken [2] declined [3] saved ns [4] pack bytes [5] sites
                        DRIFT: [0] checks that came to an end [1] of these beyond the bound [2] that came to none; weights, and sites of ops
-                             without weights: [3] let through [4] left in float32 [5] that wait for a check */
+                             without weights: [3] let through [4] left in float32 [5] that wait for a check
+                       REGION: [0] its number in the process [1] operators [2] calls [3] taken [4] times stock's speed, in thousandths,
+                             0 = not decided [5] error, in billionths */
   char text[160];   /* NUL terminated, cut when longer */
 } IpexrunEvent;
 

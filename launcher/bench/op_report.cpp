@@ -50,7 +50,8 @@ OpReport read_one(const InstanceOutcome& instance) {
   out.problem = header.shim_state == IPEXRUN_SHIM_REFUSED
                     ? "stock PyTorch ran: " + std::string(header.shim_reason, ::strnlen(header.shim_reason, sizeof header.shim_reason))
                     : problem_of(header.shim_state);
-  if (out.problem.empty() && out.facts.ops.empty()) out.problem = "no op that ipexrun has kernels for was called";
+  if (out.problem.empty() && out.facts.ops.empty() && out.facts.regions.empty())
+    out.problem = "no op that ipexrun has kernels for was called";
   return out;
 }
 
@@ -122,11 +123,19 @@ std::string op_report_text(const std::vector<OpReport>& reports) {
       continue;
     }
     if (!report.process.empty()) out += ", " + report.process;
-    out += ": " + calls_by_kind(report.facts.ops) + " taken; packs " + bytes_text(report.facts.pack_bytes) + '\n';
-    out += table_of(report.facts.ops, report.facts.ops.size(), op_fields());
+    if (report.facts.ops.empty()) {
+      out += '\n';
+    } else {
+      out += ": " + calls_by_kind(report.facts.ops) + " taken; packs " + bytes_text(report.facts.pack_bytes) + '\n';
+      out += table_of(report.facts.ops, report.facts.ops.size(), op_fields());
+    }
     if (report.facts.drift) {
       out += fmt::format("drift of whole passes (at most {:.0f}%)\n", 100 * IPEXRUN_DRIFT_BOUND);
       out += table_of(std::vector{*report.facts.drift}, 1, drift_fields());
+    }
+    if (!report.facts.regions.empty()) {
+      out += "rows of operators in TorchScript graphs\n";
+      out += table_of(report.facts.regions, kMostSites, region_fields());
     }
     const std::size_t sites = report.facts.sites.size();
     if (sites == 0) continue;
@@ -143,6 +152,7 @@ std::string op_report_json(const std::vector<OpReport>& reports) {
   out["op_fields"] = fields_json(op_fields());
   out["site_fields"] = fields_json(site_fields());
   out["drift_fields"] = fields_json(drift_fields());
+  out["region_fields"] = fields_json(region_fields());
   out["instances"] = Json::array();
   for (const OpReport& report : reports) {
     Json one{{"instance", report.instance}, {"process", report.process}};
@@ -150,6 +160,7 @@ std::string op_report_json(const std::vector<OpReport>& reports) {
     one["pack_bytes"] = report.facts.pack_bytes;
     one["drift"] = report.facts.drift ? row_json(*report.facts.drift, drift_fields()) : Json(nullptr);
     one["ops"] = rows_json(report.facts.ops, op_fields());
+    one["regions"] = rows_json(report.facts.regions, region_fields());
     one["sites"] = rows_json(report.facts.sites, site_fields());
     out["instances"].push_back(std::move(one));
   }

@@ -72,6 +72,19 @@ const std::vector<FieldOf<DriftFact>>& drift_fields() {
   };
   return table;
 }
+
+const std::vector<FieldOf<RegionFact>>& region_fields() {
+  static const std::vector<FieldOf<RegionFact>> table = {
+    {"nodes", "", "operators of the row", [](const RegionFact& r) -> Value { return r.nodes; }},
+    {"calls", "", "calls of the program, without those of training", [](const RegionFact& r) -> Value { return r.calls; }},
+    {"taken", "", "calls that a program of ipexrun computed", [](const RegionFact& r) -> Value { return r.taken; }},
+    {"speed", "x", "stock's time over the program's, medians while the choice was made", [](const RegionFact& r) -> Value { return r.speed > 0 ? Value(r.speed) : Value(Missing{"not decided"}); }},
+    {"error", "%", "how far its results lay from stock's, at most", [](const RegionFact& r) -> Value { return r.speed > 0 ? Value(100 * r.error) : Value(Missing{"not decided"}); }},
+    {"form", "", "which form answers and what is fused in it, or why stock's does", [](const RegionFact& r) -> Value { return r.form; }},
+    {"where", "", "the module of a traced program, else a line of the program's text", [](const RegionFact& r) -> Value { return r.where; }},
+  };
+  return table;
+}
 // clang-format on
 
 }  // namespace ipexrun::launcher::bench

@@ -78,6 +78,18 @@ DriftFact drift_of(const IpexrunEvent& event) {
   return out;
 }
 
+RegionFact region_of(const IpexrunEvent& event) {
+  RegionFact out;
+  out.where = part(event, 0);
+  out.form = part(event, 1);
+  out.nodes = event.value[1];
+  out.calls = event.value[2];
+  out.taken = event.value[3];
+  out.speed = static_cast<double>(event.value[4]) / 1e3;
+  out.error = static_cast<double>(event.value[5]) / 1e9;
+  return out;
+}
+
 void add_site(OpFact& op, const SiteFact& site) {
   op.op = site.op();
   op.calls += site.calls;
@@ -150,6 +162,7 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
   OpFacts out;
   std::map<std::string, OpFact> ops;
   std::map<std::string, SiteFact> sites;
+  std::map<std::int64_t, RegionFact> regions;
   for (const IpexrunEvent& event : events) {
     if (event.kind == IPEXRUN_EVENT_OP) {
       ops[part(event, 0)] = op_of(event);
@@ -157,12 +170,16 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
       sites[part(event, 0)] = site_of(event);
     } else if (event.kind == IPEXRUN_EVENT_DRIFT) {
       out.drift = drift_of(event);
+    } else if (event.kind == IPEXRUN_EVENT_REGION) {
+      regions[event.value[0]] = region_of(event);
     } else if (event.kind == IPEXRUN_EVENT_TOTALS) {
       out.pack_bytes = event.value[4];
     }
   }
   for (auto& [key, site] : sites) out.sites.push_back(std::move(site));
   std::stable_sort(out.sites.begin(), out.sites.end(), [](const SiteFact& a, const SiteFact& b) { return a.saved_ns() > b.saved_ns(); });
+  for (auto& [number, region] : regions) out.regions.push_back(std::move(region));
+  std::stable_sort(out.regions.begin(), out.regions.end(), [](const RegionFact& a, const RegionFact& b) { return a.taken > b.taken; });
   if (ops.empty()) {
     for (const SiteFact& site : out.sites) add_site(ops[site.op()], site);
   }

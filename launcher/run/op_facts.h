@@ -1,5 +1,5 @@
-// What the op tier of one instance left in its event file: the events OP, SITE, DRIFT and TOTALS (configs/contract/event.h), latest state
-// of each.
+// What the op tier of one instance left in its event file: the events OP, SITE, DRIFT, REGION and TOTALS (configs/contract/event.h), latest
+// state of each.
 #pragma once
 
 #include <cstdint>
@@ -54,10 +54,22 @@ struct DriftFact {
   [[nodiscard]] std::string text() const;
 };
 
+/// A row of operators in a TorchScript graph.
+struct RegionFact {
+  std::string where;  ///< module or line of the program's text
+  std::string form;   ///< which form answers and what is fused in it, or why stock's does
+  std::int64_t nodes = 0;
+  std::int64_t calls = 0;
+  std::int64_t taken = 0;
+  double speed = 0;  ///< times stock's; 0 = not decided
+  double error = 0;  ///< of results, relative
+};
+
 struct OpFacts {
-  std::vector<OpFact> ops;         ///< most time saved first; from the sites where the process was ended before it wrote totals
-  std::vector<SiteFact> sites;     ///< most time saved first
-  std::optional<DriftFact> drift;  ///< nullopt: nothing had to be checked
+  std::vector<OpFact> ops;          ///< most time saved first; from the sites where the process was ended before it wrote totals
+  std::vector<SiteFact> sites;      ///< most time saved first
+  std::vector<RegionFact> regions;  ///< most calls taken first
+  std::optional<DriftFact> drift;   ///< nullopt: nothing had to be checked
   std::int64_t pack_bytes = 0;
 
   [[nodiscard]] std::int64_t calls() const;

@@ -98,6 +98,23 @@ void write_op_events(const TotalsOfOps& ops) {
   }
 }
 
+/// The end of a long place says most.
+void write_region_events() {
+  constexpr std::size_t kMostPlace = 56;
+  for (const graph::RegionFacts& region : graph::scripted_facts()) {
+    IpexrunEvent event = event_of(IPEXRUN_EVENT_REGION);
+    event.value[0] = region.number;
+    event.value[1] = static_cast<std::int64_t>(region.nodes);
+    event.value[2] = static_cast<std::int64_t>(region.calls);
+    event.value[3] = static_cast<std::int64_t>(region.taken);
+    event.value[4] = static_cast<std::int64_t>(region.speed * 1e3);
+    event.value[5] = static_cast<std::int64_t>(std::min(region.error, 1e9) * 1e9);
+    const std::size_t length = region.where.size();
+    events().write(event, region.where.substr(length > kMostPlace ? length - kMostPlace : 0) + '\t' +
+                              (region.left_alone.empty() ? region.choice : "stock: " + region.left_alone));
+  }
+}
+
 static_assert(kMaxDrift == IPEXRUN_DRIFT_BOUND);
 
 /// The ledger knows the drift of its last check only. Between the ends of two checks there are calls: looking at each call misses none.
@@ -195,6 +212,7 @@ void write_totals(TierState& state, bool with_ops) noexcept {
     events().write(event, "");
     if (with_ops) {
       write_op_events(ops);
+      write_region_events();
       write_drift_event(state.drift.counts());
     }
   } catch (const std::exception&) {

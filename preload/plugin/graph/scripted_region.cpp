@@ -24,6 +24,7 @@ namespace {
 
 constexpr int kChecks = 3;                 ///< calls whose results are judged, besides the one that ends the race
 constexpr std::size_t kHopelessForms = 3;  ///< that cannot be held or have nothing to fuse, before the region is given up
+constexpr int kMostRepeats = 2;            ///< races that were lost while something else ran on the machine
 constexpr int kMostMistakes = 16;          ///< calls that could not be recorded because they threw
 constexpr int kMostDisturbed = 32;         ///< pairs that are left out
 constexpr std::size_t kMostNotes = 512;
@@ -80,6 +81,14 @@ struct Look {
   }
 };
 
+std::string name_of(int candidate) { return candidate == 1 ? "bf16" : "float32"; }
+
+std::string times_text(double ratio) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.2f times stock's speed", ratio > 0 ? 1 / ratio : 0);
+  return text;
+}
+
 bool wants_grad(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined() && value.toTensor().requires_grad(); }
 
 /// Nobody but an optimizer gives such a tensor away: a function that gets it as an argument gets the same one again.
@@ -114,6 +123,8 @@ struct Region::Choice {
   int checks = 0;
   int calls = 0;
   int disturbed = 0;
+  int repeats = 0;
+  std::string lost;  ///< which did, and why
 };
 
 /// The program for calls that look like the first one of its kind.
@@ -427,10 +438,11 @@ void Region::explored(Exploring& run) {
   if (!run.mine_first) run.attempt();
   ++choice.calls;
   if (run.failed) {
-    lose(choice, run);
+    lose(choice, run, "failed");
     return;
   }
   int decided = 0;
+  bool accurate = true;
   // The first call packs. While the op tier tries its own candidates inside of either form, times say nothing.
   const bool disturbed = exploration_count() != run.explorations && choice.disturbed++ < kMostDisturbed;
   if (form.runs++ > 0 && !disturbed) {
@@ -443,17 +455,27 @@ void Region::explored(Exploring& run) {
       form.checked.store(true, std::memory_order_relaxed);
     } else {
       decided = -1;
+      accurate = false;
     }
   }
   if (decided == 1) {
-    say(std::string(run.candidate == 1 ? "bf16: " : "float32: ") + form.fused[static_cast<std::size_t>(run.candidate)], &choice.trial);
+    say(name_of(run.candidate) + ": " + form.fused[static_cast<std::size_t>(run.candidate)], choice.trial);
     choice.choice.store(run.candidate, std::memory_order_release);
+  } else if (decided == -1 && accurate && choice.trial.disturbed() && choice.repeats++ < kMostRepeats) {
+    choice.trial = ProgramTrial();
+    choice.checks = 0;
   } else if (decided == -1) {
-    lose(choice, run);
+    lose(choice, run, accurate ? times_text(choice.trial.ratio()) : "not as exact as it has to be");
   }
 }
 
-void Region::lose(Choice& choice, const Exploring& run) {
+void Region::lose(Choice& choice, const Exploring& run, const std::string& why) {
+  bool ours = false;
+  for (const auto& other : choices_) ours = ours || other->choice.load(std::memory_order_relaxed) >= 0;
+  if (!ours) {
+    choice.lost += (choice.lost.empty() ? "" : ", ") + name_of(run.candidate) + ' ' + why;
+    say("stock: " + choice.lost, choice.trial);
+  }
   choice.open.erase(choice.open.begin());
   choice.trial = ProgramTrial();
   choice.checks = choice.calls = 0;
@@ -477,12 +499,12 @@ void Region::drop_missing(Choice& choice, const Form& form) {
   if (choice.open.empty()) choice.choice.store(kStockAnswers, std::memory_order_release);
 }
 
-void Region::say(const std::string& choice, const ProgramTrial* trial) {
+void Region::say(const std::string& choice, const ProgramTrial& trial) {
   const std::lock_guard lock(note_->mutex);
   note_->choice = choice;
   note_->left_alone.clear();
-  note_->speed = 1 / trial->ratio();
-  note_->error = trial->error();
+  note_->speed = trial.ratio() > 0 ? 1 / trial.ratio() : 0;
+  note_->error = trial.error();
 }
 
 namespace {
@@ -498,28 +520,39 @@ std::string in_quotes(const std::string& text) {
 
 }  // namespace
 
-std::string scripted_report_json() {
+std::vector<RegionFacts> scripted_facts() {
   std::vector<std::shared_ptr<RegionNote>> all;
   {
     Notes& known = notes();
     const std::lock_guard lock(known.mutex);
     all = known.all;
   }
+  std::vector<RegionFacts> facts;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    RegionNote& note = *all[i];
+    const std::uint64_t calls = note.calls.load(std::memory_order_relaxed);
+    if (calls == 0) continue;
+    const std::lock_guard lock(note.mutex);
+    facts.push_back({static_cast<std::int64_t>(i), note.where, note.choice, note.fused, note.left_alone, note.nodes, calls,
+                     note.taken.load(std::memory_order_relaxed), note.speed, note.error});
+  }
+  return facts;
+}
+
+std::string scripted_report_json() {
   std::string json;
-  for (const auto& note : all) {
-    if (note->calls.load(std::memory_order_relaxed) == 0) continue;
-    const std::lock_guard lock(note->mutex);
-    json += std::string(json.empty() ? "" : ", ") + "{\"of\": \"TorchScript\", \"where\": " + in_quotes(note->where) +
-            ", \"nodes\": " + std::to_string(note->nodes) + ", \"calls\": " + std::to_string(note->calls.load(std::memory_order_relaxed)) +
-            ", \"taken\": " + std::to_string(note->taken.load(std::memory_order_relaxed));
-    if (!note->left_alone.empty()) {
-      json += ", \"left_alone\": " + in_quotes(note->left_alone);
+  for (const RegionFacts& region : scripted_facts()) {
+    json += std::string(json.empty() ? "" : ", ") + "{\"of\": \"TorchScript\", \"where\": " + in_quotes(region.where) +
+            ", \"nodes\": " + std::to_string(region.nodes) + ", \"calls\": " + std::to_string(region.calls) +
+            ", \"taken\": " + std::to_string(region.taken);
+    if (!region.left_alone.empty()) {
+      json += ", \"left_alone\": " + in_quotes(region.left_alone);
     } else {
-      json += ", \"choice\": " + in_quotes(note->choice) + ", \"fused\": " + in_quotes(note->fused);
+      json += ", \"choice\": " + in_quotes(region.choice) + ", \"fused\": " + in_quotes(region.fused);
     }
-    if (note->speed > 0) {
+    if (region.speed > 0) {
       char numbers[80];
-      std::snprintf(numbers, sizeof numbers, ", \"speed\": %.2f, \"error\": %.3e", note->speed, note->error);
+      std::snprintf(numbers, sizeof numbers, ", \"speed\": %.2f, \"error\": %.3e", region.speed, region.error);
       json += numbers;
     }
     json += '}';

@@ -68,10 +68,10 @@ class Region final : public torch::CustomClassHolder {
   Values run(const Form& form, int candidate, const c10::IValue* inputs) const;
   void explored(Exploring& run);
   bool right(Exploring& run, ProgramTrial* trial) const;
-  void lose(Choice& choice, const Exploring& run);
+  void lose(Choice& choice, const Exploring& run, const std::string& why);
   static int choice_for(const Form& form);
   static void drop_missing(Choice& choice, const Form& form);
-  void say(const std::string& choice, const ProgramTrial* trial);
+  void say(const std::string& choice, const ProgramTrial& trial);
 
   static constexpr std::size_t kMostForms = 32;
 
@@ -93,7 +93,23 @@ class Region final : public torch::CustomClassHolder {
 /// Whether this thread's calls may be answered by graphs at all now.
 bool scripted_here();
 
-/// Of all regions so far as JSON objects, comma separated; "" = there were none.
+/// What a report says of one region.
+struct RegionFacts {
+  std::int64_t number = 0;  ///< in this process
+  std::string where;
+  std::string choice;
+  std::string fused;
+  std::string left_alone;  ///< why, or ""
+  std::size_t nodes = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t taken = 0;
+  double speed = 0;
+  double error = 0;
+};
+/// Of those that were called.
+std::vector<RegionFacts> scripted_facts();
+
+/// The same as JSON objects, comma separated; "" = there are none.
 std::string scripted_report_json();
 
 }  // namespace ipexrun::preload::graph

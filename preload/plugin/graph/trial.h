@@ -30,6 +30,8 @@ class ProgramTrial {
     const RaceResult result = race_.result();
     return result == RaceResult::kWon ? 1 : result == RaceResult::kLost ? -1 : 0;
   }
+  /// Something else ran on the machine meanwhile: losing says little.
+  [[nodiscard]] bool disturbed() const { return accurate_ && race_.disturbed(); }
   [[nodiscard]] double ratio() const { return race_.ratio(); }
   [[nodiscard]] double error() const { return error_; }
 
