@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IPEXRUN_HOOK_ABI 2u
+#define IPEXRUN_HOOK_ABI 3u
 #define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
 
 /* One finished top-level module call. */
@@ -23,6 +23,8 @@ typedef struct IpexrunHookApi {
   uint32_t abi;                              /* IPEXRUN_HOOK_ABI */
   uint32_t size;                             /* sizeof(IpexrunHookApi) */
   int bench;                                 /* 1: time top-level module calls */
+  int capture;                               /* 1: hot modules are captured */
+  double capture_wait_s;                     /* spent in a module before it is looked at */
   void (*call)(const IpexrunHookCall* call); /* writes the event */
   uint64_t (*exploration_count)(void);       /* grows whenever selection measures a candidate */
   int (*enabled)(void);                      /* the calling thread's switch of the op tier */

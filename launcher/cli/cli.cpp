@@ -237,10 +237,11 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
       return Error{kExitUsage, "--" + name + " counts CPU cores and does not go with ipexrun xpu", "--one-per-tile or --one-per-device"};
     if (name == "require-shim" && options.require_shim)
       return Error{kExitUsage, "--require-shim does not go with ipexrun xpu: it launches only", "leave it out"};
-    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype" ||
+    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype" || name == "graph-mode" ||
         (name == "report" && options.report) || name == "report-output")
       notes.push_back("--" + name + " has no effect with ipexrun xpu: " +
-                      (name == "dtype" || name.starts_with("report") ? "it launches only" : "the GPUs say where the instances go"));
+                      (name == "dtype" || name == "graph-mode" || name.starts_with("report") ? "it launches only"
+                                                                                             : "the GPUs say where the instances go"));
   }
   return ok_status();
 }

@@ -59,7 +59,14 @@ void add_compatible_rows(std::vector<OptionRow>& rows) {
   };
   rows.push_back(accepted("auto-ipex", "always on here, and the script is not rewritten (--no-optimize turns it off)"));
   rows.push_back(accepted("auto-ipex-verbose", "IPEXRUN_LOG=info says more"));
-  rows.push_back(accepted("disable-ipex-graph-mode", "no effect: this version replaces single operations, not graphs"));
+  rows.push_back(compatible(
+      "disable-ipex-graph-mode", "",
+      [](Options& options, const std::string&) -> Status {
+        options.graph_mode = "off";
+        note(options, "--disable-ipex-graph-mode: as --graph-mode off");
+        return ok_status();
+      },
+      "as --graph-mode off"));
 }
 
 }  // namespace ipexrun::launcher

@@ -34,6 +34,9 @@ void add_process_rows(std::vector<OptionRow>& rows) {
     return inner(options, value);
   };
   rows.push_back(std::move(dtype));
+  rows.push_back(word("graph-mode", group, [](auto& o) -> auto& { return o.graph_mode; }, "WORD",
+                      "capture modules that are called again and again: where it wins; dynamo: all, at once, without a race; off",
+                      {"auto", "dynamo", "off"}));
   rows.push_back(flag(
       "no-optimize", group, [](auto& o) -> auto& { return o.optimize; },
       "launch only: placement, variables and allocator, but no kernels of ours", false));

@@ -272,6 +272,12 @@ void EnvDraft::add_dtype(const Machine& machine) {
   set(env::name(env::Id::kDtype), dtype);
 }
 
+void EnvDraft::add_graph_mode() {
+  if (!shim_active_ || options_.graph_mode == "auto") return;
+  because("graph-mode", options_.graph_mode, "--graph-mode");
+  set(env::name(env::Id::kGraphMode), options_.graph_mode);
+}
+
 void EnvDraft::add_config_env() {
   for (const auto& [name, value] : options_.env) {
     const std::string own = user(name);

@@ -34,6 +34,7 @@ class EnvDraft {
   void add_memory();
   /// Arithmetic inside replaced operations; nothing where the shim is not preloaded. After add_preload().
   void add_dtype(const Machine& machine);
+  void add_graph_mode();
   /// The config's `env:`; beats everything before it.
   void add_config_env();
 

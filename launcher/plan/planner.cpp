@@ -198,7 +198,10 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   env.add_memory();
   Status preload = env.add_preload(shim_use(options), true);
   if (!preload.ok()) return preload.error();
-  if (shim_use(options) == ShimUse::kOptimize) env.add_dtype(machine);
+  if (shim_use(options) == ShimUse::kOptimize) {
+    env.add_dtype(machine);
+    env.add_graph_mode();
+  }
   env.add_config_env();
 
   const std::size_t most = most_threads(machine, *slots, plan.reasons);

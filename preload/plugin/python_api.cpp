@@ -1,6 +1,7 @@
 // Connects the Python side to the tier: the function table that python_entry.cpp hands over.
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -11,6 +12,7 @@
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/tier.h"
+#include "preload/plugin/tier_state.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -54,12 +56,26 @@ std::size_t report(char* out, std::size_t bytes) {
   }
 }
 
+double capture_wait_s() {
+  if (env::get(env::Id::kGraphMode).value_or("auto") == "dynamo") return 0;
+  const std::string text = env::get(env::Id::kGraphWait).value_or("");
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  return end != text.c_str() && seconds >= 0 ? seconds : 1;
+}
+
 IpexrunHookApi make_api() {
   IpexrunHookApi api{};
   api.abi = IPEXRUN_HOOK_ABI;
   api.size = sizeof api;
   // A process that does not own the event file (a child of the instance) has nobody to report to.
   api.bench = env::get_flag(env::Id::kBench) && events().active() ? 1 : 0;
+  // Which form of a module answers is decided by timing.
+  api.capture = optimizing() != 0 && env::get(env::Id::kGraphMode).value_or("auto") != "off" &&
+                        env::get(env::Id::kSelect).value_or("on") != "off" && tier() != nullptr
+                    ? 1
+                    : 0;
+  api.capture_wait_s = capture_wait_s();
   api.call = write_call;
   api.exploration_count = [] { return exploration_count(); };
   api.enabled = [] { return tier_enabled() ? 1 : 0; };

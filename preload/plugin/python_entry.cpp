@@ -27,6 +27,7 @@ struct CPython {
   int (*dict_set)(Object, const char*, Object) = nullptr;
   Object (*string)(const char*) = nullptr;
   Object (*boolean)(long) = nullptr;
+  Object (*number)(double) = nullptr;
   Object (*capsule)(void*, const char*, void (*)(Object)) = nullptr;
   void (*decref)(Object) = nullptr;
   void (*error_fetch)(Object*, Object*, Object*) = nullptr;
@@ -39,9 +40,9 @@ struct CPython {
            (get(current_state, "PyThreadState_GetUnchecked") || get(current_state, "_PyThreadState_UncheckedGet")) &&
            get(add_pending_call, "Py_AddPendingCall") && get(compile, "Py_CompileString") && get(eval, "PyEval_EvalCode") &&
            get(builtins, "PyEval_GetBuiltins") && get(dict_new, "PyDict_New") && get(dict_set, "PyDict_SetItemString") &&
-           get(string, "PyUnicode_FromString") && get(boolean, "PyBool_FromLong") && get(capsule, "PyCapsule_New") &&
-           get(decref, "Py_DecRef") && get(error_fetch, "PyErr_Fetch") && get(error_restore, "PyErr_Restore") &&
-           get(error_clear, "PyErr_Clear");
+           get(string, "PyUnicode_FromString") && get(boolean, "PyBool_FromLong") && get(number, "PyFloat_FromDouble") &&
+           get(capsule, "PyCapsule_New") && get(decref, "Py_DecRef") && get(error_fetch, "PyErr_Fetch") &&
+           get(error_restore, "PyErr_Restore") && get(error_clear, "PyErr_Clear");
   }
 
   /// Whether the calling thread holds the GIL. PyGILState_Check() alone says yes to everybody once a subinterpreter exists.
@@ -90,6 +91,7 @@ void run_source(const Entry& entry) {
       set_item(python, globals, "lib_python", python.string(entry.folder.c_str())) &&
       set_item(python, globals, "capsule", python.capsule(table, IPEXRUN_HOOK_CAPSULE, nullptr)) &&
       set_item(python, globals, "bench", python.boolean(entry.api->bench)) &&
+      set_item(python, globals, "capture_wait_s", python.number(entry.api->capture != 0 ? entry.api->capture_wait_s : -1)) &&
       set_item(python, globals, "debug", python.boolean(log::level() >= log::Level::kDebug ? 1 : 0))) {
     result = python.eval(code, globals, globals);
   }

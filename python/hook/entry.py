@@ -1,6 +1,6 @@
 """Run once inside the user's interpreter by the plugin (preload/plugin/python_entry.cpp), in a namespace of its own.
 
-The plugin sets `lib_python` (our folder), `capsule` (its function table), `bench` and `debug`. At this moment torch is usually half
+The plugin sets `lib_python` (our folder), `capsule` (its function table), `bench`, `capture_wait_s` (negative: nothing is captured) and `debug`. At this moment torch is usually half
 imported: its shared libraries are mapped, `torch.nn` is not there yet. importlib clears `torch.__spec__._initializing` in the very
 step that ends the import, so the spec gets a class, for that time only, in which clearing the attribute also loads our extension.
 Nothing else of the interpreter changes: no path, no module besides `_ipexrun_hook`, and one finder that waits for torch._dynamo, to make
@@ -75,6 +75,37 @@ def make_backend_known():
     namespace["register"]("ipex", backend)
 
 
+def attempt(module, seconds):
+    from_package = load_package()
+    import importlib
+
+    capture = importlib.import_module(from_package.__name__ + ".capture")
+    return capture.attempt(module, seconds)
+
+
+def capture_options(torch):
+    """What the extension needs to offer hot modules to capture.py; nothing where this torch has other insides, or the user wants no compiler."""
+    environment = posix.environ
+    if any(environment.get(name) == b"1" for name in (b"TORCH_COMPILE_DISABLE", b"TORCHDYNAMO_DISABLE")):
+        return {}
+    try:
+        world = (
+            torch._C._get_tracing_state,
+            torch._C._len_torch_function_stack,
+            torch._C._len_torch_dispatch_stack,
+            torch._C._functorch.peek_interpreter_stack,
+            torch._C._dynamo.eval_frame.get_eval_frame_callback,
+            torch.are_deterministic_algorithms_enabled,
+            torch.is_anomaly_enabled,
+        )
+        if any(answer() for answer in world):
+            return {}
+    except Exception as problem:
+        say(f"no capture: {type(problem).__name__}: {problem}")
+        return {}
+    return {"attempt": attempt, "world": world, "first_wait": capture_wait_s}
+
+
 def start(torch):
     """Loads the extension into a process whose torch is complete. Never raises: the program goes on without us."""
     try:
@@ -88,7 +119,9 @@ def start(torch):
                 make_backend_known()
             except Exception as problem:
                 say(f"no backend ipex: {type(problem).__name__}: {problem}")
-        if bench:
+        sys.modules[HOOK] = hook
+        capture = capture_options(torch) if capture_wait_s >= 0 else {}
+        if bench or capture:
             hook.install(
                 module=torch.nn.Module,
                 tensor=torch.Tensor,
@@ -96,9 +129,10 @@ def start(torch):
                 is_grad_enabled=torch.is_grad_enabled,
                 tracing_state=torch._C._get_tracing_state,
                 function_mode_count=torch._C._len_torch_function_stack,
+                bench=bool(bench),
+                **capture,
             )
-        sys.modules[HOOK] = hook
-        say("module calls are timed" if bench else "loaded")
+        say("loaded" + ", module calls are timed" * bool(bench) + ", hot modules are captured" * bool(capture))
     except Exception as problem:
         sys.modules.pop(HOOK, None)  # creating it has registered it
         say(f"left out: {type(problem).__name__}: {problem}")

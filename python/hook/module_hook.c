@@ -1,4 +1,5 @@
-/* _ipexrun_hook: times the top-level calls of torch.nn.Module, and gives `import ipexrun` its way into the plugin.
+/* _ipexrun_hook: times the top-level calls of torch.nn.Module, hands those of hot modules to who captured them (targets.h), and gives
+ * `import ipexrun` its way into the plugin.
  *
  * torch.nn.Module.__call__ stays the very function object that torch made; only its vectorcall entry is exchanged for one that
  * counts the depth. So identity, signature, pickling, tracebacks, Dynamo, fx and jit see nothing new (docs/decisions/0004-python-entry.md).
@@ -10,10 +11,12 @@
 
 #include "configs/contract/event.h"
 #include "preload/hook_abi.h"
+#include "python/hook/targets.h"
 
 /* One per process: vectorcall entries have no place for a module state. Written under the GIL before the hook is installed. */
 static struct {
   const IpexrunHookApi* api;
+  int bench; /* top-level calls are timed */
   PyObject* capsule;
   PyObject* functions[2]; /* hooked function objects, the second may be NULL */
   vectorcallfunc original;
@@ -24,9 +27,18 @@ static struct {
   PyObject* function_mode_count;
   PyObject* training_name;
   PyObject* shape_name;
+  /* Capture; NULL: nothing is captured. */
+  PyObject* attempt; /* attempt(module, seconds) when `seconds` were spent in it: what answers from now on, a number of seconds after
+                        which to ask again, None (stock, for good) or False (stock, but look at the modules inside) */
+  PyObject* world;   /* tuple of callables: while one of them answers with a true value, modules are called for something else than
+                        their results, or by somebody who captures himself */
+  PyObject* eager;   /* what a handler gives when stock shall answer */
+  PyObject* took_name;
+  uint64_t first_wait_ns;
 } hook;
 
 static _Thread_local int depth;
+static _Thread_local int inside; /* a module that counts, or one that must not be captured, is running */
 
 static uint64_t now_ns(void) {
   struct timespec t;
@@ -106,6 +118,99 @@ static uint32_t training_flag(PyObject* module) {
   return flag;
 }
 
+static int world_is_quiet(void) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(hook.world); ++i) {
+    if (truth_of_call(PyTuple_GET_ITEM(hook.world, i), 1)) return 0;
+  }
+  return 1;
+}
+
+/* Asks what becomes of a module in which enough time was spent. */
+static void ask(Target* target, PyObject* module) {
+  const uint64_t spent_ns = target->spent_ns;
+  target->state = TARGET_STOCK; /* while the answer is being found */
+  PyObject* answer = PyObject_CallFunction(hook.attempt, "Od", module, (double)spent_ns * 1e-9);
+  target = target_of(module, hook.first_wait_ns); /* Python ran: the table may have changed */
+  if (answer == NULL) PyErr_Clear();
+  if (target == NULL || answer == NULL || answer == Py_None) {
+    Py_XDECREF(answer);
+    return;
+  }
+  if (PyFloat_CheckExact(answer)) {
+    const double wait = PyFloat_AS_DOUBLE(answer);
+    target->wait_ns = wait < 1e9 ? (uint64_t)(wait * 1e9) : UINT64_MAX;
+    target->state = TARGET_COUNTING;
+  } else if (answer == Py_False) {
+    target->state = TARGET_TRANSPARENT;
+  } else {
+    target->state = TARGET_HANDLED;
+    Py_INCREF(answer);
+    target->handler = answer;
+  }
+  Py_DECREF(answer);
+}
+
+static PyObject* inside_original(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  ++inside;
+  PyObject* result = hook.original(function, args, nargsf, kwnames);
+  --inside;
+  return result;
+}
+
+/* Tells the handler how long stock took; its answer may end its work: False (stock, for good) or True (stock, but look inside). */
+static void tell(PyObject* handler, PyObject* module, uint64_t took_ns) {
+  PyObject* ns = PyLong_FromUnsignedLongLong(took_ns);
+  PyObject* answer = ns == NULL ? NULL : PyObject_CallMethodObjArgs(handler, hook.took_name, ns, NULL);
+  Py_XDECREF(ns);
+  if (answer == NULL) PyErr_Clear();
+  Target* target = answer == Py_None ? NULL : target_of(module, hook.first_wait_ns);
+  Py_XDECREF(answer);
+  if (target == NULL || target->handler != handler) return;
+  target->state = answer == Py_True ? TARGET_TRANSPARENT : TARGET_STOCK;
+  target->handler = NULL;
+  Py_DECREF(handler);
+}
+
+/* The handler's answer, or stock's when the handler asks for that. */
+static PyObject* handled_call(PyObject* handler, PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  Py_INCREF(handler);
+  ++inside;
+  PyObject* result = PyObject_Vectorcall(handler, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  --inside;
+  if (result == hook.eager) {
+    Py_DECREF(result);
+    const uint64_t start = now_ns();
+    result = inside_original(function, args, nargsf, kwnames);
+    if (result != NULL) tell(handler, args[0], now_ns() - start);
+  }
+  Py_DECREF(handler);
+  return result;
+}
+
+/* A call that no module which counts is running around. */
+static PyObject* countable_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  PyObject* module = args[0];
+  Target* target = NULL;
+  if (!truth_of_call(hook.is_grad_enabled, 1) && world_is_quiet()) target = target_of(module, hook.first_wait_ns);
+  if (target != NULL && target->state == TARGET_COUNTING && target->spent_ns >= target->wait_ns) {
+    ask(target, module);
+    target = target_of(module, hook.first_wait_ns);
+  }
+  if (target == NULL || target->state == TARGET_STOCK) return inside_original(function, args, nargsf, kwnames);
+  if (target->state == TARGET_TRANSPARENT) return hook.original(function, args, nargsf, kwnames);
+  if (target->state == TARGET_HANDLED) return handled_call(target->handler, function, args, nargsf, kwnames);
+  const uint64_t start = now_ns();
+  PyObject* result = inside_original(function, args, nargsf, kwnames);
+  const uint64_t spent_ns = now_ns() - start;
+  if (result != NULL && (target = target_of(module, hook.first_wait_ns)) != NULL) target->spent_ns += spent_ns;
+  return result;
+}
+
+static PyObject* counted_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  if (hook.attempt != NULL && inside == 0 && PyVectorcall_NARGS(nargsf) > 0) return countable_call(function, args, nargsf, kwnames);
+  return hook.original(function, args, nargsf, kwnames);
+}
+
 static PyObject* top_level_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Py_ssize_t positional = PyVectorcall_NARGS(nargsf);
   IpexrunHookCall call = {0};
@@ -118,9 +223,7 @@ static PyObject* top_level_call(PyObject* function, PyObject* const* args, size_
   Py_XINCREF(type); /* the call may drop the last module of its class */
   const uint64_t explored = hook.api->exploration_count();
   call.start_ns = now_ns();
-  depth = 1;
-  PyObject* result = hook.original(function, args, nargsf, kwnames);
-  depth = 0;
+  PyObject* result = counted_call(function, args, nargsf, kwnames);
   call.duration_ns = now_ns() - call.start_ns;
   if (hook.api->exploration_count() != explored) call.flags |= IPEXRUN_CALL_EXPLORING;
   if (result == NULL) call.flags |= IPEXRUN_CALL_FAILED;
@@ -137,9 +240,8 @@ static PyObject* top_level_call(PyObject* function, PyObject* const* args, size_
 }
 
 static PyObject* hooked_vectorcall(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  if (depth == 0) return top_level_call(function, args, nargsf, kwnames);
-  ++depth;
-  PyObject* result = hook.original(function, args, nargsf, kwnames);
+  const int top = depth++ == 0 && hook.bench;
+  PyObject* result = top ? top_level_call(function, args, nargsf, kwnames) : counted_call(function, args, nargsf, kwnames);
   --depth;
   return result;
 }
@@ -167,13 +269,19 @@ static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
 
 static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   (void)self;
-  static char* names[] = {"module", "tensor", "parameter", "is_grad_enabled", "tracing_state", "function_mode_count", NULL};
+  static char* names[] = {
+      "module", "tensor",     "parameter", "is_grad_enabled", "tracing_state", "function_mode_count", "bench", "attempt",
+      "world",  "first_wait", NULL};
   PyTypeObject *module, *tensor, *parameter;
-  PyObject *is_grad_enabled, *tracing_state, *function_mode_count;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OOO:install", names, &PyType_Type, &module, &PyType_Type, &tensor, &PyType_Type,
-                                   &parameter, &is_grad_enabled, &tracing_state, &function_mode_count)) {
+  PyObject *is_grad_enabled, *tracing_state, *function_mode_count, *attempt = NULL, *world = NULL;
+  int bench = 1;
+  double first_wait = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OOO|$pOO!d:install", names, &PyType_Type, &module, &PyType_Type, &tensor,
+                                   &PyType_Type, &parameter, &is_grad_enabled, &tracing_state, &function_mode_count, &bench, &attempt,
+                                   &PyTuple_Type, &world, &first_wait)) {
     return NULL;
   }
+  if ((attempt == NULL) != (world == NULL)) return PyErr_Format(PyExc_TypeError, "capture needs both attempt and world");
   if (hook.api == NULL) return PyErr_Format(PyExc_RuntimeError, "not connected to a plugin");
   if (hook.functions[0] != NULL) return PyErr_Format(PyExc_RuntimeError, "already installed");
   PyObject* functions[2] = {PyDict_GetItemString(module->tp_dict, "__call__"), NULL};
@@ -200,7 +308,13 @@ static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   hook.function_mode_count = function_mode_count;
   hook.training_name = PyUnicode_InternFromString("training");
   hook.shape_name = PyUnicode_InternFromString("shape");
-  if (hook.training_name == NULL || hook.shape_name == NULL) return NULL;
+  hook.took_name = PyUnicode_InternFromString("took");
+  if (hook.training_name == NULL || hook.shape_name == NULL || hook.took_name == NULL) return NULL;
+  hook.bench = bench;
+  Py_XINCREF(attempt), Py_XINCREF(world);
+  hook.attempt = attempt;
+  hook.world = world;
+  hook.first_wait_ns = (uint64_t)(first_wait * 1e9);
   /* Kept until the process ends: a call may be under way on another thread when the hook is taken out. */
   Py_INCREF(tensor), Py_INCREF(parameter), Py_INCREF(is_grad_enabled), Py_INCREF(tracing_state), Py_INCREF(function_mode_count);
   for (int i = 0; i < 2; ++i) {
@@ -284,7 +398,8 @@ static PyObject* report(PyObject* self, PyObject* unused) {
 
 static PyMethodDef methods[] = {
     {"connect", connect_plugin, METH_O, "connect(capsule): take over the plugin's function table."},
-    {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS, "Start timing top-level module calls."},
+    {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS,
+     "Start timing top-level module calls, and capturing hot modules."},
     {"uninstall", uninstall, METH_NOARGS, "Stop timing."},
     {"installed", installed, METH_NOARGS, "Whether module calls are timed."},
     {"enabled", enabled, METH_NOARGS, "Whether replaced kernels may run."},
@@ -299,4 +414,13 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_ipexrun_hook", .m_doc = "ipexrun's module-call hook.",
                                         .m_size = -1, .m_methods = methods};
 
-PyMODINIT_FUNC PyInit__ipexrun_hook(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__ipexrun_hook(void) {
+  PyObject* module = PyModule_Create(&definition);
+  if (module == NULL) return NULL;
+  hook.eager = PyObject_CallNoArgs((PyObject*)&PyBaseObject_Type);
+  if (hook.eager == NULL || PyModule_AddObjectRef(module, "EAGER", hook.eager) < 0) {
+    Py_DECREF(module);
+    return NULL;
+  }
+  return module;
+}

@@ -56,6 +56,9 @@ def _with_graphs(out):
     compiler = _sys.modules.get(__name__ + ".compiler")
     if compiler is not None:
         out["graphs"] = list(compiler.graphs)
+    capture = _sys.modules.get(__name__ + ".capture")
+    if capture is not None:
+        out["modules"] = capture.report()
     return out
 
 

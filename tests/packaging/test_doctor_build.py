@@ -59,7 +59,7 @@ def test_a_build_that_fails_is_one_line_that_names_the_log(installed, tmp_path):
     lines = [line for line in done.stderr.splitlines() if "could not be built" in line]
     assert (done.returncode, done.stdout, len(lines)) == (1, "", 1), done.stderr
     log = Path(lines[0].rsplit("'", 2)[1])
-    assert log.is_relative_to(tmp_path) and "CMake Error" in log.read_text()
+    assert log.is_relative_to(tmp_path / ".local/share/ipexrun/plugins") and "CMake Error" in log.read_text()
     assert not (log.parent / "build").exists()
 
 
@@ -72,27 +72,41 @@ def test_a_folder_that_others_can_write_to_is_refused(installed, tmp_path):
 
 
 def test_a_plugin_is_built_and_found(installed, tmp_path):
-    before = json.loads(doctor(installed, tmp_path).stdout)
+    # The build's tree lies to these sources as the tree under test lies to its own, so that ccache knows most of the objects.
+    sources = installed / "share/ipexrun/src"
+    chosen = {"IPEXRUN_PLUGIN_DIR": str(sources / "plugins"), "CCACHE_BASEDIR": str(sources), "CCACHE_NOHASHDIR": "1"}
+    before = json.loads(doctor(installed, tmp_path, **chosen).stdout)
     assert check(before, "plugin")["level"] == "warn" and "doctor --build" in check(before, "plugin")["hint"]
 
-    done = doctor(installed, tmp_path, "--build")
+    done = doctor(installed, tmp_path, "--build", **chosen)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     plugin = Path(report["facts"]["plugin"])
     assert report["facts"]["plugin_active"] == "yes" and report["facts"]["plugin_isa"] == report["facts"]["process_isa"]
-    assert plugin.is_relative_to(tmp_path / ".local/share/ipexrun/plugins")
+    assert plugin.parent == sources / "plugins"
     assert [path.name for path in plugin.parent.iterdir()] == [plugin.name], "neither log nor tree stay behind"
     assert plugin.parent.stat().st_mode & 0o777 == 0o700
 
     run = [str(installed / "bin/ipexrun"), "--require-shim", sys.executable, "-c", TORCH]
-    ran = subprocess.run(run, env=environment(tmp_path), capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(run, env=environment(tmp_path, **chosen), capture_output=True, text=True, timeout=120)
     assert (ran.returncode, ran.stdout) == (0, "(2, 64)\n"), ran.stderr
 
     plugin.parent.chmod(0o777)
-    refused = subprocess.run(run, env=environment(tmp_path), capture_output=True, text=True, timeout=120)
+    refused = subprocess.run(run, env=environment(tmp_path, **chosen), capture_output=True, text=True, timeout=120)
     assert refused.returncode == 1 and "can be written by every user" in refused.stderr
-    again = doctor(installed, tmp_path)
+    again = doctor(installed, tmp_path, **chosen)
     assert again.returncode == 1 and check(json.loads(again.stdout), "plugin")["level"] == "fail"
+
+
+def test_a_plugin_in_the_users_own_folder_is_found(installed, tmp_path):
+    version = subprocess.run([installed / "bin/ipexrun", "--version"], capture_output=True, text=True, timeout=60).stdout.split()[1]
+    folder = tmp_path / ".local/share/ipexrun/plugins" / version
+    folder.mkdir(parents=True, mode=0o700)
+    (plugin,) = (BUILD / "lib/ipexrun/plugins").glob("libipexrun_plugin_*.so")
+    shutil.copy2(plugin, folder)
+    run = [str(installed / "bin/ipexrun"), "--require-shim", sys.executable, "-c", TORCH]
+    ran = subprocess.run(run, env=environment(tmp_path), capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout) == (0, "(2, 64)\n"), ran.stderr
 
 
 def test_where_a_plugin_is_installed_nothing_is_built(tmp_path):

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -156,13 +157,13 @@ class Builder final : public torch::CustomClassHolder {
   std::string compile(bool bf16) {
     Graph graph = graph_;
     const Fused fused = tier() == nullptr ? Fused{} : optimize(&graph, bf16);
-    (bf16 ? bf16_ : exact_) = std::make_shared<const Program>(graph);
+    set_program(bf16, std::make_shared<const Program>(graph));
     return words(fused);
   }
 
   /// A program that lost goes, and so do the packs of the weights among these inputs.
   void drop(bool bf16, const std::vector<at::Tensor>& tensors) {
-    (bf16 ? bf16_ : exact_).reset();
+    set_program(bf16, nullptr);
     std::size_t tensor = 0;
     for (const Value input : graph_.inputs) {
       const Facts& facts = graph_.facts[static_cast<std::size_t>(input)];
@@ -174,9 +175,14 @@ class Builder final : public torch::CustomClassHolder {
     }
   }
 
+  void drop_programs() {
+    set_program(true, nullptr);
+    set_program(false, nullptr);
+  }
+
   /// The inputs in their order, tensors and numbers apart; None where a result is None.
   std::vector<std::optional<at::Tensor>> run(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
-    const std::shared_ptr<const Program> program = bf16 ? bf16_ : exact_;
+    const std::shared_ptr<const Program> program = program_of(bf16);
     if (program == nullptr) throw std::logic_error("the graph was not compiled");
     Values inputs;
     inputs.reserve(graph_.inputs.size());
@@ -211,6 +217,17 @@ class Builder final : public torch::CustomClassHolder {
   }
 
   Graph graph_;
+  /// A program may be dropped by one thread while another begins to run it: the interpreter lock is not held here.
+  void set_program(bool bf16, std::shared_ptr<const Program> program) {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    (bf16 ? bf16_ : exact_).swap(program);
+  }
+  std::shared_ptr<const Program> program_of(bool bf16) {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    return bf16 ? bf16_ : exact_;
+  }
+
+  std::mutex mutex_;
   std::shared_ptr<const Program> exact_;
   std::shared_ptr<const Program> bf16_;
 };
@@ -276,6 +293,7 @@ void register_classes() {
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
+          .def("drop_programs", [](const c10::intrusive_ptr<Builder>& self) { self->drop_programs(); })
           .def("run", [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors,
                          std::vector<std::int64_t> numbers) { return self->run(bf16, tensors, numbers); });
   static auto trial =

@@ -1,0 +1,44 @@
+#include "python/hook/targets.h"
+
+enum { SLOTS = 1024, PROBES = 16 };
+
+static Target table[SLOTS];
+
+static int is_alive(PyObject* weak) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* object = NULL;
+  const int alive = PyWeakref_GetRef(weak, &object);
+  Py_XDECREF(object);
+  return alive == 1;
+#else
+  return PyWeakref_GetObject(weak) != Py_None;
+#endif
+}
+
+static void set_free(Target* target) {
+  /* Dropping a handler may run code that comes back here: the entry is free before. */
+  PyObject *weak = target->weak, *handler = target->handler;
+  *target = (Target){0};
+  Py_XDECREF(weak);
+  Py_XDECREF(handler);
+}
+
+Target* target_of(PyObject* module, uint64_t wait_ns) {
+  /* Objects lie 16 bytes apart at least. */
+  const uintptr_t hash = ((uintptr_t)module >> 4) * 0x9E3779B97F4A7C15ull >> 32;
+  Target* room = NULL;
+  for (unsigned i = 0; i < PROBES; ++i) {
+    Target* target = &table[(hash + i) % SLOTS];
+    if (target->weak != NULL && target->module == module && is_alive(target->weak)) return target;
+    if (room == NULL && (target->weak == NULL || !is_alive(target->weak))) room = target;
+  }
+  if (room == NULL) return NULL;
+  PyObject* weak = PyWeakref_NewRef(module, NULL);
+  if (weak == NULL) {
+    PyErr_Clear();
+    return NULL;
+  }
+  set_free(room);
+  *room = (Target){.module = module, .weak = weak, .wait_ns = wait_ns};
+  return room;
+}

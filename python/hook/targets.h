@@ -1,0 +1,31 @@
+/* Modules that may become captured ones (docs/capture.md): how long their calls took so far, and who answers them.
+ *
+ * A fixed table under the interpreter lock: entries of modules that are gone are used again, and modules that find no room are left
+ * alone. Python objects are held as weak references only, so that a module dies when the program drops it. */
+#ifndef IPEXRUN_PYTHON_HOOK_TARGETS_H_
+#define IPEXRUN_PYTHON_HOOK_TARGETS_H_
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+typedef enum {
+  TARGET_COUNTING,    /* stock answers, its time is counted */
+  TARGET_HANDLED,     /* `handler` answers, or says that stock shall */
+  TARGET_STOCK,       /* stock answers, for good */
+  TARGET_TRANSPARENT, /* likewise, but the modules inside it count by themselves */
+} TargetState;
+
+typedef struct {
+  PyObject* module; /* borrowed: only compared */
+  PyObject* weak;   /* dead once the module is gone; NULL = a free entry */
+  PyObject* handler;
+  uint64_t spent_ns;
+  uint64_t wait_ns; /* asks again once so much was spent */
+  TargetState state;
+} Target;
+
+/* The module's entry, made where it has none; NULL when there is no room or it takes no weak references. Never raises. */
+Target* target_of(PyObject* module, uint64_t wait_ns);
+
+#endif

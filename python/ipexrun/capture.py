@@ -1,0 +1,377 @@
+"""Capture of unedited programs: a module that is called again and again is traced by TorchDynamo inside one of the program's own calls; its
+graphs become programs of the plugin (compiler.py), and it is used in captured form if that wins on the program's own calls.
+
+No code of the program's runs more often than it would: TorchDynamo looks at it without running it, trials are of captured graphs alone, and
+a call that was not captured is answered by the module itself. The extension (python/hook) counts the time spent in modules and asks here.
+
+Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
+"""
+
+import inspect
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+
+import torch
+
+from . import compiler, plugin
+from .quiet import quiet
+
+FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
+AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
+BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
+PATIENCE = 2.0  # capture once so many times its price was spent in the module (rules.md)
+ATTEMPTS = 4  # traces of one module; each waits for its price again
+EXPLORING = 200  # calls after which graphs that are not decided wait no longer
+IDLE = 8  # likewise calls in which none of these took part
+PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
+RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
+
+modules = []  # what became of each module that was looked at, for report()
+_scale = 1.0  # measured price of the last capture / predicted
+
+
+class GivenUp(Exception):
+    pass
+
+
+def first_line(problem):
+    return compiler.first_line(problem)
+
+
+def is_taken_as_it_is(module):
+    """Why a module is no target: somebody has captured, wrapped or replaced it already."""
+    if isinstance(module, (torch.jit.ScriptModule, torch.fx.GraphModule)):
+        return "scripted, traced or exported already"
+    name = type(module).__module__
+    if name.startswith("torch._dynamo") or hasattr(module, "_torchdynamo_orig_callable"):
+        return "compiled already"
+    if name.startswith(("torch.ao.nn", "torch.nn.quantized", "torch.nn.intrinsic", "torch.nn.qat")):
+        return "quantized"
+    if name.startswith(("torch.nn.parallel", "torch.distributed", "torch.nn.utils.parametriz")):
+        return "wrapped by torch for other work"
+    return ""
+
+
+def is_not_plain(module):
+    """Why its tensors are none that graphs may read: exact CPU tensors with strides only."""
+    for tensor in [*module.parameters(), *module.buffers()]:
+        if isinstance(tensor, (torch.nn.parameter.UninitializedParameter, torch.nn.parameter.UninitializedBuffer)):
+            return "not initialized yet"
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            return "tensors that are subclasses, not on the CPU or not strided"
+    return ""
+
+
+def global_hooks():
+    state = torch.nn.modules.module
+    names = [name for name in vars(state) if name.startswith("_global_") and name.endswith("_hooks")]
+    return any(getattr(state, name) for name in names)
+
+
+def attempt(module, spent_s):
+    """What the extension asks when `spent_s` seconds of calls went by: who answers from now on; seconds to wait for; None: stock, for good;
+    False: stock, but look at the modules inside."""
+    reason = is_taken_as_it_is(module)
+    if reason:
+        return note(module, f"left alone: {reason}") and None
+    parts = sum(1 for _ in module.modules())
+    want_s = PATIENCE * _scale * (BASE_S + PER_MODULE_S * parts)
+    if spent_s < want_s and not AT_ONCE:
+        return want_s
+    reason = is_not_plain(module) or (global_hooks() and "torch.nn has global hooks")
+    if reason:
+        note(module, f"left alone: {reason}")
+        return 2 * spent_s
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is not None and dynamo._stance.stance != "default":
+        return 2 * spent_s  # the program's own wish
+    if not plugin.ready():
+        return None
+    try:
+        return Target(module, parts)
+    except Exception as problem:  # a torch whose insides are others than expected
+        return note(module, f"left alone: {first_line(problem)}") and None
+
+
+class Hooks:
+    """The hooks that a module and those inside it have when it is traced. TorchDynamo traces them but does not look for others later
+    (torch._dynamo.config.skip_nnmodule_hook_guards), so every call asks here."""
+
+    KINDS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+    def __init__(self, module):
+        self.traced = self.of(module)
+        self.dicts = [(hooks, list(hooks)) for one in module.modules() for hooks in self.kinds(one) if hooks]
+        self.made = torch.utils.hooks.RemovableHandle.next_id
+
+    @classmethod
+    def kinds(cls, module):
+        return [getattr(module, kind) for kind in cls.KINDS]
+
+    def of(self, module):
+        return [key for one in module.modules() for hooks in self.kinds(one) for key in hooks]
+
+    def are_these(self, module):
+        for hooks, keys in self.dicts:
+            if list(hooks) != keys:
+                return False
+        made = torch.utils.hooks.RemovableHandle.next_id  # grows with every hook of the process
+        if made != self.made:
+            if global_hooks() or self.of(module) != self.traced:
+                return False
+            self.made = made
+        return True
+
+
+def note(module, state):
+    """One line a module: a later one takes its place."""
+    for one in modules:
+        if one["of"]() is module:
+            one["state"] = state
+            return one
+    one = {"of": weakref.ref(module), "module": type(module).__name__, "state": state}
+    modules.append(one)
+    return one
+
+
+def report():
+    """For ipexrun.report()["modules"]."""
+    return [{key: value for key, value in one.items() if key != "of"} for one in modules]
+
+
+class Convert:
+    """Dynamo's frame converter, between Dynamo and the one that torch made: whatever it raises leaves the frame as it is, which has not begun
+    to run; outside an attempt of ours it is not asked."""
+
+    def __init__(self, inner, target):
+        self.inner = inner
+        self.target = weakref.ref(target)
+        self._torchdynamo_orig_backend = inner._torchdynamo_orig_backend
+
+    def __call__(self, frame, *rest, **options):
+        from torch._dynamo.types import ConvertFrameReturn
+
+        target = self.target()
+        started = time.perf_counter()
+        try:
+            if target is None:
+                return ConvertFrameReturn()
+            with quiet():
+                target.saw(frame.f_code)
+                return self.inner(frame, *rest, **options)
+        except Exception as problem:
+            target.problems.append(first_line(problem))
+            return ConvertFrameReturn()
+        finally:
+            if target is not None:
+                target.capture_s += time.perf_counter() - started
+
+
+def bucket(size):
+    return size if size < 4 else 1 << (size - 1).bit_length()
+
+
+def signature(value):
+    """Calls with equal ones take about the same time."""
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, *map(bucket, value.shape))
+    if type(value) in (list, tuple):
+        return tuple(map(signature, value))
+    if type(value) is dict:
+        return tuple((key, signature(one)) for key, one in value.items())
+    return value if value is None or type(value) is bool else type(value)
+
+
+def frame_of_its_own():
+    """TorchDynamo begins with a frame of the program's, which the forward of torch's own modules is not."""
+
+    def captured_module(module, /, *args, **kwargs):
+        return module(*args, **kwargs)
+
+    captured_module.__code__ = captured_module.__code__.replace()  # what is compiled is kept with the code object
+    return captured_module
+
+
+class Target:
+    """Answers the calls of one module: by itself, or with EAGER, upon which the extension lets the module answer and tells took() how long that
+    was."""
+
+    def __init__(self, module, parts):
+        from torch._dynamo import convert_frame, eval_frame
+        from torch._dynamo import hooks as dynamo_hooks
+
+        self.eager = sys.modules["_ipexrun_hook"].EAGER
+        self.note = note(module, "being captured")
+        self.predicted_s = BASE_S + PER_MODULE_S * parts
+        self.compiled = []  # graphs that became programs
+        self.breaks = []
+        self.problems = []
+        self.capture_s = 0.0
+        self.attempts = 0
+        self.graphs_a_call = 0  # when it was traced last
+        self.missed_s = 0.0  # in calls for which no graph was there
+        self.calls = 0
+        self.idle = 0
+        self.progress = []  # calls of the graphs that are not decided
+        self.verdict = None
+        self.phase = self.capture
+        self.module_hooks = None  # until it is traced
+        self.trial = torch.classes.ipexrun.Trial()
+        self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
+        self.timed = {}  # thread: signature of the call that stock answers now
+        self.lock = threading.Lock()
+
+        hooks = dynamo_hooks.Hooks()
+        convert = Convert(convert_frame.convert_frame(self.backend_of_mine(), hooks), self)
+        call = frame_of_its_own()
+        # A region of its own, where torch has them: else what it counts per code object would include what the program compiles itself.
+        isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
+        tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
+        running = eval_frame.RunOnlyContext()
+        if isolated:
+            running._isolate_recompiles_id = tracing._isolate_recompiles_id
+        self.trace, self.run = tracing(call), running(call)
+
+    def backend_of_mine(self):
+        mine = weakref.ref(self)
+
+        def ipexrun_capture(graph, inputs):
+            target = mine()
+            if target is None:
+                raise GivenUp("its module is gone")
+            if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
+                raise GivenUp("NumPy inside: its random numbers are its own")
+            return compiler.backend(graph, inputs, made=target.compiled, timed=not FORCED)
+
+        return ipexrun_capture
+
+    def saw(self, code):
+        resumed = RESUMED.match(code.co_name)
+        if resumed:
+            self.breaks.append(f"{code.co_filename}:{resumed.group(1)}")
+
+    def __call__(self, module, /, *args, **kwargs):
+        if self.module_hooks is not None and not self.module_hooks.are_these(module):
+            return self.eager
+        return self.phase(module, args, kwargs)
+
+    def took(self, nanoseconds):
+        """Stock answered the call that was EAGER. None: go on; else what attempt() gives."""
+        key = self.timed.pop(threading.get_ident(), None)
+        if key is not None:
+            self.pair(key, nanoseconds, stock=True)
+        return self.verdict
+
+    def give_up(self, why, look_inside=False):
+        self.note["state"] = f"stock: {why}"
+        self.verdict = look_inside
+        self.phase = self.answered_by_stock
+        self.trace = self.run = None
+        for graph in self.compiled:
+            graph.free()
+
+    def answered_by_stock(self, module, args, kwargs):
+        return self.eager
+
+    def capture(self, module, args, kwargs):
+        """Traces in this call, which is answered by what was traced."""
+        global _scale
+        if not self.lock.acquire(blocking=False):
+            return self.eager
+        try:
+            before = len(self.compiled)
+            self.attempts += 1
+            self.capture_s, self.missed_s, self.calls = 0.0, 0.0, 0
+            trace = self.trace
+            if trace is None or self.attempts > ATTEMPTS:
+                self.give_up("its traces did not end")
+                return self.eager
+            self.module_hooks = Hooks(module)
+            ran = compiler.ran()
+            result = trace(module, *args, **kwargs)
+            self.graphs_a_call = compiler.ran() - ran
+            _scale = min(max(self.capture_s / self.predicted_s, 0.1), 20.0)
+            self.note.update(capture_s=round(self.note.get("capture_s", 0) + self.capture_s, 2), graphs=len(self.compiled))
+            if self.breaks:
+                self.note["breaks"] = sorted(set(self.breaks))
+            if not self.compiled:
+                self.give_up(self.problems[0] if self.problems else "nothing of it could be captured", look_inside=True)
+            elif len(self.compiled) > before or self.phase == self.capture:
+                self.note["state"] = "trying its graphs"
+                self.phase = self.explore
+            return result
+        finally:
+            self.lock.release()
+
+    def captured(self, module, args, kwargs):
+        """Its result, and whether a graph took part."""
+        before = compiler.ran()
+        started = time.perf_counter_ns()
+        result = self.run(module, *args, **kwargs)
+        nanoseconds = time.perf_counter_ns() - started
+        graphs = compiler.ran() - before
+        if graphs < self.graphs_a_call:  # some of them have no form for this call
+            self.missed_s += nanoseconds * 1e-9
+            patience = 0.0 if FORCED else PATIENCE * max(self.note["capture_s"], 1.0)
+            if self.missed_s > patience and self.attempts < ATTEMPTS:
+                self.phase = self.capture
+        return result, nanoseconds if graphs else None
+
+    def explore(self, module, args, kwargs):
+        """Graphs are tried inside these calls (compiler.py)."""
+        result, _ = self.captured(module, args, kwargs)
+        self.calls += 1
+        progress = [graph.calls for graph in self.compiled if not graph.settled()]
+        self.idle = self.idle + 1 if progress == self.progress else 0
+        self.progress = progress
+        if self.phase == self.explore and (not progress or self.idle >= IDLE or self.calls > EXPLORING):
+            if not any(graph.choice is not None for graph in self.compiled):
+                self.give_up("none of its graphs gained")
+            elif FORCED:
+                self.note["state"] = "captured"
+                self.phase = self.answer
+            else:
+                self.note["state"] = "racing stock"
+                self.calls = 0
+                self.phase = self.race
+        return result
+
+    def race(self, module, args, kwargs):
+        """Neighbouring calls of one signature, by stock and captured in turn."""
+        key = (signature(args), signature(kwargs), torch.is_autocast_enabled("cpu"))
+        waiting = self.pairs.get(key)
+        self.calls += 1
+        if self.calls > PAIRS_WANTED:
+            self.give_up("its calls differ too much to be compared")
+            return self.eager
+        if waiting[1] if waiting is not None else self.calls % 2:  # the other half, or in turn
+            result, nanoseconds = self.captured(module, args, kwargs)
+            if nanoseconds is not None and self.phase == self.race:
+                self.pair(key, nanoseconds, stock=False)
+            return result
+        self.timed[threading.get_ident()] = key
+        return self.eager
+
+    def pair(self, key, nanoseconds, stock):
+        if self.phase != self.race:
+            return
+        waiting = self.pairs.pop(key, None)
+        if waiting is None or waiting[1] == stock:
+            self.pairs[key] = (nanoseconds, stock)
+            return
+        self.trial.add(nanoseconds if stock else waiting[0], waiting[0] if stock else nanoseconds)
+        decided = self.trial.result()
+        if decided == 1:
+            self.note.update(state="captured", speed=round(1 / self.trial.ratio(), 2))
+            self.phase = self.answer
+            self.pairs.clear()
+        elif decided == -1:
+            self.note["speed"] = round(1 / self.trial.ratio(), 2)
+            self.give_up("as a whole it was not faster")
+
+    def answer(self, module, args, kwargs):
+        return self.captured(module, args, kwargs)[0]

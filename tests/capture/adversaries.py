@@ -1,0 +1,495 @@
+"""Modules that a capture must not change: each case calls one many times and gives what a user would see. Run by test_capture.py as a plain
+program, on stock and under ipexrun; writes a dict of case name -> list of results to the path that it is given."""
+
+import random
+import sys
+import threading
+import warnings
+
+import numpy
+import torch
+from torch import nn
+
+CALLS = 12
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def data(seed, *sizes):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
+
+
+class Block(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.first = nn.Linear(width, 4 * width)
+        self.second = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.second(torch.nn.functional.gelu(self.first(x)))
+
+
+def called(model, inputs):
+    with torch.no_grad():
+        return [model(*one) if type(one) is tuple else model(one) for one in inputs]
+
+
+@case
+def plain():
+    return called(Block().eval(), [data(i, 8, 64) for i in range(CALLS)])
+
+
+@case
+def control_flow_by_data():
+    class Model(Block):
+        def forward(self, x):
+            if x.sum() > 0:
+                return super().forward(x)
+            return super().forward(-x) * 2
+
+    return called(Model().eval(), [data(i, 8, 64) for i in range(CALLS)])
+
+
+@case
+def loops_by_data():
+    class Model(Block):
+        def forward(self, x):
+            steps = 0
+            while x.norm() > 10 and steps < 5:
+                x = super().forward(x) * 0.3
+                steps += 1
+            return x, steps
+
+    return called(Model().eval(), [data(i, 8, 64) * (i + 1) for i in range(CALLS)])
+
+
+@case
+def hooks_that_change_and_keep():
+    model, seen = nn.Sequential(Block(), Block()).eval(), []
+    model[0].register_forward_hook(lambda module, args, result: result * 2)
+    model[1].register_forward_hook(lambda module, args, result: seen.append(result.sum().item()))
+    model[1].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    return called(model, [data(i, 8, 64) for i in range(CALLS)]) + [torch.tensor(seen)]
+
+
+@case
+def hooks_that_come_and_go():
+    model, out = nn.Sequential(Block(), Block()).eval(), []
+    for i in range(CALLS):
+        handle = model[0].register_forward_hook(lambda module, args, result: result * 3) if i % 3 == 0 else None
+        out += called(model, [data(i, 8, 64)])
+        if handle is not None:
+            handle.remove()
+    return out
+
+
+@case
+def several_threads():
+    model, out = Block().eval(), {}
+
+    def work(name):
+        out[name] = called(model, [data(100 * name + i, 8, 64) for i in range(CALLS)])
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [out[name] for name in range(4)]
+
+
+@case
+def shapes_of_every_call():
+    return called(Block().eval(), [data(i, 1 + 3 * i % 17, 5 + i, 64) for i in range(2 * CALLS)])
+
+
+@case
+def weights_that_change():
+    model, out = Block().eval(), []
+    for i in range(3 * CALLS):
+        if i % 10 == 9:
+            with torch.no_grad():
+                model.first.weight.add_(0.01 * data(i, 256, 64))
+                model.second.weight.data.mul_(1.01)
+        if i % 13 == 12:
+            model.second.bias = nn.Parameter(data(i, 64))
+        out += called(model, [data(i, 8, 64)])
+    return out
+
+
+@case
+def exceptions_in_the_middle():
+    class Sometimes(nn.Module):
+        def forward(self, x):
+            if x.shape[0] == 7:
+                raise ValueError("seven rows")
+            return x * 2
+
+    model, out = nn.Sequential(Block(), Sometimes(), Block()).eval(), []
+    for i in range(2 * CALLS):
+        try:
+            out += called(model, [data(i, 7 if i % 4 == 3 else 8, 64)])
+        except ValueError as problem:
+            out.append(str(problem))
+    return out
+
+
+@case
+def mistakes_of_the_caller():
+    model, out = Block().eval(), []
+    for i in range(CALLS):
+        try:
+            out += called(model, [data(i, 8, 63 if i % 3 == 2 else 64)])
+        except RuntimeError as problem:
+            out.append(str(problem))
+    return out
+
+
+@case
+def recursion():
+    class Tree(nn.Module):
+        def __init__(self, depth):
+            super().__init__()
+            self.block = Block()
+            self.child = Tree(depth - 1) if depth else None
+
+        def forward(self, x, again=1):
+            x = self.block(x)
+            if self.child is not None:
+                x = self.child(x, again)
+            return self(x, again - 1) if again > 0 and self.child is not None else x
+
+    return called(Tree(2).eval(), [data(i, 4, 64) for i in range(CALLS)])
+
+
+@case
+def writes_into_inputs():
+    class Model(Block):
+        def forward(self, x):
+            x.mul_(2)
+            return super().forward(x)
+
+    inputs = [data(i, 8, 64) for i in range(CALLS)]
+    return called(Model().eval(), inputs) + inputs
+
+
+@case
+def results_that_are_inputs():
+    class Model(Block):
+        def forward(self, x):
+            return x, x[:2], super().forward(x), x.t()
+
+    out = []
+    for i in range(CALLS):
+        x = data(i, 8, 64)
+        same, part, _, turned = results = called(Model().eval(), [x])[0]
+        out += [*results, same is x, part.data_ptr() == x.data_ptr(), turned.stride()]
+    return out
+
+
+@case
+def state_of_its_own():
+    class Model(Block):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(64))
+            self.count = 0
+            self.last = None
+
+        def forward(self, x):
+            self.count += 1
+            self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+            self.last = x
+            return super().forward(x - self.mean)
+
+    model = Model().eval()
+    return called(model, [data(i, 8, 64) for i in range(CALLS)]) + [model.count, model.mean.clone(), model.last, sorted(model.state_dict())]
+
+
+@case
+def a_cache_that_grows():
+    class Model(Block):
+        def forward(self, x, cache):
+            cache.append(x)
+            seen = torch.cat(cache, 0)
+            return super().forward(seen)[-1:], cache
+
+    model, cache, out = Model().eval(), [], []
+    for i in range(2 * CALLS):
+        result, cache = called(model, [(data(i, 1, 64), cache)])[0]
+        out.append(result)
+    return out + [len(cache)]
+
+
+@case
+def random_numbers():
+    class Model(Block):
+        def forward(self, x):
+            return super().forward(nn.functional.dropout(x, 0.3, training=True)) + torch.rand(64) + random.random() + float(numpy.random.rand())
+
+    torch.manual_seed(1), random.seed(1), numpy.random.seed(1)
+    return called(Model().eval(), [data(i, 8, 64) for i in range(CALLS)]) + [torch.rand(3), random.random(), numpy.random.rand()]
+
+
+@case
+def globals_that_it_counts():
+    global counted
+    counted = 0
+
+    class Model(Block):
+        def forward(self, x):
+            global counted
+            counted += 1
+            return super().forward(x) * (2 if counted % 2 else 1)
+
+    return called(Model().eval(), [data(i, 8, 64) for i in range(CALLS)]) + [counted]
+
+
+@case
+def nested_inputs_and_results():
+    class Model(Block):
+        def forward(self, pack, *, flags=None):
+            out = {name: Block.forward(self, value) for name, value in pack["xs"].items()}
+            return {"all": [out, (pack["y"] * 2,)], "n": len(out) if flags is None else flags}
+
+    model, out = Model().eval(), []
+    with torch.no_grad():
+        for i in range(CALLS):
+            out.append(model({"xs": {"a": data(i, 4, 64), "b": data(i + 1, 4, 64)}, "y": data(i, 3)}, flags=None if i % 2 else i))
+    return out
+
+
+@case
+def forward_called_by_name():
+    model = nn.Sequential(Block(), Block()).eval()
+    with torch.no_grad():
+        return [model.forward(data(i, 8, 64)) for i in range(CALLS)]
+
+
+@case
+def a_generator():
+    class Model(Block):
+        def forward(self, x):
+            for i in range(3):
+                x = super().forward(x)
+                yield x
+
+    model = Model().eval()
+    with torch.no_grad():
+        return [list(model(data(i, 8, 64))) for i in range(CALLS)]
+
+
+@case
+def warnings_and_prints():
+    class Model(Block):
+        def forward(self, x):
+            warnings.warn("once a call")
+            said.append("forward")
+            return super().forward(x)
+
+    said = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        out = called(Model().eval(), [data(i, 8, 64) for i in range(CALLS)])
+    return out + [len(said), sum(str(one.message) == "once a call" for one in caught)]
+
+
+@case
+def training_and_evaluation_in_turn():
+    model, out = nn.Sequential(Block(), nn.BatchNorm1d(64), nn.Dropout(0.1)), []
+    step = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(3)
+    for i in range(CALLS):
+        model.train()
+        model(data(i, 8, 64)).pow(2).mean().backward()
+        step.step()
+        step.zero_grad()
+        out += called(model.eval(), [data(i, 8, 64)])
+    return out + [model[1].running_mean.clone()]
+
+
+@case
+def inference_mode_and_no_grad():
+    model, out = Block().eval(), []
+    for i in range(2 * CALLS):
+        with torch.inference_mode() if i % 2 else torch.no_grad():
+            out.append(model(data(i, 8, 64)))
+    return out + [out[0].is_inference(), out[1].is_inference()]
+
+
+@case
+def autocast_of_the_users():
+    model, out = Block().eval(), []
+    for i in range(CALLS):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=i % 3 == 2):
+            result = model(data(i, 8, 64))
+        out += [str(result.dtype), result.float() if i % 3 != 2 else None]
+    return out
+
+
+@case
+def modules_that_come_and_go():
+    import gc
+    import weakref
+
+    gone = []
+    for i in range(4):
+        torch.manual_seed(i)
+        model = Block().eval()
+        called(model, [data(i, 8, 64) for i in range(10)])
+        gone.append(weakref.ref(model))
+        del model
+    gc.collect()
+    return [one() is None for one in gone]
+
+
+@case
+def modes_of_the_users():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            counts.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    model, counts = Block().eval(), []
+    called(model, [data(i, 8, 64) for i in range(CALLS)])
+    with Count():
+        called(model, [data(1, 8, 64)])
+    jacobian = torch.func.vmap(model)(data(2, 3, 8, 64))
+    traced = torch.jit.trace(model, data(3, 8, 64))
+    return [sorted(counts), jacobian.detach(), str(traced.graph).count("aten::gelu"), list(torch.fx.symbolic_trace(nn.ReLU()).graph.nodes)[1].op]
+
+
+@case
+def compiled_by_the_user():
+    calls = []
+
+    def backend(graph, inputs):
+        calls.append(len(graph.graph.nodes))
+        return graph.forward
+
+    fast = torch.compile(Block().eval(), backend=backend)
+    return called(fast, [data(i, 8, 64) for i in range(CALLS)]) + [len(calls)]
+
+
+@case
+def hooks_on_every_module():
+    from torch.nn.modules.module import register_module_forward_hook
+
+    model, out, seen = Block().eval(), [], []
+    for i in range(2 * CALLS):
+        handle = register_module_forward_hook(lambda module, args, result: seen.append(type(module).__name__)) if i % 5 == 4 else None
+        out += called(model, [data(i, 8, 64)])
+        if handle is not None:
+            handle.remove()
+    return out + [seen]
+
+
+@case
+def hooks_that_were_there_and_go():
+    model, out = nn.Sequential(Block(), Block()).eval(), []
+    handle = model[1].first.register_forward_hook(lambda module, args, result: result * 0.5)
+    for i in range(2 * CALLS):
+        if i == CALLS:
+            handle.remove()
+        out += called(model, [data(i, 8, 64)])
+    return out
+
+
+@case
+def methods_that_are_replaced():
+    model, out = nn.Sequential(Block(), Block()).eval(), []
+    for i in range(3 * CALLS):
+        if i == CALLS:
+            model[0].forward = lambda x: x * 2
+        if i == 2 * CALLS:
+            model[1].__class__ = type("Other", (Block,), {"forward": lambda self, x: self.first(x)[:, :64]})
+        out += called(model, [data(i, 8, 64)])
+    return out
+
+
+@case
+def modules_that_are_replaced():
+    model, out = nn.Sequential(Block(), nn.ReLU(), Block()).eval(), []
+    for i in range(3 * CALLS):
+        if i == CALLS:
+            model[1] = nn.Sigmoid()
+        if i == 2 * CALLS:
+            model[0].first, model[2].first = model[2].first, model[0].first
+        out += called(model, [data(i, 8, 64)])
+    return out
+
+
+@case
+def attributes_that_change():
+    class Model(Block):
+        scale, flags = 1.0, {"double": False}
+
+        def forward(self, x):
+            return super().forward(x * self.scale) * (2 if self.flags["double"] else 1)
+
+    model, out = Model().eval(), []
+    for i in range(3 * CALLS):
+        model.scale = 1.0 + i // CALLS
+        Model.flags["double"] = i % 7 == 6
+        out += called(model, [data(i, 8, 64)])
+    return out
+
+
+@case
+def results_that_share_memory():
+    class Model(Block):
+        def forward(self, x):
+            y = super().forward(x)
+            return y, y[0], y.t()
+
+    model, out = Model().eval(), []
+    for i in range(CALLS):
+        (y, first, turned), = called(model, [data(i, 8, 64)])
+        first.zero_()
+        out += [y, turned]
+    return out
+
+
+@case
+def models_that_change_their_dtype():
+    model, out = Block().eval(), []
+    for i in range(3 * CALLS):
+        if i == CALLS:
+            model.double()
+        if i == 2 * CALLS:
+            model.float()
+        x = data(i, 8, 64)
+        out += called(model, [x.double() if i // CALLS == 1 else x])
+    return out
+
+
+@case
+def a_copy_and_a_pickle():
+    import copy
+    import io
+
+    model = Block().eval()
+    called(model, [data(i, 8, 64) for i in range(CALLS)])
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    return called(copy.deepcopy(model), [data(9, 8, 64)]) + [sorted(vars(model)), len(buffer.getvalue()) > 0]
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    names = sys.argv[2:] or list(CASES)
+    results = {}
+    for name in names:
+        torch.manual_seed(0)
+        results[name] = CASES[name]()
+    if "ipexrun" in sys.modules:
+        import ipexrun
+
+        results["modules"] = ipexrun.report().get("modules", [])
+    torch.save(results, sys.argv[1])

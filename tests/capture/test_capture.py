@@ -1,0 +1,165 @@
+"""Capture of unedited programs (python/ipexrun/capture.py): whatever a program does, it sees what stock shows.
+
+Risk covered: results, state, random streams, exceptions, hooks or memory that differ because a module was captured; a module that somebody
+else has captured; switches that do not switch.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "adversaries.py")
+sys.path.insert(0, HERE)
+import adversaries  # noqa: E402
+
+
+def run(command, **more):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
+
+
+def results_of(path, launcher=(), **more):
+    done = run([*launcher, sys.executable, "-W", "ignore", PROGRAM, str(path)], **more)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr and "orch._dynamo" not in done.stderr
+    return torch.load(path, weights_only=False)
+
+
+def launched(*options):
+    return [f"{BUILD}/bin/ipexrun", "--dtype", "float32", *options]
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    return results_of(tmp_path_factory.mktemp("stock") / "results.pt")
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory):
+    """Every module at its first call, used as soon as it was found accurate."""
+    return results_of(tmp_path_factory.mktemp("captured") / "results.pt", launched("--graph-mode", "dynamo"))
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory):
+    """As a user gets it, but that every module is captured at its second call."""
+    return results_of(tmp_path_factory.mktemp("chosen") / "results.pt", launched(), IPEXRUN_GRAPH_WAIT="0")
+
+
+def same(mine, want, where):
+    assert type(mine) is type(want), where
+    if isinstance(want, torch.Tensor):
+        assert mine.dtype == want.dtype and mine.shape == want.shape and mine.stride() == want.stride(), where
+        torch.testing.assert_close(mine, want, rtol=1e-4, atol=1e-5, msg=lambda text: f"{where}: {text}")
+    elif isinstance(want, (list, tuple)):
+        assert len(mine) == len(want), where
+        for i, (one, other) in enumerate(zip(mine, want)):
+            same(one, other, f"{where}[{i}]")
+    elif isinstance(want, dict):
+        assert list(mine) == list(want), where
+        for key in want:
+            same(mine[key], want[key], f"{where}[{key!r}]")
+    elif isinstance(want, float):
+        assert mine == pytest.approx(want, rel=1e-5), where
+    else:
+        assert mine == want, where
+
+
+@pytest.mark.parametrize("name", adversaries.CASES)
+def test_captured_modules_show_what_stock_shows(name, stock, captured):
+    same(captured[name], stock[name], name)
+
+
+@pytest.mark.parametrize("name", adversaries.CASES)
+def test_so_they_do_while_forms_race(name, stock, chosen):
+    same(chosen[name], stock[name], name)
+
+
+def test_modules_were_captured_at_all(captured):
+    states = [one["state"] for one in captured["modules"]]
+    assert states.count("captured") >= 8, captured["modules"]
+
+
+SMALL = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+{extra}
+with torch.no_grad():
+    for i in range(12):
+        model(torch.randn(8, 64))
+import sys, ipexrun
+print([one["state"] for one in ipexrun.report().get("modules", [])], "torch._dynamo.eval_frame" in sys.modules)
+"""
+
+
+def small(*options, extra="", **more):
+    done = run([*launched(*options), sys.executable, "-c", SMALL.format(extra=extra)], **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_module_is_captured():
+    assert small("--graph-mode", "dynamo") == "['captured'] True"
+
+
+def test_a_short_program_imports_no_compiler():
+    assert small() == "[] False"
+
+
+@pytest.mark.parametrize("switch", [("--graph-mode", "off"), ("--no-optimize",), ("--disable-ipex-graph-mode",)])
+def test_it_is_switched_off_by_options(switch):
+    assert small(*switch, IPEXRUN_GRAPH_WAIT="0") == "[] False"
+
+
+@pytest.mark.parametrize("name, value", [("TORCH_COMPILE_DISABLE", "1"), ("TORCHDYNAMO_DISABLE", "1"), ("IPEXRUN_SELECT", "off"),
+                                         ("IPEXRUN_GRAPH_MODE", "off")])
+def test_it_is_switched_off_by_variables(name, value):
+    assert small(**{"IPEXRUN_GRAPH_WAIT": "0", name: value}) == "[] False"
+
+
+def test_a_stance_of_the_users_is_kept():
+    assert small("--graph-mode", "dynamo", extra="torch.compiler.set_stance('force_eager')") == "[] True"
+
+
+def test_deterministic_programs_are_left_alone():
+    assert small("--graph-mode", "dynamo", extra="torch.use_deterministic_algorithms(True)").startswith("[] ")
+
+
+def test_scripted_modules_are_taken_as_they_are():
+    said = small("--graph-mode", "dynamo", extra="model = torch.jit.script(model)")
+    assert said.startswith("['left alone: scripted, traced or exported already']")
+
+
+def test_tensors_of_other_kinds_are_left_alone():
+    said = small("--graph-mode", "dynamo", extra="model[0].weight = nn.Parameter(torch.eye(64).to_sparse_csr())")
+    assert "captured" not in said.split("]")[0].split("'")
+
+
+def test_graph_breaks_name_the_line(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch, sys, ipexrun\n"
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.a, self.b = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)\n"
+        "    def forward(self, x):\n"
+        "        x = self.a(x)\n"
+        "        if x.sum().item() > 1e9:\n"
+        "            x = x * 2\n"
+        "        return self.b(x)\n"
+        "model = Model().eval()\n"
+        "with torch.no_grad():\n"
+        "    for i in range(24): model(torch.randn(8, 64))\n"
+        "print(ipexrun.report()['modules'])\n"
+    )
+    done = run([*launched("--graph-mode", "dynamo"), sys.executable, str(program)])
+    assert done.returncode == 0, done.stderr
+    assert f"{program}:8" in done.stdout and "'captured'" in done.stdout
