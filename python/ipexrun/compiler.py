@@ -115,13 +115,16 @@ class Translation:
             return self.graph.number(target.__name__, "".join(form), numbers)
         if not isinstance(target, torch._ops.OpOverload):
             raise Unsupported(f"{getattr(target, '__name__', target)} is no operator of torch")
+        arguments, named = node.args, node.kwargs
+        if target is torch.ops.prims.convert_element_type.default:  # of a float of the program that torch made an input
+            target, arguments, named = torch.ops.aten._to_copy.default, node.args[:1], {"dtype": node.args[1]}
         schema = target._schema
         form, numbers, constants = [], [], []
         for i, argument in enumerate(schema.arguments):
-            if i < len(node.args):
-                self.write(node.args[i], form, numbers, constants)
-            elif argument.name in node.kwargs:
-                self.write(node.kwargs[argument.name], form, numbers, constants)
+            if i < len(arguments):
+                self.write(arguments[i], form, numbers, constants)
+            elif argument.name in named:
+                self.write(named[argument.name], form, numbers, constants)
             else:
                 form.append("d")
         results = self.graph.op(schema.name, schema.overload_name, "".join(form), numbers, tuple(constants))

@@ -117,6 +117,22 @@ def test_norms_of_sizes_that_change(dynamic):
     assert "2 norms" in captured.fused()
 
 
+def test_a_float_of_a_module_that_torch_makes_an_input():
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.eps = 1e-5
+            self.weight = nn.Parameter(torch.rand(48))
+
+        def forward(self, x):
+            return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps))
+
+    norm = Norm()
+    captured = Captured(lambda x: norm(x), torch.randn(2, 9, 48), dynamic=True)
+    assert captured.fused() == "1 norms"
+    captured(torch.randn(3, 4, 48))
+
+
 def rotate_half(x):
     half = x.shape[-1] // 2
     return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
