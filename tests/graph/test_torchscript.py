@@ -280,6 +280,32 @@ def test_results_share_memory_with_arguments_as_stock_does():
     """)
 
 
+def test_random_numbers_and_statistics_are_drawn_once():
+    run("""
+    class Draws(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.norm, self.down = nn.Linear(256, 64), nn.BatchNorm1d(64), nn.Linear(64, 256)
+        def forward(self, x):
+            return self.down(F.dropout(F.relu(self.norm(self.up(x))), 0.5, self.training)) + x
+    draws = Draws()
+    scripted = torch.jit.script(copy.deepcopy(draws))
+    for training in (True, False, True):
+        scripted.train(training), draws.train(training)
+        for call in range(12):
+            results = []
+            for one in (scripted, draws):
+                torch.manual_seed(call)
+                results.append(torch.no_grad()(one)(x))
+                state = torch.get_rng_state()
+                results.append(state.float())
+            near(results[0], results[2])
+            near(results[1], results[3])
+        near(scripted.norm.running_mean, draws.norm.running_mean)
+        assert torch.equal(scripted.norm.num_batches_tracked, draws.norm.num_batches_tracked)
+    """)
+
+
 def test_a_weight_that_changes_is_seen():
     run("""
     for form in (torch.jit.script(block), torch.jit.trace(block, x)):

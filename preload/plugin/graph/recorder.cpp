@@ -55,6 +55,7 @@ bool composite_is_known(std::string_view name) {
 
 /// Statistics of the batch would go into the running ones.
 bool trains_a_norm(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments) {
+  if (schema.name() == "aten::batch_norm_update_stats") return true;
   const auto training = schema.argumentIndexWithName("training");
   const auto mean = schema.argumentIndexWithName("running_mean");
   return training && mean && arguments[static_cast<std::size_t>(*training)].toBool() &&
@@ -151,7 +152,11 @@ Graph Recorder::record(c10::function_ref<torch::jit::Stack()> code) {
       ~Here() { recording_here = nullptr; }
     } const here(this);
     const c10::impl::IncludeDispatchKeyGuard seen(kKey);
-    results = code();
+    try {
+      results = code();
+    } catch (const std::exception&) {
+      if (problem_.empty()) throw;
+    }
   }
   if (!problem_.empty()) refuse(problem_);
   std::unordered_set<const c10::StorageImpl*> taken = given_;
@@ -176,12 +181,18 @@ void Recorder::called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, t
   const c10::impl::ExcludeDispatchKeyGuard unseen(kKey);
   const std::size_t count = op.schema().arguments().size();
   const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+  try {
+    check(op, arguments);
+  } catch (const std::exception& problem) {
+    problem_ = problem.what();
+    throw;
+  }
   op.callBoxed(stack);
-  if (!problem_.empty()) return;
   try {
     note(op, arguments, stack->data() + (stack->size() - op.schema().returns().size()));
   } catch (const std::exception& problem) {
     problem_ = problem.what();
+    throw;
   }
 }
 
@@ -234,21 +245,24 @@ void Recorder::refuse_shared(const at::Tensor& written) const {
   }
 }
 
-void Recorder::note(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results) {
+/// Before it runs: what it would do is not done twice.
+void Recorder::check(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) const {
   const c10::FunctionSchema& schema = op.schema();
   const std::string& name = schema.name();
-  const bool constant = all_constant(arguments);
   if (!std::string_view(name).starts_with("aten::")) refuse(name + " is not torch's own");
-  if (depends_on_contents(op) && !constant) refuse(name + " depends on what tensors hold");
+  if (depends_on_contents(op) && !all_constant(arguments)) refuse(name + " depends on what tensors hold");
   if (is_drawn_at_random(op, arguments)) refuse(name + " draws random numbers");
   if (trains_a_norm(schema, arguments)) refuse(name + " writes statistics");
+  if (!schema.is_mutable()) return;
+  if (!without_writing(op)) refuse(name + " writes into its arguments");
+  refuse_shared(arguments[0].toTensor());
+}
+
+void Recorder::note(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results) {
+  const c10::FunctionSchema& schema = op.schema();
+  const bool constant = all_constant(arguments);
   Node node;
-  node.op = op;
-  if (schema.is_mutable()) {
-    node.op = without_writing(op);
-    if (!node.op) refuse(name + " writes into its arguments");
-    refuse_shared(arguments[0].toTensor());
-  }
+  node.op = schema.is_mutable() ? without_writing(op) : op;
   const std::size_t count = schema.returns().size();
   const bool tensors = std::any_of(results, results + count, [](const c10::IValue& one) { return one.isTensor() || one.isTensorList(); });
   if (!tensors) return;  // numbers: the same in every call like this

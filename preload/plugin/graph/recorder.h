@@ -46,6 +46,7 @@ class Recorder {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;  ///< likewise
   };
 
+  void check(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) const;
   void note(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results);
   Argument argument_of(const c10::IValue& value);
   Argument tensor_argument(const at::Tensor& tensor, bool as_number);
