@@ -55,7 +55,7 @@ def report():
 def _with_graphs(out):
     compiler = _sys.modules.get(__name__ + ".compiler")
     if compiler is not None:
-        out["graphs"] = list(compiler.graphs)
+        out["graphs"] = list(compiler.graphs) + out.get("graphs", [])
     capture = _sys.modules.get(__name__ + ".capture")
     if capture is not None:
         out["modules"] = capture.report()

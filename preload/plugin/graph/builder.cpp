@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "preload/plugin/candidate_kernels.h"
-#include "preload/plugin/graph/compare.h"
 #include "preload/plugin/graph/executor.h"
 #include "preload/plugin/graph/passes.h"
+#include "preload/plugin/graph/trial.h"
 #include "preload/plugin/tier.h"
-#include "preload/select/race.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -232,32 +231,7 @@ class Builder final : public torch::CustomClassHolder {
   std::shared_ptr<const Program> bf16_;
 };
 
-/// One program against what the user has so far, on the user's own calls.
-class Trial final : public torch::CustomClassHolder {
- public:
-  /// Judges the results of one call; false ends the trial for good.
-  bool check(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine, bool bf16) {
-    const Likeness likeness = compare(stock, mine);
-    for (const std::optional<at::Tensor>& result : stock) bf16 = bf16 || (result && at::isReducedFloatingType(result->scalar_type()));
-    error_ = std::max(error_, likeness.error);
-    return accurate_ = accurate_ && likeness.same_kind && likeness.error <= (bf16 ? kModuleBf16Error : kModuleF32Error) &&
-                       (!bf16 || likeness.cosine >= kModuleCosine);
-  }
-  void add(std::int64_t stock_ns, std::int64_t mine_ns) { race_.add(stock_ns, mine_ns); }
-  /// 0 undecided, 1 won, -1 lost.
-  std::int64_t result() const {
-    if (!accurate_) return -1;
-    const RaceResult result = race_.result();
-    return result == RaceResult::kWon ? 1 : result == RaceResult::kLost ? -1 : 0;
-  }
-  double ratio() const { return race_.ratio(); }
-  double error() const { return error_; }
-
- private:
-  Race race_;
-  double error_ = 0;
-  bool accurate_ = true;
-};
+class Trial final : public torch::CustomClassHolder, public ProgramTrial {};
 
 /// `dtype`: what torch.compile was told; empty: what the process was told.
 bool bf16_allowed(const std::string& dtype) {
