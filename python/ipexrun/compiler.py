@@ -45,6 +45,38 @@ def known_sizes(sizes):
     return [size if isinstance(size, int) else -1 for size in sizes]
 
 
+def exactly(number):
+    """What is compared without asking torch to prove anything of sizes that change."""
+    return number.node.expr if isinstance(number, torch.SymInt) else number
+
+
+def layout(tensor):
+    """The number of a Layout (preload/plugin/graph/ir.h): the strides are those of an image without gaps, to the number."""
+    if not 3 <= tensor.dim() <= 5:
+        return 0
+    orders = {1: range(tensor.dim() - 1, -1, -1)}
+    if tensor.dim() > 3:
+        orders[2] = [1, *range(tensor.dim() - 1, 1, -1), 0]
+    for number, order in orders.items():
+        step, strides = 1, {}
+        for dimension in order:
+            strides[dimension] = step
+            step = step * tensor.shape[dimension]
+        if all(exactly(strides[i]) == exactly(tensor.stride(i)) for i in range(tensor.dim())):
+            return number
+    return 0
+
+
+def layout_of_result(target, tensor):
+    """Images of one pixel or one channel are planar and channels last at once. Operators other than convolutions make new ones planar,
+    which those that torch traces with do not know."""
+    number = layout(tensor)
+    if number != 2 or target is torch.ops.aten.convolution.default:
+        return number
+    one_pixel = all(exactly(size) == 1 for size in tensor.shape[2:])
+    return 1 if one_pixel or exactly(tensor.shape[1]) == 1 else 2
+
+
 class Translation:
     """One graph on its way into a Graph of the plugin."""
 
@@ -85,9 +117,11 @@ class Translation:
 
     def tensor_input(self, tensor, static):
         plain(tensor)
-        return self.graph.tensor_input(
+        value = self.graph.tensor_input(
             dtype_number(tensor.dtype), known_sizes(tensor.shape), tensor.is_contiguous(), static
         )
+        self.graph.describe_layout(value, layout(tensor))
+        return value
 
     def attribute(self, node):
         tensor = self.module
@@ -133,6 +167,7 @@ class Translation:
             if isinstance(meta, torch.Tensor):
                 plain(meta)
                 self.graph.describe(value, dtype_number(meta.dtype), known_sizes(meta.shape), meta.is_contiguous())
+                self.graph.describe_layout(value, layout_of_result(target, meta))
         return results[0] if len(results) == 1 else results
 
     def write(self, argument, form, numbers, constants):

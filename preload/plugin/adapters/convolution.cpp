@@ -6,6 +6,8 @@
 
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/adapters/convolution_call.h"
+#include "preload/plugin/adapters/convolution_operators.h"
+#include "preload/plugin/adapters/images.h"
 #include "preload/plugin/adapters/linear_call.h"
 #include "preload/plugin/answer.h"
 
@@ -34,25 +36,6 @@ bool read(Spatial* to, c10::SymIntArrayRef from, std::int64_t dims) {
 bool positive(const Spatial& sizes) { return sizes[0] > 0 && sizes[1] > 0 && sizes[2] > 0; }
 bool not_negative(const Spatial& sizes) { return sizes[0] >= 0 && sizes[1] >= 0 && sizes[2] >= 0; }
 
-/// With one spatial dimension stock asks the tensor that has a second one in front of it.
-bool asks_for_channels_last(const at::Tensor& tensor) {
-  const at::MemoryFormat format = (tensor.dim() == 3 ? tensor.unsqueeze(2) : tensor).suggest_memory_format();
-  return format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d;
-}
-
-void describe_sizes(ConvolutionCall* call) {
-  for (std::size_t dim = static_cast<std::size_t>(3 - call->dims()); dim < 3; ++dim) {
-    const auto index = static_cast<std::int64_t>(dim) - (3 - call->dims()) + 2;
-    call->kernel[dim] = call->w->size(index);
-    call->in[dim] = call->x->size(index);
-    const std::int64_t reach = call->dilation[dim] * (call->kernel[dim] - 1) + 1;
-    call->out[dim] = call->transposed ? (call->in[dim] - 1) * call->stride[dim] - 2 * call->padding[dim] + reach + call->output_padding[dim]
-                                      : (call->in[dim] + 2 * call->padding[dim] - reach) / call->stride[dim] + 1;
-    // A kernel that reaches over the padded input: the division would round towards zero. Stock raises.
-    if (!call->transposed && call->in[dim] + 2 * call->padding[dim] < reach) call->out[dim] = 0;
-  }
-}
-
 bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
   const std::int64_t dim = x.dim();
   if (dim < 3 || dim > 5 || w.dim() != dim) return false;
@@ -69,35 +52,11 @@ bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Ten
   return true;
 }
 
-/// Whether stock would accept the sizes; it raises for the others.
-bool sizes_fit(const ConvolutionCall& call) {
-  if (call.groups <= 0 || call.x->size(1) % call.groups != 0) return false;
-  if (call.transposed ? call.w->size(0) != call.x->size(1) : call.w->size(1) * call.groups != call.x->size(1)) return false;
-  if (!call.transposed && call.w->size(0) % call.groups != 0) return false;
-  if (call.bias != nullptr && call.bias->size(0) != call.out_channels()) return false;
-  for (std::size_t dim = 0; call.transposed && dim < 3; ++dim) {
-    if (call.output_padding[dim] >= std::max(call.stride[dim], call.dilation[dim])) return false;
-  }
-  return positive(call.out);
-}
-
-/// Whether each window meets the image. Where those of a whole row meet padding alone, oneDNN's packed convolution reads unmapped memory.
-bool meets_image(const ConvolutionCall& call) {
-  if (call.transposed) return true;
-  for (std::size_t dim = 0; dim < 3; ++dim) {
-    const std::int64_t gap = call.kernel[dim] > 1 ? call.dilation[dim] : 1;  // an image smaller than this may lie between two elements
-    if (call.padding[dim] > call.dilation[dim] * (call.kernel[dim] - 1)) return false;
-    if (call.padding[dim] > 0 && gap > call.in[dim]) return false;
-  }
-  return true;
-}
-
 bool worthwhile(const ConvolutionCall& call) {
   const std::int64_t pixels = call.transposed ? call.in[0] * call.in[1] * call.in[2] : call.out[0] * call.out[1] * call.out[2];
   const std::int64_t products = call.x->size(0) * pixels * call.depth() * (call.transposed ? call.w->size(1) : call.out_channels());
-  const bool depthwise = !call.transposed && call.groups == call.in_channels() && call.groups == call.out_channels();
   const bool own = !call.transposed && isa_has(tier()->options.isa, kIsaAmxBf16);
-  const std::int64_t least = depthwise ? kWorthwhileDepthwise : own ? kWorthwhileOnAmx : kWorthwhileProducts;
+  const std::int64_t least = call.depthwise() ? kWorthwhileDepthwise : own ? kWorthwhileOnAmx : kWorthwhileProducts;
   return products >= least || tier()->forced.load(std::memory_order_relaxed) != kStock;
 }
 
@@ -121,8 +80,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                if (transposed && !read(&call->output_padding, output_padding, dims)) return false;
                if (!positive(call->stride) || !positive(call->dilation)) return false;
                if (!not_negative(call->padding) || !not_negative(call->output_padding)) return false;
-               describe_sizes(call);
-               return sizes_fit(*call) && call->is(Declined::kForm, meets_image(*call)) && call->is(Declined::kSmall, worthwhile(*call));
+               call->describe_sizes();
+               return call->sizes_fit() && call->is(Declined::kForm, call->meets_image()) && call->is(Declined::kSmall, worthwhile(*call));
              },
              [&]() -> Outputs {
                return at::compositeexplicitautograd::convolution_symint(input, weight, bias, stride, padding, dilation, transposed,
@@ -133,7 +92,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
 
 void find_operators() {
   find_linear_operators();
-  find_convolution_operators();
+  static_cast<void>(convolution_operators());
 }
 
 }  // namespace ipexrun::preload::adapters

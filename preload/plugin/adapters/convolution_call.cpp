@@ -3,50 +3,18 @@
 #include "preload/plugin/adapters/convolution_call.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_cpu_dispatch.h>
 
 #include "configs/contract/decision.h"
 #include "kernels/conv.h"
 #include "kernels/linear.h"
-#include "kernels/reorder.h"
+#include "preload/plugin/adapters/convolution_operators.h"
+#include "preload/plugin/adapters/images.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
 
 namespace ipexrun::preload {
 namespace {
-
-using Scalars = c10::List<std::optional<at::Scalar>>;
-using Reorder = at::Tensor(const at::Tensor&, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, std::int64_t, at::OptionalIntArrayRef);
-using ReorderTransposed = at::Tensor(const at::Tensor&, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, std::int64_t,
-                                     at::OptionalIntArrayRef);
-using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, at::IntArrayRef, at::IntArrayRef,
-                             at::IntArrayRef, std::int64_t, c10::string_view, Scalars, std::optional<c10::string_view>);
-using PointwiseTransposed = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, at::IntArrayRef,
-                                       at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, std::int64_t, c10::string_view, Scalars,
-                                       std::optional<c10::string_view>);
-
-struct Operators {
-  std::optional<c10::TypedOperatorHandle<Reorder>> reorder;
-  std::optional<c10::TypedOperatorHandle<ReorderTransposed>> reorder_transposed;
-  std::optional<c10::TypedOperatorHandle<Pointwise>> pointwise;
-  std::optional<c10::TypedOperatorHandle<PointwiseTransposed>> pointwise_transposed;
-};
-
-Operators& operators() {
-  static auto* found = new Operators;
-  return *found;
-}
-
-template <typename Schema>
-void find(std::optional<c10::TypedOperatorHandle<Schema>>* to, const char* name) {
-  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
-  if (!op) return;
-  try {
-    *to = op->typed<Schema>();
-  } catch (const std::exception&) {  // a torch whose operator takes other arguments
-  }
-}
 
 std::uint64_t digest(std::uint64_t hash, at::IntArrayRef values) {
   for (const std::int64_t value : values) {
@@ -76,84 +44,7 @@ char layout_letter(const at::Tensor& tensor) {
   return tensor.is_contiguous(tensor.suggest_memory_format()) ? 'l' : 's';
 }
 
-/// oneDNN's operators know two and three spatial dimensions: one more is put before a single one, as stock does.
-at::Tensor widened(const at::Tensor& tensor) { return tensor.dim() == 3 ? tensor.unsqueeze(2) : tensor; }
-
-at::MemoryFormat last_format(const at::Tensor& tensor) {
-  return tensor.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
-}
-
-kernels::ReorderArgs reorder_args(const at::Tensor& from, const at::Tensor& to) {
-  kernels::ReorderArgs args;
-  args.from = from.const_data_ptr();
-  args.from_dtype = kernel_dtype(from);
-  args.to = to.mutable_data_ptr();
-  args.to_dtype = kernel_dtype(to);
-  args.images = from.size(0);
-  args.channels = from.size(1);
-  args.pixels = from.numel() / (from.size(0) * from.size(1));
-  return args;
-}
-
-/// In channels-last order and of type `inside`, which is what oneDNN works in: from planar images in one pass over them.
-at::Tensor for_onednn(const at::Tensor& input, at::ScalarType inside, IsaSet isa) {
-  const at::MemoryFormat last = last_format(input);
-  if (!input.is_contiguous() || input.is_contiguous(last)) return input.to(inside);
-  at::Tensor to = at::cpu::empty(input.sizes(), input.options().dtype(inside), last);
-  kernels::to_channels_last(reorder_args(input, to), torch_pool(), isa);
-  return to;
-}
-
-/// oneDNN's channels-last result in the type and order that stock returns.
-at::Tensor as_stock(const at::Tensor& result, at::ScalarType dtype, bool channels_last, IsaSet isa) {
-  const at::MemoryFormat last = last_format(result);
-  const at::MemoryFormat format = channels_last ? last : at::MemoryFormat::Contiguous;
-  if (channels_last || result.is_contiguous() || !result.is_contiguous(last)) {
-    return result.to(result.options().dtype(dtype), false, false, format).contiguous(format);
-  }
-  at::Tensor to = at::cpu::empty(result.sizes(), result.options().dtype(dtype));
-  kernels::to_planar(reorder_args(result, to), torch_pool(), isa);
-  return to;
-}
-
-/// Channels of a pixel are neighbours, which our kernel reads; how pixels lie is its strides'. What is copied anyway is of type `inside`.
-at::Tensor with_channels_last(const at::Tensor& input, at::ScalarType inside, IsaSet isa) {
-  if (input.size(1) == 1 || input.stride(1) == 1) return input;
-  if (input.is_contiguous()) return for_onednn(input, inside, isa);
-  return input.contiguous(last_format(input));
-}
-
-kernels::ConvStrides kernel_strides(const at::Tensor& tensor) {
-  kernels::ConvStrides strides;
-  strides.image = tensor.stride(0);
-  const std::int64_t dims = tensor.dim() - 2;
-  for (std::int64_t i = 0; i < dims; ++i) strides.axis[3 - dims + i] = tensor.stride(2 + i);
-  return strides;
-}
-
-/// The parameters of the widened problem.
-class Parameters {
- public:
-  Parameters(const ConvolutionCall& call, const Spatial& from) : from_(from), count_(call.dims() == 3 ? 3 : 2) {}
-  operator at::IntArrayRef() const {  // NOLINT(google-explicit-constructor): it stands for the list
-    return {from_.data() + (3 - count_), static_cast<std::size_t>(count_)};
-  }
-
- private:
-  const Spatial& from_;
-  std::int64_t count_;
-};
-
 }  // namespace
-
-bool find_convolution_operators() {
-  Operators& found = operators();
-  find(&found.reorder, "mkldnn::_reorder_convolution_weight");
-  find(&found.pointwise, "mkldnn::_convolution_pointwise");
-  find(&found.reorder_transposed, "mkldnn::_reorder_convolution_transpose_weight");
-  find(&found.pointwise_transposed, "mkldnn::_convolution_transpose_pointwise");
-  return found.reorder && found.pointwise;
-}
 
 SiteId ConvolutionCall::site_id() const {
   SiteId id;
@@ -189,7 +80,7 @@ SiteKey ConvolutionCall::site_key(const SiteId& id, const TierOptions& options) 
 }
 
 std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
-  const Operators& known = operators();
+  const ConvolutionOperators& known = convolution_operators();
   const bool offered = transposed ? known.reorder_transposed && known.pointwise_transposed : known.reorder && known.pointwise;
   const bool half_inputs = dtype == at::kBFloat16;
   const bool in_f32 = half_inputs || options.dtype != DtypePolicy::kBfloat16;
@@ -208,8 +99,9 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
 
 void ConvolutionCall::weight_view(int /*i*/, WeightKey* key) const {
   key->sizes = {depth(), out_channels()};
-  // One weight may serve a plain and a transposed convolution, or several numbers of groups: each has its own layout of packs.
-  const std::uint64_t use = static_cast<std::uint64_t>(groups) << 1 | (transposed ? 1 : 0);
+  // One weight may serve a plain and a transposed convolution, several numbers of groups, or windows of one pixel with strides and without:
+  // each has its own layout of packs.
+  const std::uint64_t use = static_cast<std::uint64_t>(groups) << 2 | (pointwise() ? 2 : 0) | (transposed ? 1 : 0);
   key->strides = {static_cast<std::int64_t>(digest(use, w->sizes())), static_cast<std::int64_t>(digest(use, w->strides()))};
 }
 
@@ -226,10 +118,47 @@ kernels::ConvArgs ConvolutionCall::kernel_args(kernels::DType packed) const {
 
 bool ConvolutionCall::pointwise() const {
   const Spatial ones{1, 1, 1};
-  return !transposed && groups == 1 && kernel == ones && stride == ones && padding == Spatial{};
+  return !transposed && groups == 1 && kernel == ones && stride == ones && padding == Spatial{} && more_behind == Spatial{};
 }
 
-bool ConvolutionCall::dense() const { return !transposed && (groups != in_channels() || groups != out_channels()); }
+bool ConvolutionCall::depthwise() const { return !transposed && groups == in_channels() && groups == out_channels(); }
+
+bool ConvolutionCall::dense() const { return !transposed && !depthwise(); }
+
+void ConvolutionCall::describe_sizes() {
+  for (std::size_t dim = static_cast<std::size_t>(3 - dims()); dim < 3; ++dim) {
+    const auto index = static_cast<std::int64_t>(dim) - (3 - dims()) + 2;
+    kernel[dim] = w->size(index);
+    in[dim] = x->size(index);
+    const std::int64_t reach = dilation[dim] * (kernel[dim] - 1) + 1;
+    out[dim] = transposed ? (in[dim] - 1) * stride[dim] - 2 * padding[dim] + reach + output_padding[dim]
+                          : (in[dim] + 2 * padding[dim] + more_behind[dim] - reach) / stride[dim] + 1;
+    // A kernel that reaches over the padded input: the division would round towards zero. Stock raises.
+    if (!transposed && in[dim] + 2 * padding[dim] + more_behind[dim] < reach) out[dim] = 0;
+  }
+}
+
+bool ConvolutionCall::sizes_fit() const {
+  if (groups <= 0 || x->size(1) % groups != 0) return false;
+  if (transposed ? w->size(0) != x->size(1) : w->size(1) * groups != x->size(1)) return false;
+  if (!transposed && w->size(0) % groups != 0) return false;
+  if (bias != nullptr && bias->size(0) != out_channels()) return false;
+  for (std::size_t dim = 0; transposed && dim < 3; ++dim) {
+    if (output_padding[dim] >= std::max(stride[dim], dilation[dim])) return false;
+  }
+  return out[0] > 0 && out[1] > 0 && out[2] > 0;
+}
+
+bool ConvolutionCall::meets_image() const {
+  if (transposed) return true;
+  for (std::size_t dim = 0; dim < 3; ++dim) {
+    const std::int64_t gap = kernel[dim] > 1 ? dilation[dim] : 1;  // an image smaller than this may lie between two elements
+    const std::int64_t behind = padding[dim] + more_behind[dim];
+    if (std::max(padding[dim], behind) > dilation[dim] * (kernel[dim] - 1)) return false;
+    if ((padding[dim] > 0 || behind > 0) && gap > in[dim]) return false;
+  }
+  return true;
+}
 
 kernels::LinearArgs ConvolutionCall::linear_args() const {
   kernels::LinearArgs args;
@@ -330,11 +259,11 @@ std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate
   const at::Tensor weight = widened(*w).to(inside);
   const at::Tensor input = widened(*x);
   const auto bytes = static_cast<std::size_t>(weight.numel()) * weight.element_size();
-  at::Tensor packed =
-      transposed ? operators().reorder_transposed->call(weight, Parameters(*this, padding), Parameters(*this, output_padding),
-                                                        Parameters(*this, stride), Parameters(*this, dilation), groups, input.sizes())
-                 : operators().reorder->call(weight, Parameters(*this, padding), Parameters(*this, stride), Parameters(*this, dilation),
-                                             groups, input.sizes());
+  at::Tensor packed = transposed ? convolution_operators().reorder_transposed->call(
+                                       weight, OnednnSizes(padding, dims()), OnednnSizes(output_padding, dims()),
+                                       OnednnSizes(stride, dims()), OnednnSizes(dilation, dims()), groups, input.sizes())
+                                 : convolution_operators().reorder->call(weight, OnednnSizes(padding, dims()), OnednnSizes(stride, dims()),
+                                                                         OnednnSizes(dilation, dims()), groups, input.sizes());
   return std::make_shared<const TensorPack>(std::move(packed), bytes);
 }
 
@@ -348,11 +277,12 @@ Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) cons
   std::optional<at::Tensor> added;
   if (bias != nullptr) added = bias->to(inside).contiguous();  // the operators read it as if its elements were adjacent
   const at::Tensor result =
-      transposed ? operators().pointwise_transposed->call(input, pack->packed(), added, Parameters(*this, padding),
-                                                          Parameters(*this, output_padding), Parameters(*this, stride),
-                                                          Parameters(*this, dilation), groups, "none", Scalars(), std::nullopt)
-                 : operators().pointwise->call(input, pack->packed(), added, Parameters(*this, padding), Parameters(*this, stride),
-                                               Parameters(*this, dilation), groups, "none", Scalars(), std::nullopt);
+      transposed
+          ? convolution_operators().pointwise_transposed->call(input, pack->packed(), added, OnednnSizes(padding, dims()),
+                                                               OnednnSizes(output_padding, dims()), OnednnSizes(stride, dims()),
+                                                               OnednnSizes(dilation, dims()), groups, "none", NoScalars(), std::nullopt)
+          : convolution_operators().pointwise->call(input, pack->packed(), added, OnednnSizes(padding, dims()), OnednnSizes(stride, dims()),
+                                                    OnednnSizes(dilation, dims()), groups, "none", NoScalars(), std::nullopt);
   const at::Tensor answer = as_stock(result, dtype, channels_last, isa);
   return dims() == 1 ? answer.squeeze(2) : answer;
 }

@@ -12,6 +12,19 @@ namespace ipexrun::preload {
 /// Sizes of the spatial dimensions, the last one last; missing ones in front are 1 (strides, dilations) or 0 (paddings).
 using Spatial = std::array<std::int64_t, 3>;
 
+/// Numbers of spatial dimensions that oneDNN's operators take: those of the widened problem.
+class OnednnSizes {
+ public:
+  OnednnSizes(const Spatial& from, std::int64_t dims) : from_(from), count_(dims == 3 ? 3 : 2) {}
+  operator at::IntArrayRef() const {  // NOLINT(google-explicit-constructor): it stands for the list
+    return {from_.data() + (3 - count_), static_cast<std::size_t>(count_)};
+  }
+
+ private:
+  const Spatial& from_;
+  std::int64_t count_;
+};
+
 class ConvolutionCall final : public OpCall {
  public:
   const at::Tensor* x = nullptr;     ///< [N, Ci, spatial...]
@@ -25,6 +38,7 @@ class ConvolutionCall final : public OpCall {
   Spatial padding{};
   Spatial dilation{1, 1, 1};
   Spatial output_padding{};
+  Spatial more_behind{};  ///< zeros behind the image, beside those of `padding`: our kernels know them, stock's operators do not
   Spatial kernel{1, 1, 1};
   Spatial in{1, 1, 1};
   Spatial out{1, 1, 1};
@@ -46,16 +60,26 @@ class ConvolutionCall final : public OpCall {
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
 
- private:
+  // What graphs take from here (graph/convolution_step.h).
+  /// Fills in the sizes of windows and results, once the other fields are there.
+  void describe_sizes();
+  /// Whether stock would accept the sizes; it raises for the others.
+  [[nodiscard]] bool sizes_fit() const;
+  /// Whether each window meets the image. Where those of a whole row meet padding alone, oneDNN's packed convolution reads unmapped memory.
+  [[nodiscard]] bool meets_image() const;
   /// What does not depend on memory.
   [[nodiscard]] kernels::ConvArgs kernel_args(kernels::DType packed) const;
+  [[nodiscard]] kernels::LinearArgs linear_args() const;
   [[nodiscard]] std::shared_ptr<const TensorPack> own_pack(kernels::DType packed) const;
+  /// A window is one pixel, and each pixel has one: a product of pixels and the weight.
+  [[nodiscard]] bool pointwise() const;
+  /// As many groups as channels, one output each.
+  [[nodiscard]] bool depthwise() const;
+
+ private:
   [[nodiscard]] Outputs run_own(const TensorPack& pack, kernels::DType packed, IsaSet isa) const;
   /// Not transposed, and not a window a channel.
   [[nodiscard]] bool dense() const;
-  /// A window is one pixel, and each pixel has one: a product of pixels and the weight.
-  [[nodiscard]] bool pointwise() const;
-  [[nodiscard]] kernels::LinearArgs linear_args() const;
   [[nodiscard]] std::shared_ptr<const TensorPack> pointwise_pack() const;
   [[nodiscard]] Outputs run_pointwise(const TensorPack& pack, IsaSet isa) const;
   /// Of a pack, as for oneDNN's: what padding adds to the weight is not counted.
@@ -65,8 +89,5 @@ class ConvolutionCall final : public OpCall {
   template <typename T>
   [[nodiscard]] bool accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const;
 };
-
-/// Looks up the stock operators that candidates use; false when this torch lacks one, and those candidates are not offered.
-bool find_convolution_operators();
 
 }  // namespace ipexrun::preload

@@ -119,6 +119,11 @@ class Builder final : public torch::CustomClassHolder {
     graph_.facts.at(static_cast<std::size_t>(value)) = facts_of(dtype, std::move(sizes), contiguous);
   }
 
+  /// `layout` is the number of a Layout.
+  void describe_layout(std::int64_t value, std::int64_t layout) {
+    graph_.facts.at(static_cast<std::size_t>(value)).layout = static_cast<Layout>(layout);
+  }
+
   std::int64_t item(std::int64_t list, std::int64_t index) {
     Node node;
     node.kind = Node::Kind::kItem;
@@ -256,6 +261,8 @@ void register_classes() {
           .def("describe",
                [](const c10::intrusive_ptr<Builder>& self, std::int64_t value, std::int64_t dtype, std::vector<std::int64_t> sizes,
                   bool contiguous) { self->describe(value, dtype, std::move(sizes), contiguous); })
+          .def("describe_layout", [](const c10::intrusive_ptr<Builder>& self, std::int64_t value,
+                                     std::int64_t layout) { self->describe_layout(value, layout); })
           .def("item",
                [](const c10::intrusive_ptr<Builder>& self, std::int64_t list, std::int64_t index) { return self->item(list, index); })
           .def("number", [](const c10::intrusive_ptr<Builder>& self, const std::string& what, const std::string& form,

@@ -9,6 +9,7 @@
 
 #include "preload/plugin/adapters/attention_call.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/graph/convolution_step.h"
 #include "preload/plugin/graph/linear_step.h"
 #include "preload/plugin/graph/view_step.h"
 
@@ -207,6 +208,10 @@ std::unique_ptr<Step> step_of(const Node& node) {
       return std::make_unique<LinearStep>(node);
     case Node::Kind::kOwn:
       return node.own_step(node);
+    case Node::Kind::kConvolution:
+      return std::make_unique<ConvolutionStep>(node);
+    case Node::Kind::kReorder:
+      return std::make_unique<ReorderStep>(node);
     case Node::Kind::kOperator:
       break;
   }

@@ -13,6 +13,18 @@ void substitute(Argument* argument, Value from, Value to) {
   for (Argument& element : argument->list) substitute(&element, from, to);
 }
 
+/// Calls `what` with each value of a node that is none of its arguments.
+template <typename AnyNode, typename What>
+void for_each_field(AnyNode& node, What what) {
+  auto& linear = node.linear;
+  auto& convolution = node.convolution;
+  for (auto* value : {&linear.x, &linear.weight, &linear.bias, &linear.other}) what(*value);
+  for (auto* value : {&convolution.x, &convolution.weight, &convolution.bias, &convolution.mean, &convolution.variance, &convolution.scale,
+                      &convolution.shift, &convolution.other}) {
+    what(*value);
+  }
+}
+
 }  // namespace
 
 Argument Argument::of(Value value) {
@@ -49,9 +61,9 @@ Value Graph::add_value(Facts about) {
 std::vector<Value> Graph::reads(const Node& node) {
   std::vector<Value> values;
   for (const Argument& argument : node.arguments) collect(argument, &values);
-  for (const Value value : {node.linear.x, node.linear.weight, node.linear.bias, node.linear.other}) {
+  for_each_field(node, [&](Value value) {
     if (value != kNone) values.push_back(value);
-  }
+  });
   return values;
 }
 
@@ -69,10 +81,9 @@ std::vector<int> Graph::uses() const {
 void Graph::replace(Value from, Value to, std::size_t first) {
   for (std::size_t i = first; i < nodes.size(); ++i) {
     for (Argument& argument : nodes[i].arguments) substitute(&argument, from, to);
-    Linear& linear = nodes[i].linear;
-    for (Value* value : {&linear.x, &linear.weight, &linear.bias, &linear.other}) {
-      if (*value == from) *value = to;
-    }
+    for_each_field(nodes[i], [&](Value& value) {
+      if (value == from) value = to;
+    });
   }
   for (Argument& output : outputs) substitute(&output, from, to);
 }

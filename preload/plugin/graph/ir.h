@@ -12,12 +12,16 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/conv.h"
 #include "kernels/epilogue.h"
 
 namespace ipexrun::preload::graph {
 
 using Value = int;  ///< its number; kNone where an optional argument is absent
 inline constexpr Value kNone = -1;
+
+/// How the elements of an image lie, without gaps: stock's strides for torch.contiguous_format or torch.channels_last, to the number.
+enum class Layout : int { kUnknown = 0, kPlanar = 1, kChannelsLast = 2 };
 
 /// What is known of a value before the first run. Sizes that change from call to call are kDynamic.
 struct Facts {
@@ -27,6 +31,7 @@ struct Facts {
   at::ScalarType dtype = at::ScalarType::Undefined;
   std::vector<std::int64_t> sizes;
   bool contiguous = false;  ///< as the one who captured saw it
+  Layout layout = Layout::kUnknown;
 };
 
 /// An argument of a node: a value, a constant, or a list that holds values.
@@ -56,18 +61,45 @@ struct Linear {
   bool bf16_out = false;  ///< only linear layers read the result, and these would round it to bf16 themselves
 };
 
+/// A convolution, with the batch norm that was folded into it and what follows: kernels/conv.h over x.
+struct Convolution {
+  Value x = kNone;
+  Value weight = kNone;
+  Value bias = kNone;
+  Value mean = kNone;  ///< of the norm; kNone: there is none
+  Value variance = kNone;
+  Value scale = kNone;  ///< the norm's weight and bias, which it may lack
+  Value shift = kNone;
+  double eps = 0;
+  std::vector<std::int64_t> stride;   ///< each has a number a spatial dimension
+  std::vector<std::int64_t> padding;  ///< in front
+  std::vector<std::int64_t> behind;
+  std::vector<std::int64_t> dilation;
+  std::int64_t groups = 1;
+  kernels::ConvActivation activation = kernels::ConvActivation::kNone;
+  float low = 0;
+  float high = 0;
+  Value other = kNone;  ///< added, before the activation or after it
+  bool other_after = false;
+  bool bf16 = false;                 ///< float32 may be multiplied in bf16
+  bool bf16_out = false;             ///< the result is bf16, whatever the weight is
+  Layout layout = Layout::kUnknown;  ///< of the result; kUnknown: stock's rule, by x and the weight
+};
+
 enum class Arithmetic : int { kAdd, kSub, kMul, kFloorDiv, kMod };
 
 class Step;
 
 struct Node {
   enum class Kind {
-    kOperator,   ///< `op` on `arguments`
-    kItem,       ///< element `index` of a list
-    kNumber,     ///< arithmetic of sizes: `index` is one of Arithmetic, over two ints
-    kAttention,  ///< `op` on `arguments`, by our own kernel; `index` is 1 where bf16 inside of float32 is allowed
-    kLinear,     ///< `linear`, viewed in the sizes of arguments[0] where there is one
-    kOwn,        ///< whatever step `own_step` makes; what `arguments` and `index` mean is said beside it
+    kOperator,     ///< `op` on `arguments`
+    kItem,         ///< element `index` of a list
+    kNumber,       ///< arithmetic of sizes: `index` is one of Arithmetic, over two ints
+    kAttention,    ///< `op` on `arguments`, by our own kernel; `index` is 1 where bf16 inside of float32 is allowed
+    kLinear,       ///< `linear`, viewed in the sizes of arguments[0] where there is one
+    kConvolution,  ///< `convolution`
+    kReorder,      ///< arguments[0] in the Layout of number `index` and of the dtype of number arguments[1]
+    kOwn,          ///< whatever step `own_step` makes; what `arguments` and `index` mean is said beside it
   };
   Kind kind = Kind::kOperator;
   std::optional<c10::OperatorHandle> op;
@@ -76,6 +108,7 @@ struct Node {
   std::int64_t index = 0;
   Linear linear;
   std::unique_ptr<Step> (*own_step)(const Node& node) = nullptr;
+  Convolution convolution;
 
   /// Of namespace aten, with this name and overload.
   [[nodiscard]] bool is(const char* name, const char* overload) const;

@@ -14,11 +14,17 @@ Fused optimize(Graph* graph, bool bf16) {
   find_rotary(graph, &fused);
   find_attention(graph, bf16, &fused);
   find_linears(graph, bf16, &fused);
+  find_convolutions(graph, bf16, &fused);
+  fold_norms(graph, &fused);
+  fold_pads(graph, &fused);
   drop_dead(graph);
   fuse_epilogues(graph, &fused);
+  fuse_after_convolutions(graph, &fused);
   drop_dead(graph);
   add_to_norms(graph, &fused);
   drop_dead(graph);
+  keep_channels_last(graph, bf16, &fused);
+  find_pools(graph, &fused);
   if (bf16) keep_bf16(graph, &fused);
   join_linears(graph, &fused);
   drop_dead(graph);
@@ -28,8 +34,14 @@ Fused optimize(Graph* graph, bool bf16) {
 std::string words(const Fused& fused) {
   const std::vector<std::pair<int, const char*>> counts = {
       {fused.linears, "linear layers"},
+      {fused.convolutions, "convolutions"},
+      {fused.folded_norms, "batch norms in them"},
+      {fused.pads, "paddings in them"},
       {fused.activations, "activations in them"},
       {fused.sums, "sums in them"},
+      {fused.held, "images held channels last"},
+      {fused.reorders, "reorders"},
+      {fused.pools, "pools"},
       {fused.kept_bf16, "results kept in bf16"},
       {fused.attentions, "attentions"},
       {fused.gelus, "gelus written out"},

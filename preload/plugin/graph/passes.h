@@ -19,6 +19,12 @@ struct Fused {
   int activations = 0;  ///< that went into one of them
   int sums = 0;         ///< additions or products with another matrix that did
   int kept_bf16 = 0;    ///< results that stay bf16 on their way to a product
+  int convolutions = 0;
+  int pads = 0;          ///< zeros around an image that convolutions add themselves
+  int folded_norms = 0;  ///< batch norms in the weights of convolutions
+  int pools = 0;         ///< of images that lie channels last
+  int held = 0;          ///< images that stay channels last between convolutions
+  int reorders = 0;      ///< of images, on their way in or out
 };
 
 /// Every pass below, in its order. `bf16`: products of float32 may be computed in bf16.
@@ -50,6 +56,24 @@ void find_linears(Graph* graph, bool bf16, Fused* fused);
 
 /// What follows a linear layer and is read by nobody else goes into it: an activation, then an addition or a product.
 void fuse_epilogues(Graph* graph, Fused* fused);
+
+/// Convolutions with a weight of the model. `bf16`: those in float32 may be computed in bf16.
+void find_convolutions(Graph* graph, bool bf16, Fused* fused);
+
+/// Zeros around an image that only convolutions read are their padding.
+void fold_pads(Graph* graph, Fused* fused);
+
+/// A batch norm in eval mode that alone reads a convolution goes into its weight.
+void fold_norms(Graph* graph, Fused* fused);
+
+/// What follows a convolution and is read by nobody else goes into it: an activation and an addition, in either order.
+void fuse_after_convolutions(Graph* graph, Fused* fused);
+
+/// Images stay channels last, and in bf16 where convolutions compute in it, as long as only convolutions read them and what lies between.
+void keep_channels_last(Graph* graph, bool bf16, Fused* fused);
+
+/// Pools of images that lie channels last are computed by our own kernel, and means over height and width.
+void find_pools(Graph* graph, Fused* fused);
 
 /// float32 that only steps of ours read which would round it to bf16 themselves is written as bf16.
 void keep_bf16(Graph* graph, Fused* fused);

@@ -11,6 +11,7 @@
 
 #include "preload/plugin/answer.h"
 #include "preload/plugin/boxed_arguments.h"
+#include "preload/plugin/graph/layout.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -133,7 +134,7 @@ void Recorder::keep(const at::Tensor& tensor, Value value, bool constant) {
 
 void Recorder::input(const at::Tensor& tensor, bool weight) {
   if (!plain(tensor) || tensor.is_complex()) refuse("a tensor that is not plain");
-  Facts facts{true, weight, tensor.scalar_type(), tensor.sizes().vec(), tensor.is_contiguous()};
+  Facts facts{true, weight, tensor.scalar_type(), tensor.sizes().vec(), tensor.is_contiguous(), layout_of(tensor)};
   graph_.inputs.push_back(graph_.add_value(std::move(facts)));
   keep(tensor, graph_.inputs.back(), false);
   given_.insert(tensor.storage().unsafeGetStorageImpl());
@@ -229,7 +230,8 @@ Argument Recorder::argument_of(const c10::IValue& value) {
 
 Value Recorder::result_of(const at::Tensor& tensor, bool constant) {
   if (!plain(tensor) || tensor.is_complex()) refuse("a tensor that is not plain");
-  const Value value = graph_.add_value({true, false, tensor.scalar_type(), tensor.sizes().vec(), tensor.is_contiguous()});
+  const Value value =
+      graph_.add_value({true, false, tensor.scalar_type(), tensor.sizes().vec(), tensor.is_contiguous(), layout_of(tensor)});
   keep(tensor, value, constant);
   return value;
 }

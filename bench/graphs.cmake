@@ -1,0 +1,5 @@
+# Graphs as programs of the plugin (bench/compiled_images.py).
+if(TARGET ipexrun_plugin AND NOT IPEXRUN_SANITIZE)
+  add_test(NAME bench_compiled_images_smoke COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/compiled_images.py --smoke --build ${PROJECT_BINARY_DIR})
+  set_tests_properties(bench_compiled_images_smoke PROPERTIES LABELS "bench;torch" TIMEOUT 300)
+endif()

@@ -1,0 +1,142 @@
+#include "preload/plugin/graph/convolution_pack.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <array>
+#include <cstring>
+
+#include "preload/plugin/adapters/digest.h"
+#include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/weight_use.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+/// As it was when the pack was made, undefined included.
+class Copy {
+ public:
+  explicit Copy(const at::Tensor& of) : copy_(of.defined() ? of.clone(at::MemoryFormat::Contiguous) : of) {}
+
+  [[nodiscard]] bool is(const at::Tensor& now) const {
+    if (now.defined() != copy_.defined()) return false;
+    if (!now.defined()) return true;
+    if (now.scalar_type() != copy_.scalar_type() || now.sizes() != copy_.sizes()) return false;
+    if (!now.is_contiguous()) return at::equal(now, copy_);
+    return std::memcmp(now.const_data_ptr(), copy_.const_data_ptr(), copy_.nbytes()) == 0;
+  }
+
+ private:
+  at::Tensor copy_;
+};
+
+class FoldedPack final : public Pack {
+ public:
+  FoldedPack(Folded folded, const at::Tensor& bias, const Norm& norm)
+      : folded_(std::move(folded)), made_from_{Copy(bias), Copy(norm.mean), Copy(norm.variance), Copy(norm.scale), Copy(norm.shift)} {}
+
+  [[nodiscard]] std::size_t size_bytes() const noexcept override { return folded_.weight->size_bytes(); }
+  [[nodiscard]] const Folded& folded() const { return folded_; }
+  [[nodiscard]] bool is_of(const at::Tensor& bias, const Norm& norm) const {
+    return made_from_[0].is(bias) && made_from_[1].is(norm.mean) && made_from_[2].is(norm.variance) && made_from_[3].is(norm.scale) &&
+           made_from_[4].is(norm.shift);
+  }
+
+ private:
+  Folded folded_;
+  std::array<Copy, 5> made_from_;
+};
+
+bool is_bf16(Method method) { return method == Method::kProduct || method == Method::kOwnBf16 || method == Method::kOnednnBf16; }
+
+int candidate_of(Method method) {
+  switch (method) {
+    case Method::kStock:
+      return kStock;
+    case Method::kProduct:
+    case Method::kOwnBf16:
+      return kOwnBf16;
+    case Method::kOwnF32:
+      return kOwnF32;
+    case Method::kOnednnBf16:
+      return kOnednnBf16Packed;
+    case Method::kOnednnF32:
+      return kOnednnF32Packed;
+  }
+  return kStock;
+}
+
+std::shared_ptr<const TensorPack> made(const ConvolutionCall& call, Method method) {
+  // Windows of one pixel have packs of two kinds, of which the op tier knows the product's.
+  if (method == Method::kOwnBf16) return call.own_pack(kernels::DType::kBf16);
+  return call.pack(0, candidate_of(method));
+}
+
+std::int64_t address(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(tensor.const_data_ptr())) : 0;
+}
+
+at::Tensor bias_for(const at::Tensor& bias, Method method) {
+  if (!bias.defined()) return bias;
+  // oneDNN reads it in the type of the weight; ours has both.
+  const bool onednn = method == Method::kOnednnBf16 || method == Method::kOnednnF32;
+  if (!onednn) return bias.contiguous();
+  return bias.to(is_bf16(method) ? at::kBFloat16 : at::kFloat).contiguous();
+}
+
+}  // namespace
+
+std::pair<at::Tensor, at::Tensor> fold(const at::Tensor& weight, const at::Tensor& bias, const Norm& norm) {
+  at::Tensor factor = (norm.variance.to(at::kDouble) + norm.eps).rsqrt();
+  if (norm.scale.defined()) factor = factor * norm.scale.to(at::kDouble);
+  at::Tensor added = (bias.defined() ? bias.to(at::kDouble) - norm.mean.to(at::kDouble) : -norm.mean.to(at::kDouble)) * factor;
+  if (norm.shift.defined()) added = added + norm.shift.to(at::kDouble);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(weight.dim()), 1);
+  rows[0] = weight.size(0);
+  return {(weight.to(at::kDouble) * factor.reshape(rows)).to(at::kFloat), added.to(at::kFloat)};
+}
+
+Folded packed(TierState& state, const ConvolutionCall& call, const Norm& norm, Method method) {
+  const at::Tensor& w = *call.w;
+  const at::Tensor bias = call.bias == nullptr ? at::Tensor() : *call.bias;
+  WeightUse use = weight_use_of(w);
+  call.weight_view(0, &use.key);
+  const bool shared = !norm.any() && (method != Method::kOwnBf16 || !call.pointwise());
+  if (!shared) {
+    use.key.strides[0] =
+        static_cast<std::int64_t>(digest_of({use.key.strides[0], static_cast<std::int64_t>(method), address(norm.mean),
+                                             address(norm.variance), address(norm.scale), address(norm.shift), address(bias)}));
+    std::int64_t eps = 0;
+    std::memcpy(&eps, &norm.eps, sizeof eps);
+    use.key.strides[1] = static_cast<std::int64_t>(digest_of({use.key.strides[1], eps}));
+  }
+  WeightState known = state.weights.use(
+      use, [&] { return liveness_of(w); }, true);
+  if (known.weight == nullptr) return {};
+  const int candidate = candidate_of(method);
+  const auto& have = known.packs[static_cast<std::size_t>(candidate)];
+  if (have != nullptr) {
+    if (!norm.any()) return {std::static_pointer_cast<const TensorPack>(have), bias_for(bias, method), kernel_dtype(w)};
+    const auto folded = std::static_pointer_cast<const FoldedPack>(have);
+    if (folded->is_of(bias, norm)) return folded->folded();
+  }
+  if (state.weights.read_only() || !state.weights.may_pack(*known.weight)) return {};
+  state.weights.pin_bytes(*known.weight, use);
+  if (!norm.any()) {
+    Folded plain{made(call, method), bias_for(bias, method), kernel_dtype(w)};
+    if (plain.weight == nullptr || !state.weights.put(*known.weight, candidate, plain.weight, true)) return {};
+    return plain;
+  }
+  const auto [weight, added] = fold(w, bias, norm);
+  ConvolutionCall folded_call = call;
+  folded_call.w = &weight;
+  folded_call.bias = &added;
+  folded_call.dtype = at::kFloat;
+  const Folded folded{made(folded_call, method), bias_for(added, method)};
+  if (folded.weight == nullptr) return {};
+  if (!state.weights.put(*known.weight, candidate, std::make_shared<const FoldedPack>(folded, bias, norm), true)) return {};
+  return folded;
+}
+
+}  // namespace ipexrun::preload::graph

@@ -1,0 +1,340 @@
+#include "preload/plugin/graph/convolution_step.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/empty_cpu_dispatch.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/hardswish.h>
+#include <ATen/ops/hardtanh.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/silu.h>
+
+#include <cmath>
+
+#include "preload/plugin/adapters/convolution_operators.h"
+#include "preload/plugin/adapters/images.h"
+#include "preload/plugin/answer.h"
+#include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/parallel.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+using kernels::ConvActivation;
+
+/// Beyond it a float32 image of ours, laid out once more, loses to oneDNN.
+constexpr std::int64_t kMostOwnF32Bytes = 1 << 20;
+
+const at::Tensor& tensor_of(const Values& values, Value value) {
+  static const at::Tensor none;
+  if (value == kNone) return none;
+  const c10::IValue& at = values[static_cast<std::size_t>(value)];
+  return at.isNone() ? none : at.toTensor();
+}
+
+bool is_relu(const Convolution& convolution) {
+  return convolution.activation == ConvActivation::kClamp && convolution.low == 0 && std::isinf(convolution.high);
+}
+
+/// What linear.h has as an epilogue; nothing where it has none.
+std::optional<kernels::Unary> unary_of(const Convolution& convolution) {
+  switch (convolution.activation) {
+    case ConvActivation::kNone:
+      return kernels::Unary::kNone;
+    case ConvActivation::kClamp:
+      return is_relu(convolution) ? std::optional(kernels::Unary::kRelu) : std::nullopt;
+    case ConvActivation::kSilu:
+      return kernels::Unary::kSilu;
+    case ConvActivation::kGelu:
+      return kernels::Unary::kGelu;
+    case ConvActivation::kGeluTanh:
+      return kernels::Unary::kGeluTanh;
+    case ConvActivation::kHardswish:
+      break;
+  }
+  return std::nullopt;
+}
+
+/// In place.
+at::Tensor activated(at::Tensor x, const Convolution& convolution) {
+  switch (convolution.activation) {
+    case ConvActivation::kNone:
+      break;
+    case ConvActivation::kClamp:
+      return is_relu(convolution) ? at::relu_(x) : at::hardtanh_(x, convolution.low, convolution.high);
+    case ConvActivation::kHardswish:
+      return at::hardswish_(x);
+    case ConvActivation::kSilu:
+      return at::silu_(x);
+    case ConvActivation::kGelu:
+      return at::gelu_(x);
+    case ConvActivation::kGeluTanh:
+      return at::gelu_(x, "tanh");
+  }
+  return x;
+}
+
+/// oneDNN's words for an activation. Its relu, its clamp and its gelu by erf lose NaN: they are no part of the call.
+struct Attribute {
+  const char* name = nullptr;  ///< null: stock's operator follows
+  std::optional<c10::string_view> algorithm;
+};
+
+Attribute attribute_of(const Convolution& convolution) {
+  switch (convolution.activation) {
+    case ConvActivation::kNone:
+      return {"none", std::nullopt};
+    case ConvActivation::kHardswish:
+      return {"hardswish", std::nullopt};
+    case ConvActivation::kSilu:
+      return {"swish", std::nullopt};
+    case ConvActivation::kGeluTanh:
+      return {"gelu", "tanh"};
+    case ConvActivation::kClamp:
+    case ConvActivation::kGelu:
+      break;
+  }
+  return {};
+}
+
+bool of_kernel(const at::Tensor& tensor) { return dtype_fits(tensor.scalar_type()) && plain(tensor); }
+
+/// Dense, with the channels of a pixel side by side.
+at::Tensor channels_last(const at::Tensor& image, at::ScalarType dtype, IsaSet isa) {
+  return for_onednn(image, dtype, isa).contiguous(last_format(image));
+}
+
+void read(const std::vector<std::int64_t>& from, Spatial* to) {
+  std::copy(from.begin(), from.end(), to->end() - static_cast<std::ptrdiff_t>(from.size()));
+}
+
+/// With its zeros around it, where there are others in front than behind: stock's operators do not know that.
+at::Tensor padded(const at::Tensor& image, const Convolution& convolution) {
+  std::vector<std::int64_t> pads;
+  for (std::size_t i = convolution.padding.size(); i-- > 0;) pads.insert(pads.end(), {convolution.padding[i], convolution.behind[i]});
+  return at::constant_pad_nd(image, pads, 0);
+}
+
+}  // namespace
+
+struct ConvolutionStep::Operands {
+  const at::Tensor& x;
+  const at::Tensor& weight;
+  const at::Tensor& bias;
+  const at::Tensor& other;
+  Norm norm;
+};
+
+Method method_of(const ConvolutionCall& call, const Convolution& convolution, IsaSet isa) {
+  if (!call.meets_image()) return Method::kStock;
+  const bool onednn = convolution_operators().reorder && convolution_operators().pointwise;
+  const bool own_f32 = call.depthwise() && kernels::conv_supported(call.kernel_args(kernels::DType::kF32), isa);
+  if (convolution.bf16) {
+    if (call.pointwise() && unary_of(convolution) && kernels::linear_bf16_supported(call.linear_args(), isa)) return Method::kProduct;
+    if (own_f32) return Method::kOwnF32;
+    if (!call.depthwise() && kernels::conv_supported(call.kernel_args(kernels::DType::kBf16), isa)) return Method::kOwnBf16;
+    return onednn ? Method::kOnednnBf16 : Method::kStock;
+  }
+  if (own_f32 && call.x->numel() / call.x->size(0) * 4 <= kMostOwnF32Bytes) return Method::kOwnF32;
+  return onednn ? Method::kOnednnF32 : Method::kStock;
+}
+
+ConvolutionStep::ConvolutionStep(const Node& node) : convolution_(node.convolution), output_(node.outputs[0]) {}
+
+void ConvolutionStep::run(Values& values) const {
+  const Convolution& c = convolution_;
+  const Operands operands{
+      tensor_of(values, c.x),
+      tensor_of(values, c.weight),
+      tensor_of(values, c.bias),
+      tensor_of(values, c.other),
+      {tensor_of(values, c.mean), tensor_of(values, c.variance), tensor_of(values, c.scale), tensor_of(values, c.shift), c.eps}};
+  at::Tensor result = run_own(operands);
+  if (!result.defined()) result = run_stock(operands);
+  values[static_cast<std::size_t>(output_)] = std::move(result);
+}
+
+bool ConvolutionStep::describe(const Operands& operands, ConvolutionCall* call) const {
+  const at::Tensor& x = operands.x;
+  if (!of_kernel(x) || !of_kernel(operands.weight) || x.dim() != operands.weight.dim() || x.numel() == 0) return false;
+  if (x.dim() != static_cast<std::int64_t>(convolution_.stride.size()) + 2) return false;
+  for (const at::Tensor* each : {&operands.bias, &operands.other}) {
+    if (each->defined() && !of_kernel(*each)) return false;
+  }
+  call->x = &x;
+  call->w = &operands.weight;
+  call->dtype = operands.weight.scalar_type();
+  call->bias = operands.bias.defined() ? &operands.bias : nullptr;
+  call->groups = convolution_.groups;
+  read(convolution_.stride, &call->stride);
+  read(convolution_.padding, &call->padding);
+  read(convolution_.dilation, &call->dilation);
+  for (std::size_t i = 0; i < convolution_.behind.size(); ++i) {
+    call->more_behind[3 - convolution_.behind.size() + i] = convolution_.behind[i] - convolution_.padding[i];
+  }
+  call->describe_sizes();
+  return call->sizes_fit();
+}
+
+at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
+  TierState* state = tier();
+  ConvolutionCall call;
+  if (state == nullptr || !allowed_here() || !describe(operands, &call)) return {};
+  const ForkGate::Passage passage(state->fork_gate);
+  if (!passage) return {};
+  const IsaSet isa = state->options.isa;
+  const Method method = method_of(call, convolution_, isa);
+  if (method == Method::kStock) return {};
+  const Folded folded = packed(*state, call, operands.norm, method);
+  if (folded.weight == nullptr) return {};
+  const at::ScalarType dtype = convolution_.bf16_out ? at::kBFloat16 : operands.weight.scalar_type();
+  const bool last = convolution_.layout == Layout::kUnknown ? asks_for_channels_last(operands.x) || asks_for_channels_last(operands.weight)
+                                                            : convolution_.layout == Layout::kChannelsLast;
+  at::Tensor result;
+  if (method == Method::kOnednnBf16 || method == Method::kOnednnF32) {
+    result = run_onednn(operands, call, method, folded, isa);
+  } else {
+    // What is put into planar order is converted there: half the memory on the way.
+    result = run_kernel(operands, call, method, folded, !last && method != Method::kOwnF32 ? at::kBFloat16 : dtype, isa);
+  }
+  if (!result.defined()) return {};
+  result = as_stock(result, dtype, last, isa);
+  return operands.x.dim() == 3 ? result.squeeze(2) : result;
+}
+
+at::Tensor ConvolutionStep::run_kernel(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
+                                       at::ScalarType dtype, IsaSet isa) const {
+  const at::Tensor wide = widened(operands.x);
+  const at::Tensor image = method == Method::kProduct && !wide.is_contiguous(last_format(wide)) ? channels_last(wide, at::kBFloat16, isa)
+                           : method == Method::kOwnF32 ? with_channels_last(wide, wide.scalar_type(), isa)
+                                                       : with_channels_last(wide, at::kBFloat16, isa);
+  std::array<std::int64_t, 5> sizes{image.size(0), call.out_channels()};
+  const auto dims = static_cast<std::size_t>(image.dim());
+  for (std::size_t i = 2; i < dims; ++i) sizes[i] = call.out[3 - (dims - i)];
+  at::Tensor result = at::cpu::empty({sizes.data(), dims}, image.options().dtype(dtype), last_format(image));
+  at::Tensor other;
+  if (operands.other.defined()) {
+    other = widened(operands.other);
+    if (other.scalar_type() != dtype || !other.is_contiguous(last_format(other))) other = channels_last(other, dtype, isa);
+  }
+  if (method == Method::kProduct) {
+    kernels::LinearArgs args = call.linear_args();
+    args.a = image.const_data_ptr();
+    args.a_dtype = kernel_dtype(image);
+    args.c = result.mutable_data_ptr();
+    args.c_dtype = kernel_dtype(result);
+    args.packed_b = folded.weight->packed().const_data_ptr();
+    if (folded.bias.defined()) {
+      args.bias = folded.bias.const_data_ptr();
+      args.bias_dtype = kernel_dtype(folded.bias);
+    }
+    args.epilogue.unary = *unary_of(convolution_);
+    if (other.defined()) {
+      args.epilogue.binary = kernels::Binary::kAdd;
+      args.epilogue.binary_first = !convolution_.other_after;
+      args.epilogue.other = other.const_data_ptr();
+      args.epilogue.other_dtype = kernel_dtype(other);
+      args.epilogue.ld_other = call.out_channels();
+    }
+    return kernels::linear_bf16(args, torch_pool(), isa) ? result : at::Tensor();
+  }
+  kernels::ConvArgs args = call.kernel_args(method == Method::kOwnBf16 ? kernels::DType::kBf16 : folded.weight_dtype);
+  args.from = image.const_data_ptr();
+  args.from_dtype = kernel_dtype(image);
+  args.from_strides = kernel_strides(image);
+  args.to = result.mutable_data_ptr();
+  args.to_dtype = kernel_dtype(result);
+  args.to_strides = kernel_strides(result);
+  args.packed = folded.weight->packed().const_data_ptr();
+  if (folded.bias.defined()) {
+    args.bias = folded.bias.const_data_ptr();
+    args.bias_dtype = kernel_dtype(folded.bias);
+  }
+  if (other.defined()) {
+    args.residual = other.const_data_ptr();
+    args.residual_strides = kernel_strides(other);
+    args.residual_after = convolution_.other_after;
+  }
+  args.activation = convolution_.activation;
+  args.low = convolution_.low;
+  args.high = convolution_.high;
+  return kernels::convolve(args, torch_pool(), isa) ? result : at::Tensor();
+}
+
+at::Tensor ConvolutionStep::run_onednn(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
+                                       IsaSet isa) const {
+  const ConvolutionOperators& stock = convolution_operators();
+  const at::ScalarType inside = method == Method::kOnednnBf16 ? at::kBFloat16 : at::kFloat;
+  const bool even = convolution_.padding == convolution_.behind;
+  const at::Tensor image = channels_last(widened(even ? operands.x : padded(operands.x, convolution_)), inside, isa);
+  const std::optional<at::Tensor> bias = folded.bias.defined() ? std::optional(folded.bias) : std::nullopt;
+  const std::int64_t dims = call.dims();
+  const Spatial none_left{};
+  const OnednnSizes padding(even ? call.padding : none_left, dims);
+  const OnednnSizes stride(call.stride, dims);
+  const OnednnSizes dilation(call.dilation, dims);
+  const at::Tensor& weight = folded.weight->packed();
+  const auto call_with = [&](const Attribute& attribute) {
+    return stock.pointwise->call(image, weight, bias, padding, stride, dilation, call.groups, attribute.name, NoScalars(),
+                                 attribute.algorithm);
+  };
+  const Attribute attribute = attribute_of(convolution_);
+  const Attribute none{"none", std::nullopt};
+  if (!operands.other.defined()) return attribute.name != nullptr ? call_with(attribute) : activated(call_with(none), convolution_);
+  const at::Tensor other = channels_last(widened(operands.other), inside, isa);
+  if (convolution_.other_after) {
+    return (attribute.name != nullptr ? call_with(attribute) : activated(call_with(none), convolution_)).add_(other);
+  }
+  at::Tensor sums = stock.pointwise_binary
+                        ? stock.pointwise_binary->call(image, other, weight, bias, padding, stride, dilation, call.groups, "add",
+                                                       std::nullopt, std::nullopt, NoScalars(), std::nullopt)
+                        : call_with(none).add_(other);
+  return activated(std::move(sums), convolution_);
+}
+
+/// x and what is added may be bf16 beside a float32 weight.
+at::Tensor ConvolutionStep::run_stock(const Operands& operands) const {
+  const Convolution& c = convolution_;
+  const at::ScalarType dtype = operands.weight.scalar_type();
+  const std::vector<std::int64_t> none(c.stride.size(), 0);
+  const bool even = c.padding == c.behind;
+  const at::Tensor x = (even ? operands.x : padded(operands.x, c)).to(dtype);
+  at::Tensor result = at::convolution(x, operands.weight, operands.bias.defined() ? std::optional(operands.bias) : std::nullopt, c.stride,
+                                      even ? c.padding : none, c.dilation, false, none, c.groups);
+  if (operands.norm.any()) {
+    const auto given = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
+    result = std::get<0>(at::native_batch_norm(result, given(operands.norm.scale), given(operands.norm.shift), given(operands.norm.mean),
+                                               given(operands.norm.variance), false, 0.0, c.eps));
+  }
+  if (c.other_after) result = activated(result, c);
+  if (operands.other.defined()) result = at::add(result, operands.other.to(dtype));
+  if (!c.other_after) result = activated(result, c);
+  if (c.layout == Layout::kUnknown || result.dim() == 3) return c.bf16_out ? result.to(at::kBFloat16) : result;
+  return as_stock(result, c.bf16_out ? at::kBFloat16 : dtype, c.layout == Layout::kChannelsLast, tier()->options.isa);
+}
+
+ReorderStep::ReorderStep(const Node& node)
+    : from_(node.arguments[0].value),
+      to_(node.outputs[0]),
+      layout_(static_cast<Layout>(node.index)),
+      dtype_(static_cast<at::ScalarType>(node.arguments[1].constant.toInt())) {}
+
+void ReorderStep::run(Values& values) const {
+  const at::Tensor& from = tensor_of(values, from_);
+  const IsaSet isa = tier()->options.isa;
+  const bool known = dtype_fits(from.scalar_type()) && from.dim() >= 4 && from.numel() > 0;
+  at::Tensor made;
+  if (!known) {
+    const at::MemoryFormat format = layout_ == Layout::kChannelsLast ? last_format(from) : at::MemoryFormat::Contiguous;
+    made = from.to(from.options().dtype(dtype_), false, false, format).contiguous(format);
+  } else if (layout_ == Layout::kChannelsLast) {
+    made = channels_last(from, dtype_, isa);
+  } else {
+    made = as_stock(from, dtype_, false, isa);
+  }
+  values[static_cast<std::size_t>(to_)] = std::move(made);
+}
+
+}  // namespace ipexrun::preload::graph
