@@ -24,6 +24,7 @@ FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, a
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
 PATIENCE = 2.0  # capture once so many times its price was spent in the module (rules.md)
+CLASSES_UNGUARDED = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 13)
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 IDLE = 8  # likewise calls in which none of these took part
@@ -99,7 +100,7 @@ def attempt(module, spent_s):
 
 class Hooks:
     """The hooks that a module and those inside it have when it is traced. TorchDynamo traces them but does not look for others later
-    (torch._dynamo.config.skip_nnmodule_hook_guards), so every call asks here."""
+    (torch._dynamo.config.skip_nnmodule_hook_guards), so every call asks here. Before torch 2.13 it does not look for new classes either."""
 
     KINDS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -107,6 +108,7 @@ class Hooks:
         self.traced = self.of(module)
         self.dicts = [(hooks, list(hooks)) for one in module.modules() for hooks in self.kinds(one) if hooks]
         self.made = torch.utils.hooks.RemovableHandle.next_id
+        self.classes = [(weakref.ref(one), type(one)) for one in module.modules()] if CLASSES_UNGUARDED else []
 
     @classmethod
     def kinds(cls, module):
@@ -116,9 +118,8 @@ class Hooks:
         return [key for one in module.modules() for hooks in self.kinds(one) for key in hooks]
 
     def are_these(self, module):
-        for hooks, keys in self.dicts:
-            if list(hooks) != keys:
-                return False
+        if any(list(hooks) != keys for hooks, keys in self.dicts) or any(type(one()) is not kind for one, kind in self.classes):
+            return False
         made = torch.utils.hooks.RemovableHandle.next_id  # grows with every hook of the process
         if made != self.made:
             if global_hooks() or self.of(module) != self.traced:
