@@ -260,6 +260,7 @@ class Compiled:
         self.checks = 0
         self.calls = 0
         self.choice = None  # None: stock; else as in `open`
+        self.problem = ""  # of the last run that failed
         self.note = {"nodes": len(module.graph.nodes), "choice": "stock"}
         graphs.append(self.note)
 
@@ -305,7 +306,7 @@ class Compiled:
             mine, mine_ns = self.attempt(candidate, values)
         self.calls += 1
         if mine is None:
-            self.lose(values)
+            self.lose(values, f"failed: {self.problem}")
             return result
         decided = 0
         if self.calls > 1:  # the first call packs
@@ -314,7 +315,8 @@ class Compiled:
         if self.checks < CHECKS or decided == 1:
             self.checks += 1
             if not self.trial.check(list(self.truth(values)), list(mine), candidate):
-                decided = -1
+                self.lose(values, f"its results are {self.trial.error():.1e} away")
+                return result
         if decided == 1:
             self.open = []
             self.choice = candidate
@@ -323,7 +325,7 @@ class Compiled:
                 self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.note["error"] = self.trial.error()
         elif decided == -1:
-            self.lose(values)
+            self.lose(values, f"not faster, {1 / self.trial.ratio():.2f} of stock's speed")
         return result
 
     def settled(self):
@@ -350,10 +352,13 @@ class Compiled:
         started = time.perf_counter_ns()
         try:
             return self.mine(candidate, values), time.perf_counter_ns() - started
-        except Exception:
+        except Exception as problem:
+            self.problem = first_line(problem)
             return None, 0
 
-    def lose(self, values):
+    def lose(self, values, why):
+        form = "bf16" if self.open[0] else "float32"
+        self.note.setdefault("lost", []).append(f"{form}: {why}")
         self.graph.drop(self.open.pop(0), self.tensors_of(values))
         self.trial = torch.classes.ipexrun.Trial()
         self.calls = self.checks = 0
