@@ -36,7 +36,15 @@ def environment(home, **more):
     if shutil.which("ccache"):
         env.setdefault("CMAKE_C_COMPILER_LAUNCHER", "ccache")
         env.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
+        # Another HOME would mean another, empty, cache.
+        env.setdefault("CCACHE_DIR", subprocess.run(["ccache", "--get-config", "cache_dir"], capture_output=True, text=True, check=True).stdout.strip())
     return {**env, "HOME": str(home), **more}
+
+
+def cached(name):
+    """A variable of the build tree under test."""
+    lines = (BUILD / "CMakeCache.txt").read_text().splitlines()
+    return next(line.split("=", 1)[1] for line in lines if line.startswith(name + ":"))
 
 
 def doctor(prefix, home, *words, **more):
@@ -74,7 +82,9 @@ def test_a_folder_that_others_can_write_to_is_refused(installed, tmp_path):
 def test_a_plugin_is_built_and_found(installed, tmp_path):
     # The build's tree lies to these sources as the tree under test lies to its own, so that ccache knows most of the objects.
     sources = installed / "share/ipexrun/src"
-    chosen = {"IPEXRUN_PLUGIN_DIR": str(sources / "plugins"), "CCACHE_BASEDIR": str(sources), "CCACHE_NOHASHDIR": "1"}
+    same = tmp_path / "same.cmake"  # what the command lines of the tree under test have
+    same.write_text(f"set(IPEXRUN_WERROR {cached('IPEXRUN_WERROR')} CACHE BOOL \"\")\n")
+    chosen = {"IPEXRUN_PLUGIN_DIR": str(sources / "plugins"), "CCACHE_BASEDIR": str(sources), "CCACHE_NOHASHDIR": "1", "CMAKE_TOOLCHAIN_FILE": str(same)}
     before = json.loads(doctor(installed, tmp_path, **chosen).stdout)
     assert check(before, "plugin")["level"] == "warn" and "doctor --build" in check(before, "plugin")["hint"]
 
