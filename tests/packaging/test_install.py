@@ -48,11 +48,26 @@ def make_environment(folder, see_packages):
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
+def tree_beside():
+    """Makes build trees that lie to the sources as the tree under test does, so that ccache knows their relative paths."""
+    made = []
+
+    def make(name):
+        made.append(Path(os.environ["IPEXRUN_BUILD_DIR"]).parent / f"packaging-{name}-{os.getpid()}")
+        made[-1].mkdir()
+        return made[-1]
+
+    yield make
+    for tree in made:
+        shutil.rmtree(tree)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, tree_beside):
     folder = tmp_path_factory.mktemp("pip") / "venv"
     python = make_environment(folder, see_packages=True)
     run(python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "-q",
-        "--config-settings", f"build-dir={tmp_path_factory.mktemp('wheel')}",
+        "--config-settings", f"build-dir={tree_beside('wheel')}",
         "--config-settings", f"cmake.define.IPEXRUN_WERROR={cached('IPEXRUN_WERROR')}", TOP, env=build_environment())
     return folder
 
@@ -89,9 +104,9 @@ print([graph["choice"] for graph in ipexrun.report()["graphs"]])
     assert (result.stdout, result.stderr) == ("['stock']\n", "")
 
 
-def test_without_torch_the_launcher_builds_and_says_what_is_left_out(tmp_path):
+def test_without_torch_the_launcher_builds_and_says_what_is_left_out(tmp_path, tree_beside):
     python = make_environment(tmp_path / "bare", see_packages=False)
-    tree = tmp_path / "tree"
+    tree = tree_beside("bare")
     env = build_environment(IPEXRUN_PYTHON=str(python))
     text = run("cmake", "-S", TOP, "-B", tree, "-G", "Ninja", env=env).stdout
     assert "no torch found" in text and "left out" in text
