@@ -7,6 +7,7 @@
 #include "configs/base/log.h"
 #include "launcher/cli/cli.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/last_run.h"
 #include "launcher/machine/tree.h"
 #include "launcher/run/doctor.h"
 #include "launcher/run/gather_run.h"
@@ -26,6 +27,8 @@ Result<int> dispatch(const Options& options, SupervisedRunner& runner) {
       return options.docs ? print(env_docs()) : run_env(options);
     case Command::kDoctor:
       return run_doctor(options);
+    case Command::kExplainLast:
+      return explain_last(options);
     case Command::kGather:
       return run_gather(options);
     case Command::kVersion:

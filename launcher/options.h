@@ -9,7 +9,7 @@
 
 namespace ipexrun::launcher {
 
-enum class Command { kRun, kTopology, kEnv, kDoctor, kGather, kVersion, kHelp, kTune, kXpu, kCompletion, kManPage };
+enum class Command { kRun, kTopology, kEnv, kDoctor, kGather, kVersion, kHelp, kTune, kXpu, kCompletion, kManPage, kExplainLast };
 
 /// How PROGRAM is to be started.
 enum class ProgramKind {
@@ -89,12 +89,13 @@ struct Options {
   std::string dtype = "auto";             ///< auto, float32, bfloat16, float16
   bool dtype_given = false;
   std::string graph_mode = "auto";  ///< auto, dynamo, off
-  bool optimize = true;         ///< false: --no-optimize, launch only
-  bool pin = true;              ///< false: --no-pin (also IPEX's --multi-task-manager none is NOT this)
-  bool pin_asked = false;       ///< --pin: pin although a CPU quota says that others share the CPUs
-  bool bind_memory = true;      ///< false: run_cpu's --disable-numactl
-  std::string pack_memory;      ///< bytes with suffix; "" = default
-  std::string inherit = "all";  ///< all, python, none
+  std::string select = "fast";      ///< fast, thorough, off
+  bool optimize = true;             ///< false: --no-optimize, launch only
+  bool pin = true;                  ///< false: --no-pin (also IPEX's --multi-task-manager none is NOT this)
+  bool pin_asked = false;           ///< --pin: pin although a CPU quota says that others share the CPUs
+  bool bind_memory = true;          ///< false: run_cpu's --disable-numactl
+  std::string pack_memory;          ///< bytes with suffix; "" = default
+  std::string inherit = "all";      ///< all, python, none
   bool require_shim = false;
   std::string memory = "default";          ///< bounded, throughput, default: the memory profile
   bool crash_report = false;               ///< a stack of a crashing instance (rules.md)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IPEXRUN_HOOK_ABI 3u
+#define IPEXRUN_HOOK_ABI 4u
 #define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
 
 /* One finished top-level module call. */
@@ -34,6 +34,7 @@ typedef struct IpexrunHookApi {
   /* JSON: totals and sites so far. Writes at most `bytes` with a NUL, returns the length it needs without one. */
   size_t (*report)(char* out, size_t bytes);
   void (*higher_order_ops_pass)(void); /* torch's Python operators skip the key of drift checks from now on */
+  void (*end_drift_check)(void);       /* the calling thread goes on in a captured form */
 } IpexrunHookApi;
 
 #endif

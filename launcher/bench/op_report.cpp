@@ -50,7 +50,7 @@ OpReport read_one(const InstanceOutcome& instance) {
   out.problem = header.shim_state == IPEXRUN_SHIM_REFUSED
                     ? "stock PyTorch ran: " + std::string(header.shim_reason, ::strnlen(header.shim_reason, sizeof header.shim_reason))
                     : problem_of(header.shim_state);
-  if (out.problem.empty() && out.facts.ops.empty() && out.facts.regions.empty())
+  if (out.problem.empty() && out.facts.ops.empty() && out.facts.regions.empty() && out.facts.modules.empty())
     out.problem = "no op that ipexrun has kernels for was called";
   return out;
 }
@@ -133,8 +133,12 @@ std::string op_report_text(const std::vector<OpReport>& reports) {
       out += fmt::format("drift of whole passes (at most {:.0f}%)\n", 100 * IPEXRUN_DRIFT_BOUND);
       out += table_of(std::vector{*report.facts.drift}, 1, drift_fields());
     }
+    if (!report.facts.modules.empty()) {
+      out += "modules\n";
+      out += table_of(report.facts.modules, kMostSites, module_fields());
+    }
     if (!report.facts.regions.empty()) {
-      out += "rows of operators in TorchScript graphs\n";
+      out += "captured graphs\n";
       out += table_of(report.facts.regions, kMostSites, region_fields());
     }
     const std::size_t sites = report.facts.sites.size();
@@ -152,6 +156,7 @@ std::string op_report_json(const std::vector<OpReport>& reports) {
   out["op_fields"] = fields_json(op_fields());
   out["site_fields"] = fields_json(site_fields());
   out["drift_fields"] = fields_json(drift_fields());
+  out["module_fields"] = fields_json(module_fields());
   out["region_fields"] = fields_json(region_fields());
   out["instances"] = Json::array();
   for (const OpReport& report : reports) {
@@ -160,6 +165,7 @@ std::string op_report_json(const std::vector<OpReport>& reports) {
     one["pack_bytes"] = report.facts.pack_bytes;
     one["drift"] = report.facts.drift ? row_json(*report.facts.drift, drift_fields()) : Json(nullptr);
     one["ops"] = rows_json(report.facts.ops, op_fields());
+    one["modules"] = rows_json(report.facts.modules, module_fields());
     one["regions"] = rows_json(report.facts.regions, region_fields());
     one["sites"] = rows_json(report.facts.sites, site_fields());
     out["instances"].push_back(std::move(one));

@@ -30,6 +30,7 @@ struct FieldOf {
 const std::vector<FieldOf<OpFact>>& op_fields();
 const std::vector<FieldOf<SiteFact>>& site_fields();
 const std::vector<FieldOf<DriftFact>>& drift_fields();
+const std::vector<FieldOf<ModuleFact>>& module_fields();
 const std::vector<FieldOf<RegionFact>>& region_fields();
 
 /// Reads the event files of `outcome`; call it before remove_run_dir() and before the next run in the same folder.

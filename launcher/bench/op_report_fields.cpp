@@ -73,6 +73,19 @@ const std::vector<FieldOf<DriftFact>>& drift_fields() {
   return table;
 }
 
+const std::vector<FieldOf<ModuleFact>>& module_fields() {
+  static const std::vector<FieldOf<ModuleFact>> table = {
+    {"module", "", "class of the module", [](const ModuleFact& r) -> Value { return r.name(); }},
+    {"calls", "", "calls of the program since it was looked at", [](const ModuleFact& r) -> Value { return r.calls; }},
+    {"taken", "", "calls that the captured form answered for good", [](const ModuleFact& r) -> Value { return r.taken; }},
+    {"stock_ms", "ms", "median of one uncaptured call, with the operators of ipexrun", [](const ModuleFact& r) { return time(r.stock_ns, kNsInMs); }},
+    {"captured_ms", "ms", "median of one captured call", [](const ModuleFact& r) { return time(r.choice_ns, kNsInMs); }},
+    {"choice", "", "captured, or stock: the module itself", [](const ModuleFact& r) -> Value { return r.choice; }},
+    {"reason", "", "why, and the lines of the program that split it into several graphs", [](const ModuleFact& r) -> Value { return r.reason; }},
+  };
+  return table;
+}
+
 const std::vector<FieldOf<RegionFact>>& region_fields() {
   static const std::vector<FieldOf<RegionFact>> table = {
     {"nodes", "", "operators of the row", [](const RegionFact& r) -> Value { return r.nodes; }},
@@ -81,7 +94,7 @@ const std::vector<FieldOf<RegionFact>>& region_fields() {
     {"speed", "x", "stock's time over the program's, medians while the choice was made", [](const RegionFact& r) -> Value { return r.speed > 0 ? Value(r.speed) : Value(Missing{"not decided"}); }},
     {"error", "%", "how far its results lay from stock's, at most", [](const RegionFact& r) -> Value { return r.speed > 0 ? Value(100 * r.error) : Value(Missing{"not decided"}); }},
     {"form", "", "which form answers and what is fused in it, or why stock's does", [](const RegionFact& r) -> Value { return r.form; }},
-    {"where", "", "the module of a traced program, else a line of the program's text", [](const RegionFact& r) -> Value { return r.where; }},
+    {"where", "", "class of the captured module; of TorchScript the module of a traced program, else a line of the program's text", [](const RegionFact& r) -> Value { return r.where; }},
   };
   return table;
 }

@@ -17,13 +17,14 @@ struct CommandWord {
   Command command;
 };
 
-constexpr std::array<CommandWord, 7> kCommandWords{{{"cpu", Command::kRun},
+constexpr std::array<CommandWord, 8> kCommandWords{{{"cpu", Command::kRun},
                                                     {"xpu", Command::kXpu},
                                                     {"tune", Command::kTune},
                                                     {"topology", Command::kTopology},
                                                     {"env", Command::kEnv},
                                                     {"doctor", Command::kDoctor},
-                                                    {"gather", Command::kGather}}};
+                                                    {"gather", Command::kGather},
+                                                    {"explain-last", Command::kExplainLast}}};
 
 /// The command line cut in two: our options, and PROGRAM with everything after it.
 struct Parts {
@@ -197,9 +198,9 @@ ProgramKind kind_of(const Parts& parts) {
 /// What single options cannot check.
 Status validate(Options& options) {
   const bool plans_only = options.dry_run || options.command == Command::kTopology;
-  const bool reports = options.command == Command::kEnv || options.command == Command::kDoctor;
+  const bool reports = options.command == Command::kEnv || options.command == Command::kDoctor || options.command == Command::kExplainLast;
   if (options.json && !plans_only && !reports)
-    return Error{kExitUsage, "--json goes with --dry-run, topology, env or doctor",
+    return Error{kExitUsage, "--json goes with --dry-run, topology, env, doctor or explain-last",
                  "a benchmark writes JSON with --bench-output FILE.json"};
   if (!options.topology.empty() && !plans_only && !options.explain)
     return Error{kExitUsage, "--topology names a machine that is not there: nothing can be started on it", "add --dry-run"};
@@ -238,10 +239,11 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
     if (name == "require-shim" && options.require_shim)
       return Error{kExitUsage, "--require-shim does not go with ipexrun xpu: it launches only", "leave it out"};
     if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype" || name == "graph-mode" ||
-        (name == "report" && options.report) || name == "report-output")
+        name == "select" || (name == "report" && options.report) || name == "report-output")
       notes.push_back("--" + name + " has no effect with ipexrun xpu: " +
-                      (name == "dtype" || name == "graph-mode" || name.starts_with("report") ? "it launches only"
-                                                                                             : "the GPUs say where the instances go"));
+                      (name == "dtype" || name == "graph-mode" || name == "select" || name.starts_with("report")
+                           ? "it launches only"
+                           : "the GPUs say where the instances go"));
   }
   return ok_status();
 }
@@ -252,7 +254,7 @@ Error no_program() { return Error{kExitUsage, "no PROGRAM given", "usage: ipexru
 bool command_takes(Command command, const std::string& option) {
   if (command == Command::kTopology) return option == "json" || option == "topology" || option == "sysroot";
   if (command == Command::kDoctor) return option == "json" || option == "build" || option == "torch-python";
-  return command == Command::kEnv && option == "json";
+  return (command == Command::kEnv || command == Command::kExplainLast) && option == "json";
 }
 
 }  // namespace

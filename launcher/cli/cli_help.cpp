@@ -22,6 +22,7 @@ const Pairs& commands() {
       {"ipexrun topology [--json]", "the machine as ipexrun sees it"},
       {"ipexrun env [--json | --docs]", "facts for a bug report; --docs: ipexrun's variables"},
       {"ipexrun doctor [--json] [--build]", "check this installation and say what would help"},
+      {"ipexrun explain-last [--json]", "why the last run went as it did: its plan, and what answered which calls"},
       {"ipexrun gather [FILE.tar.gz]", "write this machine's topology and limits into an archive"},
       {"ipexrun xpu [options] PROGRAM args", "the same for programs on Intel GPUs: devices, tiles, cores near them; launch only"},
       {"ipexrun tune", "comes with a later version"}};
@@ -188,6 +189,11 @@ std::string help_text(Command command) {
              "Checks whether programs can be run and optimized here, and what would help. Exit code 1 when something fails.\n"
              "--torch-python names the interpreter whose torch is meant; without it, python, else python3, of PATH.\n"
              "--build builds a plugin for that torch where none matches: it needs a C++ compiler, cmake, and ninja or make.\n";
+    case Command::kExplainLast:
+      return "Usage: ipexrun explain-last [--json]\n\n"
+             "Shows why the last run of a torch program under ipexrun went as it did: the plan with its reasons, which modules were captured,\n"
+             "which kernels answered which calls and how much they saved. --json prints what was kept of that run.\n"
+             "It is kept beside the remembered decisions (IPEXRUN_CACHE); off: nothing is.\n";
     case Command::kGather:
       return "Usage: ipexrun gather [FILE.tar.gz | FOLDER/]\n\n"
              "Writes what ipexrun reads of this machine (topology, cgroups, limits, GPUs) into one archive, without host or user names,\n"

@@ -37,6 +37,10 @@ void add_process_rows(std::vector<OptionRow>& rows) {
   rows.push_back(word("graph-mode", group, [](auto& o) -> auto& { return o.graph_mode; }, "WORD",
                       "capture modules that are called again and again: where it wins; dynamo: all, at once, without a race; off",
                       {"auto", "dynamo", "off"}));
+  rows.push_back(word("select", group, [](auto& o) -> auto& { return o.select; }, "WORD",
+                      "how much measuring of kernels and captured forms may cost: at most an eighth of the time in operators and half of "
+                      "what it saves; thorough: four times as much; off: no timing decides, stock answers",
+                      {"fast", "thorough", "off"}));
   rows.push_back(flag(
       "no-optimize", group, [](auto& o) -> auto& { return o.optimize; },
       "launch only: placement, variables and allocator, but no kernels of ours", false));

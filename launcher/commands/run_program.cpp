@@ -11,6 +11,7 @@
 #include "launcher/cli/cli.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/common.h"
+#include "launcher/commands/last_run.h"
 #include "launcher/distributed/communication.h"
 #include "launcher/distributed/rank_plan.h"
 #include "launcher/plan/planner.h"
@@ -42,7 +43,15 @@ Result<int> run_plan(const Options& options, LaunchPlan plan, const RankPlace* p
   if (!outcome.ok()) return outcome.error();
   if (speaks(place) || outcome->exit_code != kExitOk) std::fputs(summary_text(options, plan, *outcome).c_str(), stderr);
   if (place != nullptr && options.distributed.as_rank) report_failure(place->rank, *outcome);
+  if (speaks(place) && options.optimize) keep_last_run(options, plan, *outcome);
   Status verdict = require_shim_verdict(plan, *outcome);
+  if (!options.save_config.empty() && options.optimize && speaks(place)) {
+    Options found = options;
+    found.decisions = decisions_found(options, *outcome);
+    if (found.decisions.empty()) found.decisions = options.decisions;
+    Status saved = save_config(found, options.save_config);
+    if (verdict.ok()) verdict = std::move(saved);
+  }
   if (options.report) {
     Status shown = bench::show_op_reports(options, bench::read_op_reports(*outcome));
     if (verdict.ok()) verdict = std::move(shown);

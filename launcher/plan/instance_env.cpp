@@ -278,6 +278,12 @@ void EnvDraft::add_graph_mode() {
   set(env::name(env::Id::kGraphMode), options_.graph_mode);
 }
 
+void EnvDraft::add_select() {
+  if (!shim_active_ || options_.select == "fast") return;
+  because("select", options_.select, "--select");
+  set(env::name(env::Id::kSelect), options_.select);
+}
+
 void EnvDraft::add_config_env() {
   for (const auto& [name, value] : options_.env) {
     const std::string own = user(name);

@@ -35,6 +35,7 @@ class EnvDraft {
   /// Arithmetic inside replaced operations; nothing where the shim is not preloaded. After add_preload().
   void add_dtype(const Machine& machine);
   void add_graph_mode();
+  void add_select();
   /// The config's `env:`; beats everything before it.
   void add_config_env();
 

@@ -201,6 +201,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   if (shim_use(options) == ShimUse::kOptimize) {
     env.add_dtype(machine);
     env.add_graph_mode();
+    env.add_select();
   }
   env.add_config_env();
 

@@ -1,12 +1,24 @@
 #include "launcher/run/decisions.h"
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "configs/contract/decision.h"
 #include "configs/contract/env.h"
+#include "configs/contract/event_ring.h"
+#include "launcher/run/op_facts.h"
 
 namespace ipexrun::launcher {
+namespace {
+
+/// Reasons of choices that rest on time or accuracy in this run or an earlier one.
+const std::set<std::string> kMeasured = {
+    "faster", "slower", "inaccurate", "rolled back", "remembered", "none of its graphs gained", "as a whole it was not faster"};
+
+}  // namespace
 
 std::string decisions_text(const Options& options) {
   std::string out;
@@ -29,6 +41,37 @@ std::string decisions_text(const Options& options) {
     decision.reason = "pinned";
     decision.dtype = word("dtype", options.dtype);
     out += decision_line(decision) + '\n';
+  }
+  return out;
+}
+
+std::vector<std::string> decisions_found(const Options& options, const RunOutcome& outcome) {
+  std::map<std::string, std::optional<SiteFact>> found;
+  const auto note = [&found](const SiteFact& site) {
+    SiteKey key;
+    const bool measured = kMeasured.contains(site.reason.substr(0, site.reason.find(';')));
+    if (!measured || !parse_site_key(site.key, &key)) return;
+    const auto [known, fresh] = found.try_emplace(site.key, site);
+    if (!fresh && known->second && known->second->choice != site.choice) known->second = std::nullopt;
+  };
+  for (const InstanceOutcome& instance : outcome.instances) {
+    const auto snapshot =
+        instance.events_path.empty() ? Result<EventSnapshot>(Error{kExitFailure, "", ""}) : read_events(instance.events_path);
+    if (!snapshot) continue;
+    const OpFacts facts = op_facts_of(snapshot->events);
+    for (const SiteFact& site : facts.sites) note(site);
+    for (const ModuleFact& module : facts.modules) note(module);
+  }
+  std::vector<std::string> out;
+  for (const auto& [key, site] : found) {
+    if (!site) continue;
+    const nlohmann::ordered_json entry = {{"site", key},
+                                          {"choice", site->choice},
+                                          {"stock_ns", site->stock_ns},
+                                          {"choice_ns", site->choice_ns},
+                                          {"samples", site->samples},
+                                          {"dtype", options.dtype}};
+    out.push_back(entry.dump());
   }
   return out;
 }

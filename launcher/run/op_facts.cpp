@@ -176,7 +176,16 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
       out.pack_bytes = event.value[4];
     }
   }
-  for (auto& [key, site] : sites) out.sites.push_back(std::move(site));
+  for (auto& [key, site] : sites) {
+    if (key.starts_with("module:")) {
+      out.modules.push_back({std::move(site)});
+    } else {
+      out.sites.push_back(std::move(site));
+    }
+  }
+  std::stable_sort(out.modules.begin(), out.modules.end(), [](const ModuleFact& a, const ModuleFact& b) {
+    return std::make_pair(a.taken, a.calls) > std::make_pair(b.taken, b.calls);
+  });
   std::stable_sort(out.sites.begin(), out.sites.end(), [](const SiteFact& a, const SiteFact& b) { return a.saved_ns() > b.saved_ns(); });
   for (auto& [number, region] : regions) out.regions.push_back(std::move(region));
   std::stable_sort(out.regions.begin(), out.regions.end(), [](const RegionFact& a, const RegionFact& b) { return a.taken > b.taken; });
@@ -220,6 +229,16 @@ std::string calls_by_kind(const std::vector<OpFact>& ops, bool kept) {
     out += kept ? fmt::format("{} {}", count.calls, count.kind) : fmt::format("{} of {} {}", count.taken, count.calls, count.kind);
   }
   return out;
+}
+
+std::string modules_text(const std::vector<ModuleFact>& modules) {
+  std::string out;
+  for (std::size_t i = 0; i < modules.size() && i < kMaxKinds; ++i) {
+    const ModuleFact& module = modules[i];
+    out += (i == 0 ? "" : ", ") + module.name() + ' ' + module.choice;
+    if (module.choice == "captured" && module.speed() > 0) out += fmt::format(" ({:.1f}x)", module.speed());
+  }
+  return out + (modules.size() > kMaxKinds ? fmt::format(" and {} more modules", modules.size() - kMaxKinds) : "");
 }
 
 std::string bytes_text(std::int64_t bytes) {

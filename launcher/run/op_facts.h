@@ -54,7 +54,13 @@ struct DriftFact {
   [[nodiscard]] std::string text() const;
 };
 
-/// A row of operators in a TorchScript graph.
+/// A module that the program called again and again (docs/capture.md); the site's key begins with "module:" and its class.
+struct ModuleFact : SiteFact {
+  [[nodiscard]] std::string name() const { return op().substr(op().find(':') + 1); }
+  [[nodiscard]] double speed() const { return choice_ns > 0 ? static_cast<double>(stock_ns) / static_cast<double>(choice_ns) : 0; }
+};
+
+/// A row of operators in a captured graph: of torch.compile, of a captured module or of TorchScript.
 struct RegionFact {
   std::string where;  ///< module or line of the program's text
   std::string form;   ///< which form answers and what is fused in it, or why stock's does
@@ -68,6 +74,7 @@ struct RegionFact {
 struct OpFacts {
   std::vector<OpFact> ops;          ///< most time saved first; from the sites where the process was ended before it wrote totals
   std::vector<SiteFact> sites;      ///< most time saved first
+  std::vector<ModuleFact> modules;  ///< captured ones first
   std::vector<RegionFact> regions;  ///< most calls taken first
   std::optional<DriftFact> drift;   ///< nullopt: nothing had to be checked
   std::int64_t pack_bytes = 0;
@@ -81,6 +88,9 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events);
 /// "36 of 48 linear calls, 53 of 53 convolutions"; ops with no word of their own by their name. With `kept`: "48 linear calls, 53
 /// convolutions".
 std::string calls_by_kind(const std::vector<OpFact>& ops, bool kept = false);
+
+/// "BertModel captured (4.2x), Head stock"; "" without modules.
+std::string modules_text(const std::vector<ModuleFact>& modules);
 
 /// "43 MB".
 std::string bytes_text(std::int64_t bytes);

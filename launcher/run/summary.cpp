@@ -139,6 +139,8 @@ std::string line_of(const Options& options, const LaunchPlan& plan, const Instan
       break;
     case IPEXRUN_SHIM_ACTIVE:
       if (!facts.process.empty()) join(", ", planned != nullptr && planned->threads > 0 ? without_threads(facts.process) : facts.process);
+      if (const bool captured = !facts.ops.modules.empty() && facts.ops.modules.front().choice == "captured"; captured && options.optimize)
+        join("; ", modules_text(facts.ops.modules));
       join("; ", options.optimize ? gain_text(facts.ops) : "launch only, stock kernels");
       break;
     default:

@@ -398,8 +398,9 @@ void finish_check() {
 void watched_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   ThreadState& thread = here();
   if (thread.check == nullptr) {
-    // torch hands a thread's dispatch keys to the threads that work for it.
-    const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
+    // torch hands a thread's dispatch keys to the threads that work for it, and guards that hold all of a thread's keys bring back what
+    // they found when a check ended within them.
+    c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
     op.callBoxed(stack);
     return;
   }
@@ -444,6 +445,20 @@ void drift_forget_after_fork() noexcept {
   // Not freed: its tensors may have Python objects, and the child's interpreter is not ready for their end.
   here().check = nullptr;
   if (fallback_registered) c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
+}
+
+void drift_leave() noexcept {
+  if (!fallback_registered) return;
+  ThreadState& thread = here();
+  if (thread.check != nullptr && thread.check->between_passes()) {
+    finish_check();
+  } else if (thread.check != nullptr) {
+    const std::int64_t explored_ns = thread.check->explored_ns;
+    charge(*tier(), explored_ns);
+    stop_watching();
+    tier()->drift.postpone(explored_ns);
+  }
+  c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
 }
 
 bool drifts(const TierState& state, const Site& site, int candidate) noexcept {

@@ -7,6 +7,10 @@ namespace ipexrun::preload {
 /// Python.
 void drift_python_is_ready() noexcept;
 
+/// This thread goes on in a captured form, whose operators no check sees: one that is open ends here, or begins anew later. Its dispatch key is
+/// taken away, which TorchDynamo would meet in its guards.
+void drift_leave() noexcept;
+
 /// In a forked child, by the thread that forked: the check that it may have been in the middle of goes no further.
 void drift_forget_after_fork() noexcept;
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <string>
 
@@ -61,7 +62,13 @@ double capture_wait_s() {
   const std::string text = env::get(env::Id::kGraphWait).value_or("");
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
-  return end != text.c_str() && seconds >= 0 ? seconds : 1;
+  if (end != text.c_str() && seconds >= 0) return seconds;
+  // Where earlier processes left decisions about modules, one that is not tiny may be among them.
+  constexpr double kKnownModules = 0.02;
+  TierState* state = tier();
+  if (state == nullptr) return 1;
+  state->decisions.load(std::time(nullptr));
+  return state->decisions.knows("module:") ? kKnownModules : 1;
 }
 
 IpexrunHookApi make_api() {
@@ -84,6 +91,7 @@ IpexrunHookApi make_api() {
   api.optimizing = optimizing;
   api.report = report;
   api.higher_order_ops_pass = [] { drift_python_is_ready(); };
+  api.end_drift_check = [] { drift_leave(); };
   return api;
 }
 

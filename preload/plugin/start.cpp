@@ -11,6 +11,7 @@
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/drift_check.h"
 #include "preload/plugin/graph/builder.h"
+#include "preload/plugin/graph/remembered.h"
 #include "preload/plugin/graph/scripted_pass.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/register.h"
@@ -48,6 +49,7 @@ StartResult start_tier(const IpexrunStart& start) {
   if (graphs_only) {
     watch_optimizers();
     graph::register_classes();
+    graph::register_remembered();
     return kActive;
   }
   if (state.options.optimize) {
@@ -55,6 +57,7 @@ StartResult start_tier(const IpexrunStart& start) {
     register_drift_fallback();
     const std::string left = register_ops();
     graph::register_classes();
+    graph::register_remembered();
     if (state.options.select.timing) graph::register_scripted_pass();
     if (!left.empty()) log::info("left alone, another library replaced their kernels before: " + left);
   }

@@ -171,6 +171,7 @@ TierOptions read_tier_options(std::uint64_t torch_version) {
   options.optimize = env::get(env::Id::kMode).value_or("optimize") != "observe";
   options.dtype = read_dtype();
   options.select.timing = env::get(env::Id::kSelect).value_or("on") != "off";
+  options.select.thorough = env::get(env::Id::kSelect).value_or("on") == "thorough";
   options.weights = read_limits();
   if (const auto forced = env::get(env::Id::kForce)) {
     options.forced = candidate_number(*forced);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -199,6 +200,11 @@ bool DecisionCache::find(const std::string& site, const std::string& dtype, Deci
   *out = entry->second.decision;
   *pinned = entry->second.pinned;
   return true;
+}
+
+bool DecisionCache::knows(const std::string& op) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(), [&op](const auto& entry) { return entry.second.decision.site.op.starts_with(op); });
 }
 
 /// Another process may make it at the same moment: the file appears whole, under its name, or not at all.

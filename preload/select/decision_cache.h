@@ -46,6 +46,9 @@ class DecisionCache {
   /// The decision for a site under this --dtype that is young enough; false when there is none. `pinned`: no timing may change it.
   bool find(const std::string& site, const std::string& dtype, Decision* out, bool* pinned) const;
 
+  /// Whether there is a decision for an op whose name begins like this.
+  [[nodiscard]] bool knows(const std::string& op) const;
+
   /// Keeps `decision` and appends it to the file. A write that fails (disk full, read-only) ends writing for this process.
   void remember(const Decision& decision);
 

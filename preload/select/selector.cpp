@@ -27,7 +27,8 @@ void Selector::stop_exploring() noexcept { exploring_allowed_.store(false, std::
 
 bool Selector::may_explore(std::int64_t predicted_ns, std::int64_t start_ns) const noexcept {
   if (!exploring_allowed_.load(std::memory_order_relaxed)) return false;
-  return explored_ns() + predicted_ns <= std::max(start_ns, tier_ns() / kBudgetShare) + saved_ns() / kSavedShare;
+  const std::int64_t times = options_.thorough ? kThoroughTimes : 1;
+  return explored_ns() + predicted_ns <= times * std::max(start_ns, tier_ns() / kBudgetShare) + saved_ns() / kSavedShare;
 }
 
 bool Selector::may_race(const Site& site) const noexcept {

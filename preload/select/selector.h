@@ -22,6 +22,7 @@ inline constexpr std::int64_t kStartBudgetNs = 250'000'000;
 inline constexpr std::int64_t kStartBudgetOfWinnersNs = kStartBudgetNs / 4;
 inline constexpr std::int64_t kBudgetShare = 8;    ///< one eighth: 12.5%
 inline constexpr std::int64_t kSavedShare = 2;     ///< one half
+inline constexpr std::int64_t kThoroughTimes = 4;  ///< --select thorough
 inline constexpr std::uint64_t kSampleEvery = 32;  ///< decided sites are timed at one call in this many
 inline constexpr std::size_t kRecentSamples = 9;   ///< sampled times of the choice behind a suspicion
 inline constexpr double kSuspiciousRatio = 1.15;   ///< choice slower than this times its own past: measured against stock again
@@ -64,7 +65,8 @@ class Trial {
 };
 
 struct SelectorOptions {
-  bool timing = true;  ///< false: nothing is explored, stock stays
+  bool timing = true;     ///< false: nothing is explored, stock stays
+  bool thorough = false;  ///< exploring may cost kThoroughTimes as much
 };
 
 class Selector {

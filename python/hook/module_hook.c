@@ -358,6 +358,13 @@ static PyObject* higher_order_ops_pass(PyObject* self, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
+static PyObject* end_drift_check(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  if (!need_api()) return NULL;
+  hook.api->end_drift_check();
+  Py_RETURN_NONE;
+}
+
 static PyObject* optimizing(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   return need_api() ? PyBool_FromLong(hook.api->optimizing()) : NULL;
@@ -404,6 +411,7 @@ static PyMethodDef methods[] = {
     {"installed", installed, METH_NOARGS, "Whether module calls are timed."},
     {"enabled", enabled, METH_NOARGS, "Whether replaced kernels may run."},
     {"higher_order_ops_pass", higher_order_ops_pass, METH_NOARGS, "Says that torch's Python operators skip the key of drift checks."},
+    {"end_drift_check", end_drift_check, METH_NOARGS, "Ends or postpones the check of a whole pass that this thread is in."},
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
     {"set_enabled", set_enabled, METH_O, "Switch replaced kernels on or off."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},

@@ -7,6 +7,7 @@ a call that was not captured is answered by the module itself. The extension (py
 Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
 """
 
+import atexit
 import inspect
 import os
 import re
@@ -17,20 +18,22 @@ import weakref
 
 import torch
 
-from . import compiler, plugin
+from . import compiler, plugin, remembered
 from .quiet import quiet
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
-PATIENCE = 2.0  # capture once so many times its price was spent in the module (rules.md)
+PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
 CLASSES_UNGUARDED = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 13)
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 IDLE = 8  # likewise calls in which none of these took part
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
+KNOWN_STOCK_CALLS = 64  # after so many calls in a row that stock answered faster before, the module is not looked at again
 RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
 
+targets = weakref.WeakSet()
 modules = []  # what became of each module that was looked at, for report()
 _scale = 1.0  # measured price of the last capture / predicted
 
@@ -78,14 +81,16 @@ def attempt(module, spent_s):
     False: stock, but look at the modules inside."""
     reason = is_taken_as_it_is(module)
     if reason:
-        return note(module, f"left alone: {reason}") and None
+        return leave_alone(module, reason)
     parts = sum(1 for _ in module.modules())
     want_s = PATIENCE * _scale * (BASE_S + PER_MODULE_S * parts)
-    if spent_s < want_s and not AT_ONCE:
+    wanted = spent_s >= want_s or AT_ONCE
+    known = remembered.OfModule(module)
+    if not wanted and not known.any():
         return want_s
     reason = is_not_plain(module) or (global_hooks() and "torch.nn has global hooks")
     if reason:
-        note(module, f"left alone: {reason}")
+        leave_alone(module, reason)
         return 2 * spent_s
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     if dynamo is not None and dynamo._stance.stance != "default":
@@ -93,9 +98,9 @@ def attempt(module, spent_s):
     if not plugin.ready():
         return None
     try:
-        return Target(module, parts)
+        return Target(module, parts, known, 0.0 if wanted else want_s - spent_s)
     except Exception as problem:  # a torch whose insides are others than expected
-        return note(module, f"left alone: {first_line(problem)}") and None
+        return leave_alone(module, first_line(problem))
 
 
 class Hooks:
@@ -137,6 +142,11 @@ def note(module, state):
     one = {"of": weakref.ref(module), "module": type(module).__name__, "state": state}
     modules.append(one)
     return one
+
+
+def leave_alone(module, reason):
+    note(module, f"left alone: {reason}")
+    remembered.OfModule(module).tell(remembered.STOCK, f"left alone: {reason}", 0, 0)
 
 
 def report():
@@ -187,6 +197,10 @@ def signature(value):
     return value if value is None or type(value) is bool else type(value)
 
 
+def signature_of_call(args, kwargs):
+    return signature(args), signature(kwargs), torch.is_autocast_enabled("cpu")
+
+
 def frame_of_its_own():
     """TorchDynamo begins with a frame of the program's, which the forward of torch's own modules is not."""
 
@@ -197,16 +211,30 @@ def frame_of_its_own():
     return captured_module
 
 
+def tell_ends():
+    for target in list(targets):
+        target.tell_end()
+
+
 class Target:
     """Answers the calls of one module: by itself, or with EAGER, upon which the extension lets the module answer and tells took() how long that
     was."""
 
-    def __init__(self, module, parts):
+    def __init__(self, module, parts, known, wait_s):
         from torch._dynamo import convert_frame, eval_frame
         from torch._dynamo import hooks as dynamo_hooks
 
-        self.eager = sys.modules["_ipexrun_hook"].EAGER
-        self.note = note(module, "being captured")
+        self.hook = sys.modules["_ipexrun_hook"]
+        self.eager = self.hook.EAGER
+        self.note = note(module, "being captured" if wait_s <= 0 else "waiting for calls that are known")
+        self.known = known  # what earlier processes found
+        self.pinned = known.pinned() != ""
+        self.wait_s = wait_s  # of calls that nothing is known of, before the first trace
+        self.known_stock = 0
+        self.certain = False  # the race was won in an earlier process
+        self.signature = None  # of the last call that was traced or raced
+        self.times = {}  # stock -> nanoseconds of the race
+        self.seen = self.taken = 0
         self.predicted_s = BASE_S + PER_MODULE_S * parts
         self.compiled = []  # graphs that became programs
         self.breaks = []
@@ -219,11 +247,11 @@ class Target:
         self.idle = 0
         self.progress = []  # calls of the graphs that are not decided
         self.verdict = None
-        self.phase = self.capture
+        self.phase = self.capture if wait_s <= 0 else self.wait
         self.module_hooks = None  # until it is traced
         self.trial = torch.classes.ipexrun.Trial()
         self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
-        self.timed = {}  # thread: signature of the call that stock answers now
+        self.timed = {}  # thread: signature of the call that stock answers now, True while waiting
         self.lock = threading.Lock()
 
         hooks = dynamo_hooks.Hooks()
@@ -236,6 +264,9 @@ class Target:
         if isolated:
             running._isolate_recompiles_id = tracing._isolate_recompiles_id
         self.trace, self.run = tracing(call), running(call)
+        if not targets:
+            atexit.register(tell_ends)
+        targets.add(self)
 
     def backend_of_mine(self):
         mine = weakref.ref(self)
@@ -246,7 +277,7 @@ class Target:
                 raise GivenUp("its module is gone")
             if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
                 raise GivenUp("NumPy inside: its random numbers are its own")
-            return compiler.backend(graph, inputs, made=target.compiled, timed=not FORCED)
+            return compiler.backend(graph, inputs, made=target.compiled, timed=not (FORCED or target.pinned), where=target.note["module"])
 
         return ipexrun_capture
 
@@ -256,6 +287,7 @@ class Target:
             self.breaks.append(f"{code.co_filename}:{resumed.group(1)}")
 
     def __call__(self, module, /, *args, **kwargs):
+        self.seen += 1
         if self.module_hooks is not None and not self.module_hooks.are_these(module):
             return self.eager
         return self.phase(module, args, kwargs)
@@ -263,12 +295,59 @@ class Target:
     def took(self, nanoseconds):
         """Stock answered the call that was EAGER. None: go on; else what attempt() gives."""
         key = self.timed.pop(threading.get_ident(), None)
-        if key is not None:
+        if key is True:
+            self.wait_s -= nanoseconds * 1e-9
+        elif key is not None:
             self.pair(key, nanoseconds, stock=True)
         return self.verdict
 
-    def give_up(self, why, look_inside=False):
+    def wait(self, module, args, kwargs):
+        """Earlier processes decided about modules like this one: calls that won are traced at once, those that lost never, others after
+        the usual time."""
+        known = self.known.of_call(signature_of_call(args, kwargs))
+        if known == remembered.CAPTURED or self.wait_s <= 0:
+            self.phase = self.capture
+            return self.capture(module, args, kwargs)
+        if not known:
+            self.known_stock = 0
+            self.timed[threading.get_ident()] = True
+            return self.eager
+        self.known_stock += 1
+        if known == remembered.INSIDE or self.known_stock >= KNOWN_STOCK_CALLS:
+            self.give_up("remembered", look_inside=known == remembered.INSIDE, remember=False)
+        return self.eager
+
+    def tell(self, choice, reason):
+        stock_ns, captured_ns = self.medians()
+        breaks = "; split at " + " ".join(map(os.path.basename, self.note["breaks"])) if "breaks" in self.note else ""
+        samples = len(self.times.get(True, ()))
+        self.known.tell(choice, reason + breaks, self.seen, self.taken, stock_ns, captured_ns, samples)
+
+    def tell_end(self):
+        captured = self.note["state"] == "captured"
+        self.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", self.note["state"].removeprefix("stock: ")))
+
+    def medians(self):
+        return [sorted(self.times[stock])[len(self.times[stock]) // 2] if self.times.get(stock) else 0 for stock in (True, False)]
+
+    def remember(self, choice, reason):
+        if self.signature is not None and not FORCED:
+            stock_ns, captured_ns = self.medians()
+            choice_ns = captured_ns if choice == remembered.CAPTURED else stock_ns
+            self.known.remember(self.signature, choice, stock_ns, choice_ns, len(self.times.get(True, ())), reason)
+
+    def settle(self, reason):
+        """The captured form answers from now on."""
+        self.note.update(state="captured", reason=reason)
+        self.phase = self.answer
+        self.pairs.clear()
+        self.tell(remembered.CAPTURED, reason)
+
+    def give_up(self, why, look_inside=False, remember=True):
         self.note["state"] = f"stock: {why}"
+        if remember and not self.taken:
+            self.remember(remembered.INSIDE if look_inside else remembered.STOCK, "slower")
+        self.tell(remembered.STOCK, why)
         self.verdict = look_inside
         self.phase = self.answered_by_stock
         self.trace = self.run = None
@@ -289,10 +368,13 @@ class Target:
             self.capture_s, self.missed_s, self.calls = 0.0, 0.0, 0
             trace = self.trace
             if trace is None or self.attempts > ATTEMPTS:
-                self.give_up("its traces did not end")
+                self.give_up("its traces did not end", remember=False)
                 return self.eager
             self.module_hooks = Hooks(module)
+            self.signature = signature_of_call(args, kwargs)
+            self.certain = self.known.of_call(self.signature) == remembered.CAPTURED
             ran = compiler.ran()
+            self.hook.end_drift_check()
             result = trace(module, *args, **kwargs)
             self.graphs_a_call = compiler.ran() - ran
             _scale = min(max(self.capture_s / self.predicted_s, 0.1), 20.0)
@@ -311,6 +393,7 @@ class Target:
     def captured(self, module, args, kwargs):
         """Its result, and whether a graph took part."""
         before = compiler.ran()
+        self.hook.end_drift_check()
         started = time.perf_counter_ns()
         result = self.run(module, *args, **kwargs)
         nanoseconds = time.perf_counter_ns() - started
@@ -333,8 +416,9 @@ class Target:
             if not any(graph.choice is not None for graph in self.compiled):
                 self.give_up("none of its graphs gained")
             elif FORCED:
-                self.note["state"] = "captured"
-                self.phase = self.answer
+                self.settle("forced")
+            elif self.certain:
+                self.settle("remembered")
             else:
                 self.note["state"] = "racing stock"
                 self.calls = 0
@@ -343,11 +427,11 @@ class Target:
 
     def race(self, module, args, kwargs):
         """Neighbouring calls of one signature, by stock and captured in turn."""
-        key = (signature(args), signature(kwargs), torch.is_autocast_enabled("cpu"))
+        key = signature_of_call(args, kwargs)
         waiting = self.pairs.get(key)
         self.calls += 1
         if self.calls > PAIRS_WANTED:
-            self.give_up("its calls differ too much to be compared")
+            self.give_up("its calls differ too much to be compared", remember=False)
             return self.eager
         if waiting[1] if waiting is not None else self.calls % 2:  # the other half, or in turn
             result, nanoseconds = self.captured(module, args, kwargs)
@@ -364,15 +448,19 @@ class Target:
         if waiting is None or waiting[1] == stock:
             self.pairs[key] = (nanoseconds, stock)
             return
+        self.times.setdefault(stock, []).append(nanoseconds)
+        self.times.setdefault(not stock, []).append(waiting[0])
         self.trial.add(nanoseconds if stock else waiting[0], waiting[0] if stock else nanoseconds)
+        self.signature = key
         decided = self.trial.result()
         if decided == 1:
-            self.note.update(state="captured", speed=round(1 / self.trial.ratio(), 2))
-            self.phase = self.answer
-            self.pairs.clear()
+            self.note["speed"] = round(1 / self.trial.ratio(), 2)
+            self.remember(remembered.CAPTURED, "faster")
+            self.settle("faster")
         elif decided == -1:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.give_up("as a whole it was not faster")
 
     def answer(self, module, args, kwargs):
+        self.taken += 1
         return self.captured(module, args, kwargs)[0]

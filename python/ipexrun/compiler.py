@@ -4,6 +4,7 @@ Python only translates; what is fused, how it runs, and whether it is right and 
 (operators that write or draw random numbers, custom ones) runs as torch captured it.
 """
 
+import atexit
 import operator
 import sys
 import threading
@@ -11,13 +12,35 @@ import time
 
 import torch
 
-from . import plugin
+from . import plugin, remembered
 
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
 MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
 ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod}
 
 graphs = []  # what became of each graph, for ipexrun.report()
+
+
+def tell_graphs():
+    """The launcher's report has what is known at the end, too."""
+    for number, note in enumerate(graphs):
+        tell(number, note)
+
+
+def tell(number, note):
+    form = f"stock: {note['left_alone']}" if "left_alone" in note else note["choice"]
+    if "lost" in note and form == "stock":
+        form = "stock: " + "; ".join(note["lost"])
+    counts = note.get("calls", 0), note.get("taken", 0)
+    remembered.tell_graph(note.get("where", ""), form, number, note["nodes"], *counts, note.get("speed", 0), note.get("error", 0))
+
+
+def new_note(where, **note):
+    if not graphs:
+        atexit.register(tell_graphs)
+    note = {"where": where, **note}
+    graphs.append(note)
+    return note
 
 
 class Unsupported(Exception):
@@ -39,6 +62,10 @@ _DTYPES = {
         "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16".split()
     )
 }
+
+
+def form_name(bf16):
+    return "bf16" if bf16 else "float32"
 
 
 def known_sizes(sizes):
@@ -243,7 +270,7 @@ class Compiled:
 
     _boxed_call = True  # AOTAutograd hands its inputs over in a list
 
-    def __init__(self, module, translation, dtype, timed=True):
+    def __init__(self, module, translation, dtype, timed=True, where=""):
         self.timed = timed  # False: the first form that is accurate answers
         self.stock = module.forward
         self.graph = translation.graph
@@ -252,8 +279,17 @@ class Compiled:
         self.tensors = translation.inputs_are_tensors
         self.lifted = translation.lifted
         self.open = [False]  # candidates that are still to be tried: whether products of float32 may be bf16
-        if self.graph.bf16_allowed(dtype or ""):
+        # Where bf16 is allowed the operators that our float32 form leaves to torch may be answered in it by the op tier.
+        self.bf16_inside = self.graph.bf16_allowed(dtype or "")
+        if self.bf16_inside:
             self.open.insert(0, True)
+        self.name = remembered.graph_name(module, dtype) if timed else ""
+        known = remembered.graph_choice(self.name) if timed else ""
+        if known == "stock":
+            self.open = []
+        elif known:
+            self.timed = known not in map(form_name, self.open)
+            self.open = [bf16 for bf16 in self.open if self.timed or form_name(bf16) == known]
         self.fused = {bf16: self.graph.compile(bf16) for bf16 in self.open}
         self.exploring = threading.Lock()
         self.trial = torch.classes.ipexrun.Trial()
@@ -261,11 +297,12 @@ class Compiled:
         self.calls = 0
         self.choice = None  # None: stock; else as in `open`
         self.problem = ""  # of the last run that failed
-        self.note = {"nodes": len(module.graph.nodes), "choice": "stock"}
-        graphs.append(self.note)
+        self.times = [], []  # nanoseconds of stock's form and of ours
+        self.note = new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
 
     def __call__(self, arguments):
         _runs.count = ran() + 1
+        self.note["calls"] += 1
         values = list(arguments)
         if isinstance(arguments, list):
             arguments.clear()  # a boxed call: its caller gives the inputs up
@@ -273,7 +310,9 @@ class Compiled:
             return self.stock(*values)
         if self.choice is not None:
             try:
-                return self.mine(self.choice, values)
+                result = self.mine(self.choice, values)
+                self.note["taken"] += 1
+                return result
             except Exception as problem:
                 result = self.stock(*values)  # raises what is the user's own fault
                 self.choice = None
@@ -311,18 +350,21 @@ class Compiled:
         decided = 0
         if self.calls > 1:  # the first call packs
             self.trial.add(stock_ns, mine_ns)
+            self.times[0].append(stock_ns)
+            self.times[1].append(mine_ns)
             decided = self.trial.result() if self.timed else int(self.calls > CHECKS)
         if self.checks < CHECKS or decided == 1:
             self.checks += 1
-            if not self.trial.check(list(self.truth(values)), list(mine), candidate):
+            if not self.trial.check(list(self.truth(values)), list(mine), self.bf16_inside):
                 self.lose(values, f"its results are {self.trial.error():.1e} away")
                 return result
         if decided == 1:
             self.open = []
             self.choice = candidate
-            self.note["choice"] = f"{'bf16' if candidate else 'float32'}: {self.fused[candidate]}"
+            self.note["choice"] = f"{form_name(candidate)}: {self.fused[candidate]}"
             if self.timed:
                 self.note["speed"] = round(1 / self.trial.ratio(), 2)
+                self.remember(form_name(candidate), "faster")
             self.note["error"] = self.trial.error()
         elif decided == -1:
             self.lose(values, f"not faster, {1 / self.trial.ratio():.2f} of stock's speed")
@@ -356,12 +398,18 @@ class Compiled:
             self.problem = first_line(problem)
             return None, 0
 
+    def remember(self, choice, reason):
+        stock_ns, mine_ns = (sorted(times)[len(times) // 2] if times else 0 for times in self.times)
+        remembered.remember_graph(self.name, choice, stock_ns, stock_ns if choice == "stock" else mine_ns, len(self.times[0]), reason)
+
     def lose(self, values, why):
-        form = "bf16" if self.open[0] else "float32"
-        self.note.setdefault("lost", []).append(f"{form}: {why}")
+        self.note.setdefault("lost", []).append(f"{form_name(self.open[0])}: {why}")
+        if len(self.open) == 1 and self.timed and not self.problem:
+            self.remember("stock", "slower")
         self.graph.drop(self.open.pop(0), self.tensors_of(values))
         self.trial = torch.classes.ipexrun.Trial()
         self.calls = self.checks = 0
+        self.times = [], []
 
 
 def static_inputs(count):
@@ -371,15 +419,15 @@ def static_inputs(count):
     return set() if metadata is None else {i for i in metadata.static_input_indices if i < count}
 
 
-def compile_graph(module, example_inputs, dtype, made, timed):
+def compile_graph(module, example_inputs, dtype, made, timed, where):
     try:
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
-            compiled = Compiled(module, Translation(module, static_inputs(len(example_inputs))).run(), dtype, timed)
+            compiled = Compiled(module, Translation(module, static_inputs(len(example_inputs))).run(), dtype, timed, where)
         if made is not None:
             made.append(compiled)
         return compiled
     except Exception as problem:  # nothing of ours may end the program
-        graphs.append({"nodes": len(module.graph.nodes), "left_alone": first_line(problem)})
+        new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
         return _boxed(module.forward)
 
 
@@ -391,14 +439,14 @@ def _boxed(function):
 
 def training_graph(module, example_inputs):
     """Graphs of a training step run as captured: their weights change with every step, so nothing can be packed."""
-    graphs.append({"nodes": len(module.graph.nodes), "left_alone": "part of a training step"})
+    new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step")
     return _boxed(module.forward)
 
 
-def backend(module, example_inputs, mode=None, options=None, made=None, timed=True):
+def backend(module, example_inputs, mode=None, options=None, made=None, timed=True, where="torch.compile"):
     """What torch.compile(model, backend="ipex") calls. Every mode of torch.compile means the same here; `options` may hold
     "dtype": "auto" | "float32" | "bfloat16", where bf16 may be used inside a float32 model (default: --dtype, else auto).
-    The graphs that become programs of ours are appended to `made`; without `timed` they only have to be accurate."""
+    The graphs that become programs of ours are appended to `made`; without `timed` they only have to be accurate. `where` names them in reports."""
     if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
         raise ValueError(f"mode {mode!r} is none of torch.compile's")
     options = dict(options or {})
@@ -412,7 +460,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     from torch._dynamo.backends.common import aot_autograd
 
     def inference_graph(captured, inputs):
-        return compile_graph(captured, inputs, dtype, made, timed)
+        return compile_graph(captured, inputs, dtype, made, timed, where)
 
     compiler = aot_autograd(fw_compiler=training_graph, bw_compiler=training_graph, inference_compiler=inference_graph)
     return compiler(module, example_inputs)

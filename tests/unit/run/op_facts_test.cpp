@@ -50,6 +50,18 @@ TEST(OpFacts, TheLatestStateOfEachCounts) {
   EXPECT_EQ(facts.sites[1].calls, 40);
 }
 
+TEST(OpFacts, ModulesAreNoOperators) {
+  const OpFacts facts =
+      op_facts_of({event(IPEXRUN_EVENT_SITE, "module:Net|-|-|key=1|t=2|amx|2.13\tcaptured\tfaster", {9, 5, 4, 100, 25, 7}),
+                   event(IPEXRUN_EVENT_SITE, "module:Head|-|-|key=2|t=2|amx|2.13\tstock\tslower", {9, 0, 9, 10, 12, 7})});
+  EXPECT_TRUE(facts.ops.empty());
+  EXPECT_TRUE(facts.sites.empty());
+  ASSERT_EQ(facts.modules.size(), 2u);
+  EXPECT_EQ(facts.modules[0].name(), "Net");
+  EXPECT_DOUBLE_EQ(facts.modules[0].speed(), 4);
+  EXPECT_EQ(modules_text(facts.modules), "Net captured (4.0x), Head stock");
+}
+
 TEST(OpFacts, SitesStandInForTotalsThatWereNeverWritten) {
   const OpFacts facts = op_facts_of({event(IPEXRUN_EVENT_SITE, "mm|a\tstock\tslower", {4, 0, 4, 10, 12, 6}),
                                      event(IPEXRUN_EVENT_SITE, "mm|b\town_bf16\tfaster", {4, 3, 1, 10, 4, 6})});

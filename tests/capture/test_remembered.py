@@ -1,0 +1,163 @@
+"""Decisions about captured modules that outlive a process, and what a run leaves for `ipexrun explain-last`.
+
+Risk covered: a second run that explores what the first one found, a decision about one module that is taken for another's, a pinned
+decision that timing overrules, a switch that does not switch, and a report that says nothing.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+IPEXRUN = f"{BUILD}/bin/ipexrun"
+
+# Small and with so many rows that a captured form is much faster than stock: no elementwise pass is left.
+PROGRAM = """
+import sys, json, torch
+torch.manual_seed(0)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(256, 256), torch.nn.Linear(256, 256)
+    def forward(self, x):
+        for _ in range(3):
+            x = torch.nn.functional.gelu(self.second(torch.relu(self.first(x)) * 0.5 + x))
+        return x
+model, x = Net().eval(), torch.randn(512, 256)
+with torch.no_grad():
+    want = model(x)
+    for i in range(int(sys.argv[1])):
+        got = model(x)
+        assert torch.allclose(got, want, rtol=1e-2, atol=1e-2), (got - want).abs().max()
+        if i == 30 and "ipexrun" in sys.modules:
+            early = sys.modules["ipexrun"].report().get("modules", [])
+import ipexrun
+print(json.dumps({"early": early if "early" in dir() else [], "end": ipexrun.report().get("modules", [])}))
+"""
+
+
+def run(folder, *options, calls=400, program=PROGRAM, **more):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": str(folder), "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
+    command = [IPEXRUN, *options, sys.executable, "-c", program, str(calls)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A run without a past; its cache, what it found, and what it said."""
+    folder = tmp_path_factory.mktemp("cache")
+    folder.chmod(0o700)
+    found, said = run(folder, "--save-config", folder / "found.yaml", IPEXRUN_GRAPH_WAIT="0")
+    return folder, found["end"], said
+
+
+def lines_about(folder, operator):
+    (file,) = folder.glob("decisions-*")
+    return [line.split("\t") for line in file.read_text().splitlines() if line.startswith(operator)]
+
+
+def test_a_decision_is_written_for_the_call_and_for_the_module(first):
+    folder, modules, _ = first
+    assert modules[0]["state"].startswith(("captured", "stock: "))
+    choice = "captured" if modules[0]["state"] == "captured" else "stock"
+    lines = lines_about(folder, "module:Net")
+    assert {line[1] for line in lines} == {choice} and len(lines) == 2
+    assert any("call=" in line[0] for line in lines) and any("call=" not in line[0] for line in lines)
+
+
+def with_choice(folder, to, choice):
+    """The same cache, with another decision about the module, as a machine would leave it on which the other form won."""
+    to.chmod(0o700)
+    (file,) = folder.glob("decisions-*")
+    text = re.sub(r"^(module:[^\t]*)\t\w+", rf"\1\t{choice}", file.read_text(), flags=re.M)
+    text = re.sub(r"^(graph\|[^\t]*)\t\w+", r"\1\tfloat32", text, flags=re.M) if choice == "captured" else text  # known on every CPU
+    (to / file.name).write_text(text)
+    (to / file.name).chmod(0o600)
+    return to
+
+
+def test_what_won_before_is_captured_in_the_first_calls(first, tmp_path):
+    folder = with_choice(first[0], tmp_path, "captured")
+    found, _ = run(folder, "--dtype", "auto", calls=120)
+    (module,) = found["end"]
+    assert (module["state"], module["reason"]) == ("captured", "remembered")
+    assert "speed" not in module, "nothing was raced"
+
+
+def test_what_lost_before_is_not_traced(first, tmp_path):
+    folder = with_choice(first[0], tmp_path, "stock")
+    found, _ = run(folder, calls=400)
+    assert [module["state"] for module in found["end"]] == ["stock: remembered"]
+    assert "capture_s" not in found["end"][0]
+
+
+def test_another_module_of_the_name_is_none_of_it(first, tmp_path):
+    folder = with_choice(first[0], tmp_path, "captured")
+    found, _ = run(folder, calls=120, program=PROGRAM.replace("torch.relu", "torch.tanh"))
+    assert found["end"] == [], "120 calls do not take two seconds"
+
+
+def test_a_config_pins_what_was_found(first, tmp_path):
+    folder, modules, _ = first
+    text = (folder / "found.yaml").read_text()
+    assert "module:Net|-|-|key=" in text
+    empty = tmp_path / "cache"
+    empty.mkdir(mode=0o700)
+    for choice, state in (("captured", "captured"), ("stock", "stock: remembered")):
+        config = tmp_path / f"{choice}.yaml"
+        config.write_text(re.sub(r'choice: "\w+"(?=[^}]*site: "module:)', f'choice: "{choice}"', text))
+        found, _ = run(empty, "--config", config, calls=200)
+        assert [module["state"] for module in found["end"]] == [state]
+
+
+def test_select_off_captures_nothing(tmp_path):
+    tmp_path.chmod(0o700)
+    found, _ = run(tmp_path, "--select", "off", calls=50, IPEXRUN_GRAPH_WAIT="0")
+    assert found["end"] == []
+
+
+def test_explain_last_shows_the_module(first):
+    folder, modules, said = first
+    environment = {**os.environ, "IPEXRUN_CACHE": str(folder)}
+    done = subprocess.run([IPEXRUN, "explain-last"], capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "last run:" in done.stdout and "exit code 0" in done.stdout and "\nmodules\n" in done.stdout
+    row = re.search(r"^ *Net .*", done.stdout, re.M).group()
+    assert ("captured" if modules[0]["state"] == "captured" else "stock") in row
+    whole = json.loads(subprocess.run([IPEXRUN, "explain-last", "--json"], capture_output=True, text=True, env=environment).stdout)
+    assert whole["exit_code"] == 0 and whole["report"]["instances"][0]["modules"][0]["module"] == "Net"
+    assert (folder / "last-run.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"schema": 99}', "[1]", '{"schema": 1, "command": 3}'])
+def test_explain_last_without_a_run_is_one_line(tmp_path, content):
+    tmp_path.chmod(0o700)
+    if content is not None:
+        (tmp_path / "last-run.json").write_text(content)
+    done = subprocess.run([IPEXRUN, "explain-last"], capture_output=True, text=True, env={**os.environ, "IPEXRUN_CACHE": str(tmp_path)}, timeout=60)
+    assert done.returncode == 1 and done.stdout == "" and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("ipexrun: ")
+
+
+def test_a_program_without_torch_leaves_the_last_run(first):
+    folder = first[0]
+    before = (folder / "last-run.json").read_text()
+    subprocess.run([IPEXRUN, "true"], env={**os.environ, "IPEXRUN_CACHE": str(folder)}, check=True, timeout=60)
+    assert (folder / "last-run.json").read_text() == before
+
+
+def test_a_check_of_drift_that_is_open_hides_no_captured_form(tmp_path):
+    """The dispatch key of such checks stayed behind on the thread: TorchDynamo's guards met it, and captured calls ran uncaptured for good."""
+    for attempt in range(3):
+        found, _ = run("off", calls=120, IPEXRUN_GRAPH_WAIT="0")
+        (module,) = found["end"]
+        assert module["state"] != "stock: its calls differ too much to be compared", attempt
+    key = "print(json.dumps({'key': torch._C._dispatch_tls_is_dispatch_key_included('TESTING_ONLY_GenericMode')}))"
+    found, _ = run("off", calls=120, program=PROGRAM[: PROGRAM.index("import ipexrun\n")] + key, IPEXRUN_GRAPH_WAIT="0")
+    assert found == {"key": False}
