@@ -1,12 +1,14 @@
 """Do models of many families compute the same with the op tier on and off, how much of their time does it take over, and what is gained?
+With --graphs: do they as unedited programs whose modules are captured?
 
-Usage: zoo.py [--minutes N] [--seed S] [--families a,b] [--dtypes auto,float32] [--size full|small] [--output FILE]
+Usage: zoo.py [--graphs off|auto|dynamo] [--minutes N] [--seed S] [--families a,b] [--dtypes auto,float32] [--size full|small] [--output FILE]
               [--build DIR] [--limit S] [--threads N] [--jobs N] [--list]
 
 Each family and dtype runs in a process of its own (zoo_child.py): forward, backward and a step, every candidate forced and then chosen by
 measurement, against stock in the same process under the accuracy rule (zoo_rule.py). Results are appended to FILE as JSON lines; what
 is there already for this seed, size and build is not run again. Exit code 1 if a family is unequal, crashed or hung. Times are recorded and
-never judged.
+never judged. With --graphs the process is started by the launcher with that --graph-mode (zoo_capture.py), and makes the calls of a program:
+of several sizes, with other results asked for, and texts written with a cache.
 """
 
 import argparse
@@ -30,10 +32,13 @@ sys.path.insert(0, HERE)
 
 SECONDS = {"full": {"select_seconds": 20, "select_calls": 400, "speed_seconds": 2},
            "small": {"select_seconds": 2, "select_calls": 60, "speed_seconds": 0.5}}
+CAPTURE = {"full": {"select_seconds": 60, "select_calls": 600, "texts": 6, "speed_seconds": 2},
+           "small": {"select_seconds": 25, "select_calls": 400, "texts": 4, "speed_seconds": 0.5}}
 
 
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--graphs", choices=["off", "auto", "dynamo"], default="off", help="auto, dynamo: capture, instead of the op tier alone")
     parser.add_argument("--minutes", type=float, default=0, help="start no family after this long (0: all of them)")
     parser.add_argument("--seed", type=int, default=0, help="of weights, inputs and the order of families")
     parser.add_argument("--families", default="", help="comma-separated names (default: all)")
@@ -72,6 +77,7 @@ def build_of(folder):
     if not found:
         sys.exit(f"zoo.py: no plugin for torch {major}.{minor} under {folder}: build it first (./dev build)")
     questions = sorted(glob.glob(os.path.join(HERE, "zoo*.py")) + glob.glob(os.path.join(HERE, "models", "**", "*.py"), recursive=True))
+    found += sorted(glob.glob(os.path.join(folder, "lib", "ipexrun", "python", "ipexrun", "*.py")))
     return f"{digest_of(found)} zoo {digest_of(questions)} torch {torch.__version__} transformers {transformers.__version__}"
 
 
@@ -91,7 +97,7 @@ def recorded(path):
 
 
 def key_of(record):
-    return record["family"], record["dtype"], record["seed"], record["size"], record["build"]
+    return record["family"], record["dtype"], record["seed"], record["size"], record["build"], record.get("mode", "off")
 
 
 def ended(process, limit):
@@ -118,29 +124,49 @@ def shares(jobs):
     return dealt
 
 
+def child(request, options, cpus=None, launcher=()):
+    """Exit code, the answer, and what it wrote to stdout and stderr."""
+    with tempfile.TemporaryDirectory(prefix="zoo") as folder:
+        answer, said = os.path.join(folder, "answer.json"), os.path.join(folder, "said")
+        script = "zoo_child.py" if options.graphs == "off" else "zoo_capture.py"
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_")} | {
+            "IPEXRUN_BUILD_DIR": os.path.abspath(options.build), "IPEXRUN_DTYPE": request["dtype"], "IPEXRUN_CACHE": "off", "HF_HUB_OFFLINE": "1",
+            "IPEXRUN_GRAPH_WAIT": "0"}
+        if options.graphs != "off":
+            environment["PYTHONPATH"] = os.path.join(environment["IPEXRUN_BUILD_DIR"], "lib", "ipexrun", "python")
+        with open(said, "w", encoding="utf-8") as file:
+            process = subprocess.Popen([*launcher, sys.executable, os.path.join(HERE, script), json.dumps(request | {"answer": answer})],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL if options.graphs == "off" else file, stderr=file,
+                                       env=environment, start_new_session=True, preexec_fn=lambda: cpus and os.sched_setaffinity(0, cpus))
+            code = ended(process, options.limit)
+        with open(said, encoding="utf-8", errors="replace") as file:
+            lines = file.read().strip().splitlines()
+        if code != 0:
+            return code, {}, lines
+        with open(answer, encoding="utf-8") as file:
+            return code, json.load(file), lines
+
+
 def run_family(family, dtype, options, cpus=None):
     """One child; a crash, an error or a hang is a record as well."""
-    with tempfile.TemporaryDirectory(prefix="zoo") as folder:
-        answer, errors = os.path.join(folder, "answer.json"), os.path.join(folder, "stderr")
-        request = {"family": family, "dtype": dtype, "seed": options.seed, "size": options.size, "threads": options.threads,
-                   "answer": answer} | SECONDS[options.size]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_")} | {
-            "IPEXRUN_BUILD_DIR": os.path.abspath(options.build), "IPEXRUN_DTYPE": dtype, "IPEXRUN_CACHE": "off", "HF_HUB_OFFLINE": "1"}
-        start = time.monotonic()
-        with open(errors, "w", encoding="utf-8") as stderr:
-            process = subprocess.Popen([sys.executable, os.path.join(HERE, "zoo_child.py"), json.dumps(request)], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=stderr, env=environment, start_new_session=True,
-                                       preexec_fn=lambda: cpus and os.sched_setaffinity(0, cpus))
-            code = ended(process, options.limit)
-        record = {"family": family, "dtype": dtype, "seed": options.seed, "size": options.size, "build": options.build_name,
-                  "equal": False, "seconds": round(time.monotonic() - start, 1)}
-        if code == 0:
-            with open(answer, encoding="utf-8") as file:
-                return record | json.load(file)
-        with open(errors, encoding="utf-8", errors="replace") as file:
-            tail = file.read().strip().splitlines()[-3:]
+    captured = options.graphs != "off"
+    request = {"family": family, "dtype": dtype, "seed": options.seed, "size": options.size, "threads": options.threads}
+    request |= (CAPTURE if captured else SECONDS)[options.size]
+    launcher = [os.path.join(options.build, "bin", "ipexrun"), "--dtype", dtype, "--graph-mode", options.graphs] if captured else []
+    start = time.monotonic()
+    code, answer, lines = child(request, options, cpus, launcher)
+    record = {"family": family, "dtype": dtype, "seed": options.seed, "size": options.size, "build": options.build_name, "mode": options.graphs,
+              "equal": False, "seconds": round(time.monotonic() - start, 1)}
+    if code != 0:
         what = f"no end after {options.limit:g} s" if code is None else f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        return record | {"failure": " | ".join([what, *tail])}
+        return record | {"failure": " | ".join([what, *lines[-3:]])}
+    record |= answer
+    lines = [line for line in lines if not line.startswith("ipexrun: ")]  # the launcher's
+    if captured and lines:
+        stocks = child(request, options, cpus)[2]
+        record["said"] = [line for line in lines if line not in stocks][:20]
+        record["equal"] &= not record["said"]
+    return record
 
 
 def append(path, record):
@@ -169,6 +195,8 @@ def verdict(record):
                  (record.get("as_nudged_stock"), "as far off as stock with weights changed by rounding"),
                  (record.get("as_bf16_of_stock"), "bf16 forced is as far off as stock's autocast")]
         return "; ".join(["equal"] + [f"{text} ({', '.join(modes)})" for modes, text in notes if modes])
+    if not record["wrong"]:
+        return f"SAYS {record['said'][0]}"
     mode, wrong = next((mode, wrong) for mode, wrong in record["wrong"].items() if mode not in record.get("forced_unequal", []))
     path, problem = next(iter(wrong.items()))
     return f"{'UNEQUAL' if record.get('beyond_bf16') else 'unequal, as bf16 of stock'}: {mode}: {path}: {problem}"
@@ -204,6 +232,34 @@ def table(records, out=sys.stdout):
         print(line, file=out)
 
 
+def became(record):
+    """What became of the family's module, and its speed as it was raced."""
+    for one in record.get("modules", []):
+        if one["module"] == record["module"]:
+            return one
+    return {"state": "not looked at"}
+
+
+def table_of_captures(records, out=sys.stdout):
+    print(f"{'family':30} {'kind':16} {'dtype':8} {'stock ms':>9} {'error':>8} {'graphs':>6} {'speed-up':>9}  verdict; state", file=out)
+    for one in sorted(records, key=lambda r: (r["dtype"], r.get("kind", ""), r["family"])):
+        speed, state = one.get("speed", {}), became(one)
+        shown = [f"{speed['stock_ms']:9.1f}" if speed else " " * 9, f"{max(one.get('error', {}).values(), default=float('nan')):8.1e}",
+                 f"{state.get('graphs', 0):6}", f"{speed['speed_up']:9.2f}" if speed else " " * 9]
+        print(f"{one['family']:30} {one.get('kind', ''):16} {one['dtype']:8} {' '.join(shown)}  {verdict(one)}; {state['state']}", file=out)
+    for dtype in sorted({r["dtype"] for r in records}):
+        here = [r for r in records if r["dtype"] == dtype]
+        line = f"{dtype}: {sum(r['equal'] for r in here)} of {len(here)} families equal, {sum(became(r)['state'] == 'captured' for r in here)} captured"
+        for what, ups in (("all", [r["speed"]["speed_up"] for r in here if "speed" in r]),
+                          ("captured", [r["speed"]["speed_up"] for r in here if "speed" in r and became(r)["state"] == "captured"])):
+            if ups:
+                ups.sort()
+                n = len(ups)
+                line += (f"; speed-up of {what}: least {ups[0]:.2f}, quartile {ups[n // 4]:.2f}, median {statistics.median(ups):.2f},"
+                         f" quartile {ups[3 * n // 4]:.2f}, most {ups[-1]:.2f}")
+        print(line, file=out)
+
+
 def main():
     options = parse()
     from models.zoo import FAMILIES
@@ -217,7 +273,7 @@ def main():
         sys.exit(f"zoo.py: --families: {', '.join(unknown)} is unknown; --list names them")
     options.build_name = build_of(options.build)
     todo = [(name, dtype) for name in names for dtype in options.dtypes.split(",")]
-    wanted = {(*one, options.seed, options.size, options.build_name) for one in todo}
+    wanted = {(*one, options.seed, options.size, options.build_name, options.graphs) for one in todo}
     done = {key_of(record): record for record in recorded(options.output) if key_of(record) in wanted}
     # Both dtypes of a family one after the other; which families come first depends on the seed.
     order = list(names)
@@ -229,7 +285,7 @@ def main():
     free = shares(options.jobs)
 
     def one(task):
-        key = (*task, options.seed, options.size, options.build_name)
+        key = (*task, options.seed, options.size, options.build_name, options.graphs)
         if key in done:
             return
         if time.monotonic() > until:
@@ -248,7 +304,7 @@ def main():
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(one, todo))
-    table(list(done.values()))
+    (table if options.graphs == "off" else table_of_captures)(list(done.values()))
     if left:
         print(f"{len(left)} of {len(todo)} were not started within {options.minutes:g} minutes; the same command goes on with them")
     return 1 if any(not record["equal"] or record.get("forced_unequal") for record in done.values()) else 0

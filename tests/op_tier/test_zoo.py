@@ -61,7 +61,7 @@ def test_rounding_of_bf16_is_told_from_a_defect():
 
 
 def options(tmp_path, **more):
-    return types.SimpleNamespace(**{"build": BUILD, "seed": 0, "size": "small", "limit": 100.0, "threads": 1,
+    return types.SimpleNamespace(**{"build": BUILD, "seed": 0, "size": "small", "graphs": "off", "limit": 100.0, "threads": 1,
                                     "build_name": "test"} | more)
 
 
