@@ -13,14 +13,15 @@ def memory():
     return [int(fields[name].split()[0]) // 1024 for name in ("VmHWM", "VmRSS")]
 
 
-def calls(call, seconds, least):
-    """(start, duration) of each call, in seconds of the system's monotonic clock."""
+def calls(call, seconds, least, clock):
+    """(start, duration) of each call, the start in seconds of the system's monotonic clock."""
+    now = {"wall": time.monotonic, "cpu": time.process_time}[clock]
     times = []
     end = time.monotonic() + seconds
     while len(times) < least or time.monotonic() < end:
-        start = time.monotonic()
+        began, start = time.monotonic(), now()
         call()
-        times.append((start, time.monotonic() - start))
+        times.append((began, now() - start))
     return times
 
 
@@ -34,7 +35,7 @@ def save(result, path):
 def serve(path, call):
     """Until the other side ends. `ask` evaluates an expression, for what only this process knows of itself."""
     answers = {
-        "calls": lambda request: calls(call, request["seconds"], request["least"]),
+        "calls": lambda request: calls(call, request["seconds"], request["least"], request["clock"]),
         "save": lambda request: save(call(), request["path"]),
         "memory": lambda request: memory(),
         "ask": lambda request: eval(request["expression"], {"call": call}),

@@ -71,7 +71,7 @@ class Contender:
 
     def __init__(self, name, known, workload, folder, options):
         self.name, self.column = name, known["column"]
-        self.known = known
+        self.known, self.clock = known, options.clock
         path = os.path.join(folder, f"{name.replace(' ', '_')}.socket")
         command = list(known["command"])
         if command[-1] == "COPY":
@@ -119,7 +119,7 @@ class Contender:
         end = time.monotonic() + (options.explore if self.name.startswith("ipexrun") else 10 * options.warm)
         started, state = time.monotonic(), None
         while True:
-            self.warming += self("calls", seconds=0, least=4)
+            self.warming += self("calls", seconds=0, least=4, clock=options.clock)
             now = time.monotonic()
             if self.name.startswith("ipexrun"):
                 state = self("ask", expression=STATE)
@@ -128,12 +128,12 @@ class Contender:
                 done = now - started > options.warm and len(self.warming) >= 8
             if done or now > end:
                 break
-        self.warming += self("calls", seconds=options.warm / 2, least=8)
+        self.warming += self("calls", seconds=options.warm / 2, least=8, clock=options.clock)
         return state
 
     def seconds_a_call(self, seconds, of=statistics.median):
         """Of calls that follow one that is not counted."""
-        return of(took for _, took in self("calls", seconds=seconds, least=3)[1:])
+        return of(took for _, took in self("calls", seconds=seconds, least=3, clock=self.clock)[1:])
 
     def until_best(self, best):
         """Seconds from the start of the first call on."""
@@ -203,7 +203,8 @@ def accuracy(running, folder):
 
 def rates(stock):
     """FLOP/s of stock's product of 3072^3 in each dtype."""
-    return {dtype: stock("ask", expression=f"__import__('limit').gemm_rate(__import__('torch').{name}, repeats={repeats})")
+    clock = {"wall": "perf_counter", "cpu": "process_time"}[stock.clock]
+    return {dtype: stock("ask", expression=f"__import__('limit').gemm_rate(__import__('torch').{name}, repeats={repeats}, clock=__import__('time').{clock})")
             for dtype, name, repeats in (("bf16", "bfloat16", 5), ("float32", "float32", 2))}
 
 
@@ -315,12 +316,15 @@ def parse():
     parser.add_argument("--warm", type=float, default=3.0, help="seconds of calls before the rounds, at least")
     parser.add_argument("--explore", type=float, default=150.0, help="seconds after which ipexrun's exploring is waited for no longer")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: the process's own time, with one thread, where others work beside")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds after which a contender that does not answer is left out")
     parser.add_argument("--screened", default="", help="JSON of an earlier run: of its groups only the best --keep of a column start")
     parser.add_argument("--keep", type=int, default=1)
     parser.add_argument("--json", default="", help="also write everything into this file")
     parser.add_argument("--smoke", action="store_true", help="a tiny model, stock, ipexrun and bf16 by hand: does it run")
     options = parser.parse_args()
+    if options.clock == "cpu" and options.threads != 1:
+        parser.error("--clock cpu: with --threads 1, since threads that wait burn time as well")
     options.rates = not options.smoke
     if options.smoke:
         options.only, options.contenders = "tiny", "stock,ipexrun,eager bfloat16"

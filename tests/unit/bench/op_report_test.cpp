@@ -50,7 +50,7 @@ TEST_F(OpReportTest, RegionsOfTorchScriptStandInTableAndJson) {
   file_.add(IPEXRUN_EVENT_REGION, "encoder.layer.0\tstock", {0, 83, 10, 0, 0, 0});
   file_.add(IPEXRUN_EVENT_REGION, "decoder\tstock: nothing to fuse", {1, 3, 9, 0, 0, 0});
   file_.add(IPEXRUN_EVENT_REGION, "encoder.layer.0\tbf16: 2 linear layers", {0, 83, 40, 25, 1260, 2'000'000});
-  EXPECT_THAT(text(), HasSubstr("rows of operators in TorchScript graphs\n"
+  EXPECT_THAT(text(), HasSubstr("captured graphs\n"
                                 "  nodes  calls  taken  speed  error  form                    where\n"
                                 "     83     40     25   1.26   0.2%  bf16: 2 linear layers   encoder.layer.0\n"
                                 "      3      9      0      -      -  stock: nothing to fuse  decoder\n"));
