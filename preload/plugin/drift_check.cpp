@@ -135,6 +135,7 @@ class DriftCheck {
 };
 
 constinit thread_local bool replaying_here = false;  // asked at every call: no lazily made thread state
+constinit thread_local bool apart_here = false;
 
 struct ThreadState {
   PassFinder finder;
@@ -461,6 +462,12 @@ void drift_leave() noexcept {
   c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
 }
 
+DriftApart::DriftApart() noexcept : was_(std::exchange(apart_here, true)) {
+  if (!was_) drift_leave();
+}
+
+DriftApart::~DriftApart() { apart_here = was_; }
+
 bool drifts(const TierState& state, const Site& site, int candidate) noexcept {
   constexpr std::uint32_t kDtypeBits = 0xff;
   return fallback_registered && state.options.dtype == DtypePolicy::kAuto && candidate_is_bf16(candidate) &&
@@ -479,6 +486,7 @@ void drift_count_replayed(c10::function_ref<std::uint64_t()> mark) {
 }
 
 void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Outputs& result, c10::function_ref<Outputs()> replay) {
+  if (apart_here) return;
   ThreadState& thread = here();
   if (thread.check != nullptr) {
     // A watched thread's ops do not come this way: a guard of the user's took the key away.

@@ -14,4 +14,17 @@ void drift_leave() noexcept;
 /// In a forked child, by the thread that forked: the check that it may have been in the middle of goes no further.
 void drift_forget_after_fork() noexcept;
 
+/// While one lives, a captured program runs in this thread: its fused steps write what no check sees, so none begins in it, and one that was
+/// under way is left as above.
+class DriftApart {
+ public:
+  DriftApart() noexcept;
+  ~DriftApart();
+  DriftApart(const DriftApart&) = delete;
+  DriftApart& operator=(const DriftApart&) = delete;
+
+ private:
+  bool was_;
+};
+
 }  // namespace ipexrun::preload

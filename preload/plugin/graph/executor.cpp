@@ -9,6 +9,7 @@
 
 #include "preload/plugin/adapters/attention_call.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/drift_switch.h"
 #include "preload/plugin/graph/convolution_step.h"
 #include "preload/plugin/graph/linear_step.h"
 #include "preload/plugin/graph/view_step.h"
@@ -268,6 +269,7 @@ Values Program::run(Values inputs) const {
   if (inputs.size() != inputs_.size())
     throw std::invalid_argument("a graph of " + std::to_string(inputs_.size()) + " inputs got " + std::to_string(inputs.size()));
   const at::AutoDispatchBelowADInplaceOrView below;
+  const DriftApart unseen;
   Values values(count_);
   for (std::size_t i = 0; i < inputs.size(); ++i) values[static_cast<std::size_t>(inputs_[i])] = std::move(inputs[i]);
   for (const Planned& planned : steps_) {
