@@ -179,9 +179,11 @@ static PyObject* handled_call(PyObject* handler, PyObject* function, PyObject* c
   --inside;
   if (result == hook.eager) {
     Py_DECREF(result);
+    const uint64_t explored = hook.api->exploration_count();
     const uint64_t start = now_ns();
     result = inside_original(function, args, nargsf, kwnames);
-    if (result != NULL) tell(handler, args[0], now_ns() - start);
+    /* A call in which candidates of operators were measured is longer than those to come. */
+    if (result != NULL && hook.api->exploration_count() == explored) tell(handler, args[0], now_ns() - start);
   }
   Py_DECREF(handler);
   return result;
@@ -191,7 +193,7 @@ static PyObject* handled_call(PyObject* handler, PyObject* function, PyObject* c
 static PyObject* countable_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* module = args[0];
   Target* target = NULL;
-  if (!truth_of_call(hook.is_grad_enabled, 1) && world_is_quiet()) target = target_of(module, hook.first_wait_ns);
+  if (hook.api->enabled() && !truth_of_call(hook.is_grad_enabled, 1) && world_is_quiet()) target = target_of(module, hook.first_wait_ns);
   if (target != NULL && target->state == TARGET_COUNTING && target->spent_ns >= target->wait_ns) {
     ask(target, module);
     target = target_of(module, hook.first_wait_ns);

@@ -22,6 +22,7 @@ from . import compiler, plugin, remembered
 from .quiet import quiet
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
+BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
@@ -31,9 +32,11 @@ EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 IDLE = 8  # likewise calls in which none of these took part
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
 KNOWN_STOCK_CALLS = 64  # after so many calls in a row that stock answered faster before, the module is not looked at again
+WITHOUT = 8  # calls of like sizes without a graph, after which no more of them are captured, once no further trace comes
 RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
 
 targets = weakref.WeakSet()
+opened = weakref.WeakSet()  # modules of which nothing could be captured
 modules = []  # what became of each module that was looked at, for report()
 _scale = 1.0  # measured price of the last capture / predicted
 
@@ -83,6 +86,8 @@ def attempt(module, spent_s):
     if reason:
         return leave_alone(module, reason)
     parts = sum(1 for _ in module.modules())
+    if parts == 1 and type(module).__module__.startswith("torch.nn.modules."):
+        return None  # one operator, which the op tier has
     want_s = PATIENCE * _scale * (BASE_S + PER_MODULE_S * parts)
     wanted = spent_s >= want_s or AT_ONCE
     known = remembered.OfModule(module)
@@ -235,6 +240,8 @@ class Target:
         self.signature = None  # of the last call that was traced or raced
         self.times = {}  # stock -> nanoseconds of the race
         self.seen = self.taken = 0
+        self.module = weakref.ref(module)
+        self.is_part = any(one is module for outer in opened for one in outer.modules())
         self.predicted_s = BASE_S + PER_MODULE_S * parts
         self.compiled = []  # graphs that became programs
         self.breaks = []
@@ -243,6 +250,10 @@ class Target:
         self.attempts = 0
         self.graphs_a_call = 0  # when it was traced last
         self.missed_s = 0.0  # in calls for which no graph was there
+        self.waited = 0  # calls that had their graphs while one without was to be traced
+        self.alone = 0  # calls in a row without any graph
+        self.without = {}  # signature: calls without any graph that were seen since no further trace comes
+        self.turn = self.rematches = 0
         self.calls = 0
         self.idle = 0
         self.progress = []  # calls of the graphs that are not decided
@@ -277,7 +288,9 @@ class Target:
                 raise GivenUp("its module is gone")
             if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
                 raise GivenUp("NumPy inside: its random numbers are its own")
-            return compiler.backend(graph, inputs, made=target.compiled, timed=not (FORCED or target.pinned), where=target.note["module"])
+            options = {"dtype": "float32"} if target.is_part and not BF16_ASKED_FOR else None
+            timed = not (FORCED or target.pinned)
+            return compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
 
         return ipexrun_capture
 
@@ -349,6 +362,8 @@ class Target:
             self.remember(remembered.INSIDE if look_inside else remembered.STOCK, "slower")
         self.tell(remembered.STOCK, why)
         self.verdict = look_inside
+        if look_inside and self.module() is not None:
+            opened.add(self.module())
         self.phase = self.answered_by_stock
         self.trace = self.run = None
         for graph in self.compiled:
@@ -376,7 +391,15 @@ class Target:
             ran = compiler.ran()
             self.hook.end_drift_check()
             result = trace(module, *args, **kwargs)
+            if self.compiled and self.capture_s == 0 and self.waited < EXPLORING:  # this call had its graphs: one that has none is meant
+                self.attempts -= 1
+                self.waited += 1
+                return result
+            self.waited = 0
             self.graphs_a_call = compiler.ran() - ran
+            if (self.graphs_a_call > 1 or self.breaks) and not BF16_ASKED_FOR:
+                for graph in self.compiled:
+                    graph.keep_float32()
             _scale = min(max(self.capture_s / self.predicted_s, 0.1), 20.0)
             self.note.update(capture_s=round(self.note.get("capture_s", 0) + self.capture_s, 2), graphs=len(self.compiled))
             if self.breaks:
@@ -390,24 +413,37 @@ class Target:
         finally:
             self.lock.release()
 
+    def is_last_trace(self):
+        return self.attempts >= ATTEMPTS or not self.graphs_a_call
+
     def captured(self, module, args, kwargs):
-        """Its result, and whether a graph took part."""
+        """Its result, or EAGER; and how long it took if a graph took part."""
+        key = (signature(args), signature(kwargs)) if self.is_last_trace() else None
+        if key is not None and self.without.get(key, 0) >= WITHOUT:
+            return self.eager, None
         before = compiler.ran()
         self.hook.end_drift_check()
         started = time.perf_counter_ns()
         result = self.run(module, *args, **kwargs)
         nanoseconds = time.perf_counter_ns() - started
         graphs = compiler.ran() - before
+        self.alone = 0 if graphs else self.alone + 1
+        if key is not None:
+            self.without[key] = 0 if graphs else self.without.get(key, 0) + 1
         if graphs < self.graphs_a_call:  # some of them have no form for this call
             self.missed_s += nanoseconds * 1e-9
-            patience = 0.0 if FORCED else PATIENCE * max(self.note["capture_s"], 1.0)
+            patience = 0.0 if AT_ONCE else PATIENCE * max(self.note["capture_s"], 1.0)
             if self.missed_s > patience and self.attempts < ATTEMPTS:
                 self.phase = self.capture
+        if self.alone > EXPLORING and self.is_last_trace() and self.phase != self.answer:
+            self.give_up("no graph fits its calls", remember=False)
         return result, nanoseconds if graphs else None
 
     def explore(self, module, args, kwargs):
         """Graphs are tried inside these calls (compiler.py)."""
-        result, _ = self.captured(module, args, kwargs)
+        result, nanoseconds = self.captured(module, args, kwargs)
+        if nanoseconds is None:
+            return result
         self.calls += 1
         progress = [graph.calls for graph in self.compiled if not graph.settled()]
         self.idle = self.idle + 1 if progress == self.progress else 0
@@ -429,13 +465,16 @@ class Target:
         """Neighbouring calls of one signature, by stock and captured in turn."""
         key = signature_of_call(args, kwargs)
         waiting = self.pairs.get(key)
-        self.calls += 1
+        self.turn += 1
         if self.calls > PAIRS_WANTED:
             self.give_up("its calls differ too much to be compared", remember=False)
             return self.eager
-        if waiting[1] if waiting is not None else self.calls % 2:  # the other half, or in turn
+        if waiting[1] if waiting is not None else self.turn % 2:  # the other half, or in turn
             result, nanoseconds = self.captured(module, args, kwargs)
-            if nanoseconds is not None and self.phase == self.race:
+            if nanoseconds is None:
+                self.pairs.pop(key, None)
+            elif self.phase == self.race:
+                self.calls += 1
                 self.pair(key, nanoseconds, stock=False)
             return result
         self.timed[threading.get_ident()] = key
@@ -457,6 +496,9 @@ class Target:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.remember(remembered.CAPTURED, "faster")
             self.settle("faster")
+        elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.looked_won(self.trial):
+            self.rematches += 1
+            self.trial = torch.classes.ipexrun.Trial()
         elif decided == -1:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.give_up("as a whole it was not faster")

@@ -142,24 +142,70 @@ def test_tensors_of_other_kinds_are_left_alone():
     assert "captured" not in said.split("]")[0].split("'")
 
 
+def test_where_it_is_switched_off_the_module_answers():
+    before = """
+import ipexrun
+def on_stock(*shape):
+    ipexrun.set_enabled(False)
+    with torch.no_grad():
+        result = model(torch.ones(*shape))
+    ipexrun.set_enabled(True)
+    return result
+want = on_stock(8, 64)
+"""
+    after = """
+got = on_stock(8, 64)
+on_stock(2, 3, 64)
+with torch.no_grad():
+    model(torch.ones(8, 64))
+print(torch.equal(want, got), [one["graphs"] for one in ipexrun.report()["modules"]])
+"""
+    done = run([*launched("--graph-mode", "dynamo"), sys.executable, "-c", SMALL.format(extra=before) + after])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "True [1]"
+
+
+def test_calls_of_other_sizes_than_the_first_ones_are_captured_too():
+    extra = """
+with torch.no_grad():
+    for rows in [3, 3] + [9] * 30:
+        model(torch.randn(rows, 64))
+import ipexrun
+print([one["graphs"] for one in ipexrun.report()["modules"]])
+"""
+    assert small(extra=extra, IPEXRUN_GRAPH_WAIT="0").startswith("[2]")
+
+
+def test_bf16_is_for_modules_that_are_one_graph(tmp_path):
+    """The router of experts, say, chooses otherwise: what two graphs round, each within its bounds, is not bounded together."""
+    program = tmp_path / "program.py"
+    program.write_text(BROKEN.replace("print(", "print([one.get('choice', '') for one in ipexrun.report()['graphs']], "))
+    done = run([f"{BUILD}/bin/ipexrun", "--graph-mode", "dynamo", sys.executable, str(program)])
+    assert done.returncode == 0, done.stderr
+    assert "bf16:" not in done.stdout.split("]")[0] and "captured" in done.stdout
+
+
+BROKEN = (
+    "import torch, sys, ipexrun\n"
+    "class Model(torch.nn.Module):\n"
+    "    def __init__(self):\n"
+    "        super().__init__()\n"
+    "        self.a, self.b = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)\n"
+    "    def forward(self, x):\n"
+    "        x = self.a(x)\n"
+    "        if x.sum().item() > 1e9:\n"
+    "            x = x * 2\n"
+    "        return self.b(x)\n"
+    "model = Model().eval()\n"
+    "with torch.no_grad():\n"
+    "    for i in range(24): model(torch.randn(8, 64))\n"
+    "print(ipexrun.report()['modules'])\n"
+)
+
+
 def test_graph_breaks_name_the_line(tmp_path):
     program = tmp_path / "program.py"
-    program.write_text(
-        "import torch, sys, ipexrun\n"
-        "class Model(torch.nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.a, self.b = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)\n"
-        "    def forward(self, x):\n"
-        "        x = self.a(x)\n"
-        "        if x.sum().item() > 1e9:\n"
-        "            x = x * 2\n"
-        "        return self.b(x)\n"
-        "model = Model().eval()\n"
-        "with torch.no_grad():\n"
-        "    for i in range(24): model(torch.randn(8, 64))\n"
-        "print(ipexrun.report()['modules'])\n"
-    )
+    program.write_text(BROKEN)
     done = run([*launched("--graph-mode", "dynamo"), sys.executable, str(program)])
     assert done.returncode == 0, done.stderr
     assert f"{program}:8" in done.stdout and "'captured'" in done.stdout

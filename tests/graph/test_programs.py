@@ -70,6 +70,35 @@ def test_an_activation_goes_into_the_product(activation, shape, bias):
     assert captured.fused().startswith("1 linear layers, 1 activations in them")
 
 
+def test_sizes_that_are_sums_of_sizes_are_understood():
+    layer = linear()
+    Captured(lambda a, b, c: layer(torch.cat([a, b, c])) + torch.ones(a.shape[0] + b.shape[0] + c.shape[0], 1),
+             *(torch.randn(rows, 48) for rows in (3, 4, 5)), dynamic=True)
+
+
+def test_what_is_as_far_from_the_truth_as_stock_passes():
+    exact = torch.randn(4, 64, dtype=torch.float64)
+    stock, mine = (exact * (1 + 4e-6)).float(), (exact * (1 - 4e-6)).float()
+
+    def passes(mine, truth):
+        return torch.classes.ipexrun.Trial().check_beside([stock], [mine], False, [truth] if truth is not None else [])
+
+    assert not passes(mine, None) and passes(mine, exact)
+    assert not passes((exact * (1 - 2e-5)).float(), exact)
+    assert not passes(mine, exact * 1.1) and not passes(mine, exact[:3])  # no truth
+
+
+def test_a_graph_runs_in_float64():
+    from ipexrun import double
+
+    layer = linear()
+    graph = torch.fx.experimental.proxy_tensor.make_fx(lambda x, w: (F.layer_norm(x.float() @ w, (80,)), torch.zeros(2, dtype=torch.float32), x.argmax()))
+    x, w = torch.randn(7, 48), layer.weight.detach().t()
+    norm, zeros, index = double.results(graph(x, w), [x, w])
+    assert norm.dtype == zeros.dtype == torch.float64 and index.dtype == torch.int64
+    torch.testing.assert_close(norm, F.layer_norm(x.double() @ w.double(), (80,)))
+
+
 @pytest.mark.parametrize("shape", [(7, 80), (2, 5, 80)])
 def test_a_sum_goes_into_the_product_on_either_side(shape):
     layer = linear(80, 80)

@@ -282,10 +282,15 @@ void register_classes() {
           .def(torch::init<>())
           .def("check", [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
                            std::vector<std::optional<at::Tensor>> mine, bool bf16) { return self->check(stock, mine, bf16); })
+          .def("check_beside",
+               [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
+                  std::vector<std::optional<at::Tensor>> mine, bool bf16,
+                  std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact); })
           .def("add",
                [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns, std::int64_t mine_ns) { self->add(stock_ns, mine_ns); })
           .def("result", [](const c10::intrusive_ptr<Trial>& self) { return self->result(); })
           .def("ratio", [](const c10::intrusive_ptr<Trial>& self) { return self->ratio(); })
+          .def("disturbed", [](const c10::intrusive_ptr<Trial>& self) { return self->disturbed(); })
           .def("error", [](const c10::intrusive_ptr<Trial>& self) { return self->error(); });
 }
 

@@ -25,7 +25,24 @@ at::Tensor rows(const at::Tensor& tensor) {
   return tensor.to(at::kDouble).reshape({samples, -1});
 }
 
-void judge(const at::Tensor& stock, const at::Tensor& mine, Likeness* worst) {
+constexpr double kUsableTruth = 1e-2;  // float64 that is this far from stock computed something else
+
+/// RMS(values - truth) / RMS(truth) of each sample.
+at::Tensor errors(const at::Tensor& values, const at::Tensor& truth) {
+  const at::Tensor apart = (values - truth).square().sum(1);
+  return at::where(apart == 0, at::zeros_like(apart), (apart / truth.square().sum(1)).sqrt());
+}
+
+/// How far the error of the worst sample exceeds twice stock's own, by results in float64; `otherwise` where these say nothing.
+double beyond_stock(const at::Tensor& stock, const at::Tensor& found, const at::Tensor& finite, const at::Tensor& exact, double otherwise) {
+  if (exact.sizes() != finite.sizes() || !at::equal(finite, exact.isfinite())) return otherwise;
+  const at::Tensor truth = at::where(finite, exact, at::zeros_like(exact));
+  const at::Tensor own = errors(stock, truth);
+  if (!(own.max().item<double>() < kUsableTruth)) return otherwise;
+  return std::max((errors(found, truth) - 2 * own).max().item<double>(), 0.0);
+}
+
+void judge(const at::Tensor& stock, const at::Tensor& mine, const std::optional<at::Tensor>& exact, Likeness* worst) {
   if (stock.numel() == 0) return;
   at::Tensor truth = rows(stock);
   at::Tensor found = rows(mine);
@@ -50,19 +67,23 @@ void judge(const at::Tensor& stock, const at::Tensor& mine, Likeness* worst) {
   const at::Tensor size = truth.square().sum(1);
   const at::Tensor other = found.square().sum(1);
   const at::Tensor dot = (truth * found).sum(1);
+  double error = 0;
   for (std::int64_t i = 0; i < size.size(0); ++i) {
     const double off = apart[i].item<double>();
     const double norm = size[i].item<double>();
     if (off == 0) continue;
-    worst->error = std::max(worst->error, std::sqrt(off / norm));  // infinite where the truth is 0
+    error = std::max(error, std::sqrt(off / norm));  // infinite where the truth is 0
     const double length = std::sqrt(norm * other[i].item<double>());
     worst->cosine = std::min(worst->cosine, length > 0 ? dot[i].item<double>() / length : 0);
   }
+  if (exact && error > 0) error = beyond_stock(truth, found, finite, rows(*exact), error);
+  worst->error = std::max(worst->error, error);
 }
 
 }  // namespace
 
-Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine) {
+Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine,
+                 const std::vector<std::optional<at::Tensor>>& exact) {
   const TierOff inner_calls_are_stock;
   const at::AutoDispatchBelowADInplaceOrView below;
   Likeness worst;
@@ -74,7 +95,7 @@ Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std:
       if (!same_face(*stock[i], *mine[i])) {
         worst.same_kind = false;
       } else if (stock[i]->is_floating_point()) {
-        judge(*stock[i], *mine[i], &worst);
+        judge(*stock[i], *mine[i], exact.size() == stock.size() ? exact[i] : std::nullopt, &worst);
       } else {
         worst.same_kind = at::equal(*stock[i], *mine[i]);
       }

@@ -1,4 +1,4 @@
-// The accuracy rule for a whole module: its results beside stock's, which stand for the truth.
+// The accuracy rule for a whole module: its results beside stock's, which stand for the truth unless exact ones are there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,11 +14,15 @@ inline constexpr double kModuleCosine = 0.999;    ///< likewise
 
 struct Likeness {
   bool same_kind = true;  ///< dtypes, sizes and strides agree, integers and booleans are equal, NaN and infinities lie at the same places
-  double error = 0;       ///< RMS(mine - stock) / RMS(stock) of the worst sample of the worst result; 0/0 = 0
+  /// RMS(mine - stock) / RMS(stock) of the worst sample of the worst result; 0/0 = 0. With exact results: what the error exceeds twice
+  /// stock's by.
+  double error = 0;
   double cosine = 1;      ///< of the worst sample
 };
 
-/// A sample is what has one index in the first dimension. Both are results of one call.
-Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine);
+/// A sample is what has one index in the first dimension. Both are results of one call; `exact`, none or as many, those of the same call in
+/// float64, which stand for the truth where stock is within 1e-2 of them.
+Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine,
+                 const std::vector<std::optional<at::Tensor>>& exact = {});
 
 }  // namespace ipexrun::preload::graph

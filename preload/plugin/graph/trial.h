@@ -15,9 +15,10 @@ namespace ipexrun::preload::graph {
 /// Used by one thread at a time.
 class ProgramTrial {
  public:
-  /// Judges the results of one call; false ends the trial for good.
-  bool check(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine, bool bf16) {
-    const Likeness likeness = compare(stock, mine);
+  /// Judges the results of one call, beside exact ones where there are any; false ends the trial for good.
+  bool check(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine, bool bf16,
+             const std::vector<std::optional<at::Tensor>>& exact = {}) {
+    const Likeness likeness = compare(stock, mine, exact);
     for (const std::optional<at::Tensor>& result : stock) bf16 = bf16 || (result && at::isReducedFloatingType(result->scalar_type()));
     error_ = std::max(error_, likeness.error);
     return accurate_ = accurate_ && likeness.same_kind && likeness.error <= (bf16 ? kModuleBf16Error : kModuleF32Error) &&
