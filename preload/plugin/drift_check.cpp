@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -20,6 +21,7 @@
 #include "configs/base/log.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/boxed_arguments.h"
+#include "preload/plugin/choices.h"
 #include "preload/plugin/dispatcher.h"
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/shadows.h"
@@ -128,6 +130,8 @@ class DriftCheck {
   bool was_rounded_ = false;       ///< there was a call with such operands
   bool lengthened_ = false;
   bool moved_ = false;
+  bool steered_ = false;  ///< in the middle of a pass a choice among rounded values was used
+  Choices choices_;
   std::unordered_map<c10::OperatorName, bool> stock_alone_;  ///< no kernel of the user's own
   std::vector<Begin> begins_;  ///< after the first call on rounded memory; nothing that was rounded before one was used after it
   std::vector<DriftUse> uses_;
@@ -239,6 +243,8 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   } else {
     run_alone(op, stack, arguments);
   }
+  const std::size_t results = op.schema().returns().size();
+  choices_.after(op, arguments, stack->data() + (stack->size() - results), results, operands_rounded_);
 }
 
 bool DriftCheck::may_run_twice(const c10::OperatorHandle& op) {
@@ -353,16 +359,22 @@ bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const 
 /// from state. In the first case it is to begin where the program does (`may_move`: this was not tried), as where the pass is too far off
 /// and may hold the program's measuring of the one before. In the second, and after such a move, what was rounded has to come through one
 /// pass more.
+///
+/// Layers after a choice compute something else when it turns out otherwise. A choice at the end (the next token) is the program's result.
 void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move) {
+  const bool chose = choices_.were_used();
   if (between_passes()) {
     judge();
     if (judged_calls_ >= wanted_calls_ && !lengthened_) {
-      moved_ = may_move && !begins_.empty() && (operands_rounded_ || worst_ > kMaxDrift);
+      moved_ = may_move && !begins_.empty() && (operands_rounded_ || steered_ || worst_ > kMaxDrift);
       lengthened_ = moved_ || operands_rounded_ || !may_move;
       if (lengthened_) wanted_calls_ += pass_calls_;
     }
-  } else if (was_rounded_ && !operands_rounded_) {
-    if (const std::uint64_t here = mark(); here != 0 && here < kAfterWeights) begins_.push_back({ops_, here});
+  } else if (chose || (was_rounded_ && !operands_rounded_)) {
+    const std::uint64_t here = mark();
+    const bool has_weight = here != 0 && here < kAfterWeights;
+    steered_ = steered_ || (chose && has_weight);
+    if (has_weight && was_rounded_ && !operands_rounded_) begins_.push_back({ops_, here});
   }
   was_rounded_ = was_rounded_ || operands_rounded_;
   ++calls_;
@@ -370,6 +382,7 @@ void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool ma
 
 void DriftCheck::judge() {
   judged_calls_ = calls_;
+  choices_.forget();
   const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
   const TierOff stock;
   worst_ = std::max(worst_, shadows_.judge_results());
@@ -378,13 +391,16 @@ void DriftCheck::judge() {
 void DriftCheck::finish() {
   if (between_passes()) judge();
   charge(state_, explored_ns);
+  if (steered_) worst_ = std::numeric_limits<double>::infinity();
   state_.drift.finish(uses_, worst_, state_.calls.load(std::memory_order_relaxed));
   const DriftCounts counts = state_.drift.counts();
   char text[200];
   std::snprintf(text, sizeof text,
                 "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e); so far %lu may run, %lu stay with stock",
                 uses_.size(), worst_, kMaxDrift, counts.fine, counts.too_far);
-  log::line(worst_ > kMaxDrift ? log::Level::kInfo : log::Level::kDebug, text);
+  const log::Level level = worst_ > kMaxDrift ? log::Level::kInfo : log::Level::kDebug;
+  log::line(level, steered_ ? std::string(text) + "; in the middle of it a choice (topk, argmax, sort or a comparison) was made among them"
+                            : text);
 }
 
 void finish_check() {

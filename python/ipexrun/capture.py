@@ -22,7 +22,6 @@ from . import compiler, plugin, remembered
 from .quiet import quiet
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
-BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
@@ -288,7 +287,7 @@ class Target:
                 raise GivenUp("its module is gone")
             if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
                 raise GivenUp("NumPy inside: its random numbers are its own")
-            options = {"dtype": "float32"} if target.is_part and not BF16_ASKED_FOR else None
+            options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
             timed = not (FORCED or target.pinned)
             return compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
 
@@ -397,7 +396,7 @@ class Target:
                 return result
             self.waited = 0
             self.graphs_a_call = compiler.ran() - ran
-            if (self.graphs_a_call > 1 or self.breaks) and not BF16_ASKED_FOR:
+            if (self.graphs_a_call > 1 or self.breaks) and not compiler.BF16_ASKED_FOR:
                 for graph in self.compiled:
                     graph.keep_float32()
             _scale = min(max(self.capture_s / self.predicted_s, 0.1), 20.0)

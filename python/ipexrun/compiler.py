@@ -6,14 +6,16 @@ Python only translates; what is fused, how it runs, and whether it is right and 
 
 import atexit
 import operator
+import os
 import sys
 import threading
 import time
 
 import torch
 
-from . import double, plugin, remembered
+from . import choices, double, plugin, remembered
 
+BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 REMATCHES = 2  # after races that looked won but for calls that something else on the machine disturbed
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
 MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
@@ -298,7 +300,8 @@ class Compiled:
         self.open = [False]  # candidates that are still to be tried: whether products of float32 may be bf16
         # Where bf16 is allowed the operators that our float32 form leaves to torch may be answered in it by the op tier.
         self.bf16_inside = self.graph.bf16_allowed(dtype or "")
-        if self.bf16_inside:
+        steered = self.bf16_inside and not BF16_ASKED_FOR and dtype != "bfloat16" and choices.steer(module.graph)
+        if self.bf16_inside and not steered:
             self.open.insert(0, True)
         self.name = remembered.graph_name(module, dtype) if timed else ""
         known = remembered.graph_choice(self.name) if timed else ""
@@ -313,6 +316,8 @@ class Compiled:
         self.choice = None  # None: stock; else as in `open`
         self.problem = ""  # of the last run that failed
         self.note = new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
+        if steered:
+            self.note["lost"] = ["bf16: a choice among its values (topk, argmax, sort or a comparison) steers what follows"]
 
     def __call__(self, arguments):
         _runs.count = ran() + 1

@@ -372,3 +372,58 @@ print(json.dumps({**counts, "error": error([g.flatten() for g in mine], [g.flatt
 """)
     assert report["drift"]["checks"] >= 1
     assert report["error"] < 3e-2
+
+
+EXPERTS = """
+class Experts(torch.nn.Module):
+    # Each row is worked on by the two of eight experts that score highest: a flip changes the row altogether.
+    def __init__(self):
+        super().__init__()
+        self.score, self.experts = torch.nn.Linear(256, 8), torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(8))
+    def forward(self, x):
+        best = PICK
+        out = torch.zeros_like(x)
+        for i, expert in enumerate(self.experts):
+            rows = ((best == i).any(-1)).nonzero().flatten()
+            out.index_add_(0, rows, expert(x[rows]))
+        return x + out
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.before, self.middle = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)]), Experts()
+        self.after = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
+    def forward(self, x): return self.after(self.middle(self.before(x)))
+"""
+
+
+@pytest.mark.parametrize("pick", ["self.score(x).topk(2, -1).indices", "self.score(x).sort(-1)[1][:, :2]"])
+def test_what_comes_before_a_choice_is_not_rounded(tmp_path, pick):
+    report = outcome(tmp_path, EXPERTS.replace("PICK", pick) + """
+plugin_loader.start()
+model, inputs = Model().eval(), [torch.randn(512, 256) for _ in range(60)]
+with torch.no_grad():
+    results = [model(x) for x in inputs]
+    expected = stock(lambda: [model(x) for x in inputs])
+print(json.dumps({**report(), "errors": [error(result, truth) for result, truth in zip(results, expected)]}))
+""")
+    assert max(report["errors"]) < 1e-2, "with every product in bf16 it is 2e-2: rows that other experts worked on"
+    assert report["drift"]["too_far"] > 0 and report["drift"]["fine"] > 0, "what comes after the choice may be rounded"
+
+
+def test_a_choice_that_ends_a_pass_is_a_result(tmp_path):
+    program = """
+class Greedy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.layers, self.head = torch.nn.Embedding(256, 256), harmless()[0], torch.nn.Linear(256, 256)
+    def forward(self, x): return self.head(self.layers(self.words(x)))
+plugin_loader.start()
+model, tokens = Greedy().eval(), torch.randint(256, (64,))
+with torch.no_grad():
+    for _ in range(60):
+        tokens = model(tokens).argmax(-1)
+print(json.dumps(report()))
+"""
+    report = outcome(tmp_path, program)
+    assert report["drift"]["fine"] > 0 and report["drift"]["too_far"] == 0

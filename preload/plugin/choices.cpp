@@ -1,0 +1,66 @@
+#include "preload/plugin/choices.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "preload/plugin/boxed_arguments.h"
+
+namespace ipexrun::preload {
+namespace {
+
+template <std::size_t N>
+bool is_one_of(const c10::OperatorHandle& op, const std::array<std::string_view, N>& names) {
+  constexpr std::string_view kAten = "aten::";
+  std::string_view name = op.operator_name().name;
+  if (!name.starts_with(kAten)) return false;
+  name.remove_prefix(kAten.size());
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Their integers say where among their arguments something was found.
+constexpr std::array<std::string_view, 13> kFindPositions = {"topk",     "sort",   "argsort",   "argmax", "argmin",       "max",      "min",
+                                                             "kthvalue", "median", "nanmedian", "mode",   "searchsorted", "bucketize"};
+constexpr std::array<std::string_view, 6> kCompare = {"lt", "le", "gt", "ge", "eq", "ne"};
+/// Take rows by a mask, or branch on it. `where` and masked_fill are not among them: most often both sides meet where the mask turns.
+constexpr std::array<std::string_view, 9> kTakeByMask = {"nonzero",    "nonzero_numpy", "nonzero_static",      "index",     "index_put",
+                                                         "index_put_", "masked_select", "_local_scalar_dense", "is_nonzero"};
+
+bool is_mask(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBool; }
+
+}  // namespace
+
+void Choices::note(const c10::IValue& result, Kind kind) {
+  for_each_tensor(result, [&](const at::Tensor& tensor) {
+    if (!tensor.has_storage() || tensor.is_floating_point() || is_mask(tensor) != (kind == Kind::kMask)) return;
+    choices_.try_emplace(tensor.storage().unsafeGetStorageImpl(), Choice{tensor.storage(), kind});
+  });
+}
+
+void Choices::after(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count,
+                    bool rounded) {
+  bool by_mask = false;
+  if (!choices_.empty()) {
+    for (const c10::IValue& argument : arguments) {
+      for_each_tensor(argument, [&](const at::Tensor& tensor) {
+        if (!tensor.has_storage()) return;
+        const auto found = choices_.find(tensor.storage().unsafeGetStorageImpl());
+        if (found == choices_.end()) return;
+        by_mask = by_mask || found->second.kind == Kind::kMask;
+        used_ = used_ || found->second.kind == Kind::kPositions || is_one_of(op, kTakeByMask);
+      });
+    }
+  }
+  const bool compares = rounded && is_one_of(op, kCompare);
+  const bool finds = rounded && is_one_of(op, kFindPositions);
+  for (std::size_t i = 0; i < count && (by_mask || compares || finds); ++i) note(results[i], finds ? Kind::kPositions : Kind::kMask);
+}
+
+void Choices::forget() {
+  choices_.clear();
+  used_ = false;
+}
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,40 @@
+// Choices among rounded values: which rows a program goes on with (the experts of a token, the best of some queries) may turn out otherwise
+// by one rounding, and then everything after them is another computation.
+//
+// Shadows (shadows.h) follow the choices of the user's run, so the results of a drift check do not show what another choice would have
+// done. Here choices are kept account of instead. Used by one thread, like the shadows.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+
+#include <cstddef>
+#include <unordered_map>
+#include <vector>
+
+namespace ipexrun::preload {
+
+class Choices {
+ public:
+  /// After each op. `rounded`: values that a candidate rounded were among its arguments.
+  void after(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count,
+             bool rounded);
+  /// Whether positions that were found among rounded values (topk, argmax, sort), or places where a comparison of such values holds, were
+  /// used since forget().
+  [[nodiscard]] bool were_used() const { return used_; }
+  void forget();
+
+ private:
+  enum class Kind { kPositions, kMask };
+  struct Choice {
+    c10::Storage keeps;  ///< while it is known, no other memory comes to lie at its address
+    Kind kind;
+  };
+  void note(const c10::IValue& result, Kind kind);
+
+  std::unordered_map<const c10::StorageImpl*, Choice> choices_;
+  bool used_ = false;
+};
+
+}  // namespace ipexrun::preload

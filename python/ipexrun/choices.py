@@ -1,0 +1,52 @@
+"""Choices among values within a captured graph: rounded values may choose otherwise, and what follows is then another computation.
+
+The same rule as preload/plugin/choices.h holds for programs that are not captured.
+"""
+
+import torch
+
+# The position in its results of the integers that say where something was found.
+POSITIONS = {"topk": 1, "sort": 1, "argsort": 0, "argmax": 0, "argmin": 0, "max": 1, "min": 1, "kthvalue": 1, "median": 1, "nanmedian": 1, "mode": 1,
+             "searchsorted": 0, "bucketize": 0}
+COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
+TAKE_BY_MASK = {"nonzero", "nonzero_static", "index", "index_put", "masked_select", "_local_scalar_dense", "is_nonzero"}
+
+
+def steer(graph):
+    """Whether positions that were found among values of floating point, or places where a comparison of such values holds, are used within."""
+    masks = set()
+    for node in graph.nodes:
+        name = plain_name(node)
+        found = [one for one in node.args if isinstance(one, torch.fx.Node) and is_floating(one)]
+        if found and name in POSITIONS and any(is_used(one) for one in positions_of(node, POSITIONS[name])):
+            return True
+        taken = [one for one in torch.utils._pytree.tree_leaves(node.args) if isinstance(one, torch.fx.Node) and one in masks]
+        if taken and name in TAKE_BY_MASK:
+            return True
+        if (found and name in COMPARISONS) or (taken and dtype_of(node) == torch.bool):
+            masks.add(node)
+    return False
+
+
+def plain_name(node):
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet.__name__ if node.op == "call_function" and packet is not None else ""
+
+
+def dtype_of(node):
+    return getattr(node.meta.get("val"), "dtype", None)
+
+
+def is_floating(node):
+    dtype = dtype_of(node)
+    return dtype is not None and dtype.is_floating_point
+
+
+def positions_of(node, place):
+    if isinstance(node.meta.get("val"), torch.Tensor):
+        return [node] if not is_floating(node) else []
+    return [user for user in node.users if user.args[1:] == (place,)]
+
+
+def is_used(node):
+    return any(user.op != "output" for user in node.users)
