@@ -4,7 +4,6 @@
 #include "preload/plugin/adapters/attention_call.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty_like_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty_strided_cpu_dispatch.h>
 
 #include <c10/core/GradMode.h>
@@ -16,6 +15,7 @@
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -96,7 +96,7 @@ Outputs AttentionCall::run(int candidate, const Packs& /*packs*/, IsaSet isa) co
   const std::int64_t heads = q->size(1);
   const std::int64_t rows = q->size(2);
   const std::int64_t depth = q->size(3);
-  at::Tensor result = at::compositeexplicitautograd::empty_like(*q, q->options(), at::MemoryFormat::Preserve);  // as stock does
+  at::Tensor result = scratch_empty_like(*q, q->scalar_type());  // as stock does
   if (depth > 1 && result.stride(3) != 1) return {};
   kernels::AttentionArgs args = kernel_operands();
   args.bf16_inside = candidate == kOwnBf16;

@@ -12,6 +12,7 @@
 #include "preload/plugin/adapters/images.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -170,7 +171,7 @@ kernels::LinearArgs ConvolutionCall::linear_args() const {
 
 std::shared_ptr<const TensorPack> ConvolutionCall::pointwise_pack() const {
   const std::size_t bytes = kernels::packed_b_bytes(in_channels(), out_channels());
-  at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, w->options().dtype(at::kByte));
+  at::Tensor packed = pack_memory(bytes);
   kernels::pack_b({w->const_data_ptr(), kernel_dtype(*w), in_channels(), out_channels(), w->stride(1), w->stride(0)},
                   packed.mutable_data_ptr(), torch_pool());
   return std::make_shared<const TensorPack>(std::move(packed), uncounted_padding(bytes));
@@ -183,7 +184,7 @@ Outputs ConvolutionCall::run_pointwise(const TensorPack& pack, IsaSet isa) const
   }
   std::vector<std::int64_t> sizes = input.sizes().vec();
   sizes[1] = out_channels();
-  const at::Tensor result = at::cpu::empty(sizes, input.options().dtype(dtype), last_format(input));
+  const at::Tensor result = scratch_empty(sizes, dtype, last_format(input));
   kernels::LinearArgs args = linear_args();
   args.a = input.const_data_ptr();
   args.a_dtype = kernel_dtype(input);
@@ -220,7 +221,7 @@ std::shared_ptr<const TensorPack> ConvolutionCall::own_pack(kernels::DType packe
   for (std::size_t i = 0; i < 3; ++i) weight.strides[i] = strides.axis[i];
   const std::size_t bytes = kernels::conv_packed_bytes(weight);
   if (bytes == 0) return nullptr;
-  at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, w->options().dtype(at::kByte));
+  at::Tensor packed = pack_memory(bytes);
   kernels::pack_conv(weight, packed.mutable_data_ptr(), torch_pool());
   return std::make_shared<const TensorPack>(std::move(packed), uncounted_padding(bytes));
 }

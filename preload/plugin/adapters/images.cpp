@@ -1,12 +1,12 @@
 #include "preload/plugin/adapters/images.h"
 
-#include <ATen/ops/empty_cpu_dispatch.h>
 
 #include <array>
 
 #include "kernels/reorder.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -48,7 +48,7 @@ bool asks_for_channels_last(const at::Tensor& tensor) {
 at::Tensor for_onednn(const at::Tensor& input, at::ScalarType inside, IsaSet isa) {
   const at::MemoryFormat last = last_format(input);
   if (!input.is_contiguous() || input.is_contiguous(last)) return input.to(inside);
-  at::Tensor to = at::cpu::empty(input.sizes(), input.options().dtype(inside), last);
+  at::Tensor to = scratch_empty(input.sizes(), inside, last);
   kernels::to_channels_last(reorder_args(input, to), torch_pool(), isa);
   return to;
 }
@@ -60,7 +60,7 @@ at::Tensor as_stock(const at::Tensor& result, at::ScalarType dtype, bool channel
   if (channels_last || result.is_contiguous() || !result.is_contiguous(last)) {
     return with_strides_of(result.to(result.options().dtype(dtype), false, false, format).contiguous(format), channels_last);
   }
-  at::Tensor to = at::cpu::empty(result.sizes(), result.options().dtype(dtype));
+  at::Tensor to = scratch_empty(result.sizes(), dtype);
   kernels::to_planar(reorder_args(result, to), torch_pool(), isa);
   return to;
 }

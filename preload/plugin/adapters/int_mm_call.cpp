@@ -9,6 +9,7 @@
 #include "configs/contract/decision.h"
 #include "kernels/linear_s8.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 #include "preload/plugin/tier_state.h"
 
 namespace ipexrun::preload {
@@ -52,7 +53,7 @@ void IntMmCall::weight_view(int /*i*/, WeightKey* key) const {
 
 std::shared_ptr<const TensorPack> IntMmCall::pack(int /*i*/, int /*candidate*/) const {
   const std::size_t bytes = kernels::packed_s8_bytes(b->size(0), b->size(1));
-  at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+  at::Tensor packed = pack_memory(bytes);
   kernels::pack_s8({b->const_data_ptr<std::int8_t>(), b->size(0), b->size(1), b->stride(0), b->stride(1)}, packed.mutable_data_ptr(),
                    torch_pool());
   return std::make_shared<const TensorPack>(std::move(packed), bytes);

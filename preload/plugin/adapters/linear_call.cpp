@@ -15,6 +15,7 @@
 #include "kernels/linear.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -138,7 +139,7 @@ void LinearCall::weight_view(int /*i*/, WeightKey* key) const {
 std::shared_ptr<const TensorPack> LinearCall::pack(int /*i*/, int candidate) const {
   if (candidate == kOwnBf16) {
     const std::size_t bytes = kernels::packed_b_bytes(k, n);
-    at::Tensor packed = at::cpu::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+    at::Tensor packed = pack_memory(bytes);
     kernels::MatrixB b{w->const_data_ptr(), kernel_dtype(*w), k, n, stride_k, stride_n};
     kernels::pack_b(b, packed.mutable_data_ptr(), torch_pool());
     return std::make_shared<const TensorPack>(std::move(packed), bytes);

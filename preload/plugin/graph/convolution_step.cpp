@@ -3,7 +3,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
-#include <ATen/ops/empty_cpu_dispatch.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/hardtanh.h>
@@ -18,6 +17,7 @@
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -213,7 +213,7 @@ at::Tensor ConvolutionStep::run_kernel(const Operands& operands, const Convoluti
   std::array<std::int64_t, 5> sizes{image.size(0), call.out_channels()};
   const auto dims = static_cast<std::size_t>(image.dim());
   for (std::size_t i = 2; i < dims; ++i) sizes[i] = call.out[3 - (dims - i)];
-  at::Tensor result = at::cpu::empty({sizes.data(), dims}, image.options().dtype(dtype), last_format(image));
+  at::Tensor result = scratch_empty({sizes.data(), dims}, dtype, last_format(image));
   at::Tensor other;
   if (operands.other.defined()) {
     other = widened(operands.other);

@@ -5,6 +5,8 @@
 #include <ATen/core/jit_type.h>
 #include <ATen/core/stack.h>
 
+#include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 #include "preload/plugin/adapters/attention_call.h"
@@ -13,6 +15,7 @@
 #include "preload/plugin/graph/convolution_step.h"
 #include "preload/plugin/graph/linear_step.h"
 #include "preload/plugin/graph/view_step.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -242,12 +245,36 @@ c10::IValue resolve(const Argument& argument, const Values& values, const c10::T
   return list_of(elements, type);
 }
 
+namespace {
+
+/// Values whose memory results may lie in: results themselves, and what steps make them of that may return views of their arguments.
+std::vector<bool> under_results(const Graph& graph) {
+  std::vector<bool> under(graph.facts.size(), false);
+  const std::function<void(const Argument&)> mark = [&](const Argument& argument) {
+    if (argument.kind == Argument::Kind::kValue && argument.value != kNone) under[static_cast<std::size_t>(argument.value)] = true;
+    for (const Argument& element : argument.list) mark(element);
+  };
+  for (const Argument& output : graph.outputs) mark(output);
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const bool computes =
+        node->kind == Node::Kind::kLinear || node->kind == Node::Kind::kConvolution || node->kind == Node::Kind::kAttention;
+    if (computes ||
+        std::none_of(node->outputs.begin(), node->outputs.end(), [&](Value value) { return under[static_cast<std::size_t>(value)]; }))
+      continue;
+    for (const Value value : Graph::reads(*node)) under[static_cast<std::size_t>(value)] = true;
+  }
+  return under;
+}
+
+}  // namespace
+
 Program::Program(const Graph& graph) : count_(graph.facts.size()), inputs_(graph.inputs), outputs_(graph.outputs) {
   std::vector<std::size_t> last(count_, 0);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const Value value : Graph::reads(graph.nodes[i])) last[static_cast<std::size_t>(value)] = i;
     for (const Value value : graph.nodes[i].outputs) last[static_cast<std::size_t>(value)] = i;  // read by nobody: gone at once
   }
+  const std::vector<bool> under = under_results(graph);
   const std::vector<int> uses = graph.uses();
   std::vector<int> inside(count_, 0);
   for (const Node& node : graph.nodes) {
@@ -255,6 +282,7 @@ Program::Program(const Graph& graph) : count_(graph.facts.size()), inputs_(graph
   }
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     Planned planned{step_of(graph.nodes[i]), {}};
+    for (const Value value : graph.nodes[i].outputs) planned.outlives = planned.outlives || under[static_cast<std::size_t>(value)];
     std::vector<Value> touched = Graph::reads(graph.nodes[i]);
     touched.insert(touched.end(), graph.nodes[i].outputs.begin(), graph.nodes[i].outputs.end());
     for (const Value value : touched) {
@@ -263,22 +291,30 @@ Program::Program(const Graph& graph) : count_(graph.facts.size()), inputs_(graph
     }
     steps_.push_back(std::move(planned));
   }
+  scratch_user_begins();
 }
+
+Program::~Program() { scratch_user_ends(); }
 
 Values Program::run(Values inputs) const {
   if (inputs.size() != inputs_.size())
     throw std::invalid_argument("a graph of " + std::to_string(inputs_.size()) + " inputs got " + std::to_string(inputs.size()));
   const at::AutoDispatchBelowADInplaceOrView below;
   const DriftApart unseen;
+  ScratchRun scratch;
   Values values(count_);
   for (std::size_t i = 0; i < inputs.size(); ++i) values[static_cast<std::size_t>(inputs_[i])] = std::move(inputs[i]);
   for (const Planned& planned : steps_) {
+    scratch.pause(planned.outlives);
     planned.step->run(values);
     for (const Value value : planned.last_read) values[static_cast<std::size_t>(value)] = {};
   }
   Values results;
   results.reserve(outputs_.size());
-  for (const Argument& output : outputs_) results.push_back(resolve(output, values, nullptr));
+  for (const Argument& output : outputs_) {
+    c10::IValue result = resolve(output, values, nullptr);
+    results.push_back(result.isTensor() && result.toTensor().defined() ? lasting(result.toTensor()) : std::move(result));
+  }
   return results;
 }
 

@@ -28,6 +28,9 @@ class Program {
  public:
   /// The graph has been through its passes.
   explicit Program(const Graph& graph);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
   /// One value an input of the graph, in its order; the results in the order of its outputs. Computes below autograd: for graphs that
   /// are no part of one.
@@ -37,6 +40,7 @@ class Program {
   struct Planned {
     std::unique_ptr<Step> step;
     std::vector<Value> last_read;  ///< nobody reads them after this step: their memory goes back
+    bool outlives = false;         ///< a result may lie in memory that it takes
   };
   std::size_t count_;
   std::vector<Value> inputs_;

@@ -16,6 +16,7 @@
 #include "preload/plugin/graph/view_step.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -93,7 +94,7 @@ class JoinedStep final : public Step {
       args.bias = bias.const_data_ptr();
       args.bias_dtype = kernel_dtype(bias);
     }
-    const at::Tensor result = at::empty({args.m, args.n}, at::TensorOptions().dtype(bf16_out_ ? at::kBFloat16 : first.scalar_type()));
+    const at::Tensor result = scratch_empty({args.m, args.n}, bf16_out_ ? at::kBFloat16 : first.scalar_type());
     args.ldc = args.n;
     args.c = result.mutable_data_ptr();
     args.c_dtype = kernel_dtype(result);
@@ -167,7 +168,7 @@ class JoinedStep final : public Step {
       if (known[i].weight == nullptr || !state.weights.may_pack(*known[i].weight) || bytes_of(weight) == 0) return false;
       bytes += bytes_of(weight);
     }
-    const at::Tensor buffer = at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+    const at::Tensor buffer = pack_memory(bytes);
     std::int64_t at = 0;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       const Matrix weight{tensor_of(values, parts_[i].weight), true};

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
@@ -17,6 +16,7 @@
 #include "preload/plugin/graph/view_step.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 #include "preload/plugin/weight_use.h"
 
 namespace ipexrun::preload::graph {
@@ -32,7 +32,7 @@ std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w) {
     state.weights.pin_bytes(*known.weight, use);
     const std::size_t bytes = kernels::packed_b_bytes(w.k(), w.n());
     if (bytes == 0) return nullptr;
-    at::Tensor to = at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+    at::Tensor to = pack_memory(bytes);
     kernels::pack_b({w.tensor.const_data_ptr(), kernel_dtype(w.tensor), w.k(), w.n(), w.stride_k(), w.stride_n()}, to.mutable_data_ptr(),
                     torch_pool());
     have = std::make_shared<const TensorPack>(std::move(to), bytes);
@@ -137,7 +137,7 @@ bool LinearStep::run_own(const at::Tensor& x, const Matrix& weight, const at::Te
     args.epilogue.other_dtype = kernel_dtype(other);
     args.epilogue.ld_other = other.stride(0);
   }
-  *out = at::empty({args.m, args.n}, at::TensorOptions().dtype(linear_.bf16_out ? at::kBFloat16 : weight.tensor.scalar_type()));
+  *out = scratch_empty({args.m, args.n}, linear_.bf16_out ? at::kBFloat16 : weight.tensor.scalar_type());
   args.c = out->mutable_data_ptr();
   args.c_dtype = kernel_dtype(*out);
   return kernels::linear_bf16(args, torch_pool(), state->options.isa);

@@ -1,7 +1,6 @@
 #include "preload/plugin/graph/norm_step.h"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/native_layer_norm.h>
@@ -11,6 +10,7 @@
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -79,15 +79,15 @@ class NormStep final : public Step {
     args.from = x.const_data_ptr();
     if (narrow_alone || narrow_ != kNone) {
       if (!wide) return false;
-      results->narrow = at::empty(x.sizes(), x.options().dtype(at::kBFloat16));
+      results->narrow = scratch_empty(x.sizes(), at::kBFloat16);
       args.narrow = results->narrow.mutable_data_ptr();
     }
     if (!narrow_alone) {
-      results->norm = at::empty(x.sizes(), x.options());
+      results->norm = scratch_empty(x.sizes(), x.scalar_type());
       args.to = results->norm.mutable_data_ptr();
     }
     if (sum_ != kNone) {
-      results->sum = at::empty(x.sizes(), x.options());
+      results->sum = scratch_empty(x.sizes(), x.scalar_type());
       args.sum = results->sum.mutable_data_ptr();
     }
     args.dtype = kernel_dtype(x);

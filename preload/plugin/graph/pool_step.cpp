@@ -3,7 +3,6 @@
 #include <ATen/core/jit_type.h>
 #include <ATen/native/Pool.h>
 #include <ATen/ops/avg_pool2d.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/mean.h>
 
@@ -11,6 +10,7 @@
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -95,10 +95,10 @@ class PoolStep final : public Step {
     if (what_ == PoolOf::kMean) {
       const at::ScalarType to = dtype().value_or(x.scalar_type());
       if (!dtype_fits(to)) return {};
-      result = flag(2) ? at::empty({x.size(0), x.size(1), 1, 1}, x.options().dtype(to))
-                       : at::empty({x.size(0), x.size(1)}, x.options().dtype(to));
+      result = flag(2) ? scratch_empty({x.size(0), x.size(1), 1, 1}, to)
+                       : scratch_empty({x.size(0), x.size(1)}, to);
     } else {
-      result = at::empty({x.size(0), x.size(1), args.out_height, args.out_width}, x.options(), at::MemoryFormat::ChannelsLast);
+      result = scratch_empty({x.size(0), x.size(1), args.out_height, args.out_width}, x.scalar_type(), at::MemoryFormat::ChannelsLast);
     }
     args.from = x.const_data_ptr();
     args.from_dtype = kernel_dtype(x);

@@ -2,8 +2,6 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/neg.h>
 
@@ -11,6 +9,7 @@
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -57,7 +56,7 @@ class RotaryStep final : public Step {
         batch_stride(cos) != batch_stride(sin)) {
       return false;
     }
-    *result = contiguous_ ? at::empty(x.sizes(), x.options()) : at::empty_like(x);
+    *result = contiguous_ ? scratch_empty(x.sizes(), x.scalar_type()) : scratch_empty_like(x, x.scalar_type());
     if (result->stride(3) != 1) return false;
     kernels::RotaryArgs args;
     args.from = x.const_data_ptr();
