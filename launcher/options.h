@@ -88,7 +88,7 @@ struct Options {
   std::string omp_runtime = "auto";       ///< auto, default, intel, llvm or the path of a library
   std::string dtype = "auto";             ///< auto, float32, bfloat16, float16
   bool dtype_given = false;
-  std::string graph_mode = "auto";  ///< auto, dynamo, off
+  std::string graph_mode = "auto";  ///< auto, dynamo, trace, off
   std::string select = "fast";      ///< fast, thorough, off
   bool optimize = true;             ///< false: --no-optimize, launch only
   bool pin = true;                  ///< false: --no-pin (also IPEX's --multi-task-manager none is NOT this)

@@ -58,7 +58,8 @@ std::size_t report(char* out, std::size_t bytes) {
 }
 
 double capture_wait_s() {
-  if (env::get(env::Id::kGraphMode).value_or("auto") == "dynamo") return 0;
+  const std::string mode = env::get(env::Id::kGraphMode).value_or("auto");
+  if (mode == "dynamo" || mode == "trace") return 0;
   const std::string text = env::get(env::Id::kGraphWait).value_or("");
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);

@@ -11,6 +11,7 @@
 
 #include "configs/contract/event.h"
 #include "preload/hook_abi.h"
+#include "python/hook/snapshots.h"
 #include "python/hook/targets.h"
 
 /* One per process: vectorcall entries have no place for a module state. Written under the GIL before the hook is installed. */
@@ -417,6 +418,8 @@ static PyMethodDef methods[] = {
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
     {"set_enabled", set_enabled, METH_O, "Switch replaced kernels on or off."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
+    {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},
+    {"unchanged", ipexrun_unchanged, METH_VARARGS, "unchanged(containers, snapshot): whether the same objects are still there."},
     {"report", report, METH_NOARGS, "What the plugin did so far, as JSON."},
     {NULL, NULL, 0, NULL},
 };

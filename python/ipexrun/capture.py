@@ -22,6 +22,7 @@ from . import compiler, plugin, remembered
 from .quiet import quiet
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
+TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
@@ -81,6 +82,10 @@ def global_hooks():
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls went by: who answers from now on; seconds to wait for; None: stock, for good;
     False: stock, but look at the modules inside."""
+    if TRACE:
+        from . import tracing
+
+        return tracing.attempt(module)
     reason = is_taken_as_it_is(module)
     if reason:
         return leave_alone(module, reason)

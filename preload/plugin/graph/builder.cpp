@@ -14,6 +14,7 @@
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/executor.h"
 #include "preload/plugin/graph/passes.h"
+#include "preload/plugin/graph/scripted_region.h"
 #include "preload/plugin/graph/trial.h"
 #include "preload/plugin/tier.h"
 
@@ -272,6 +273,7 @@ void register_classes() {
           .def("compile", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->compile(bf16); })
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
+          .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
           .def("drop_programs", [](const c10::intrusive_ptr<Builder>& self) { self->drop_programs(); })

@@ -81,6 +81,8 @@ struct Look {
   }
 };
 
+std::atomic<std::uint64_t> trials{0};
+
 std::string name_of(int candidate) { return candidate == 1 ? "bf16" : "float32"; }
 
 std::string times_text(double ratio) {
@@ -142,7 +144,9 @@ struct Region::Form {
 /// One call of which both forms run. Gone without a word when stock's form threw.
 class Region::Exploring {
  public:
-  Exploring(Region& of, Form& in_form, const c10::IValue* given) : region(of), form(in_form), inputs(given, given + of.weights_.size()) {}
+  Exploring(Region& of, Form& in_form, const c10::IValue* given) : region(of), form(in_form), inputs(given, given + of.weights_.size()) {
+    trials.fetch_add(1, std::memory_order_relaxed);
+  }
   ~Exploring() { region.busy_.store(false, std::memory_order_release); }
   Exploring(const Exploring&) = delete;
   Exploring& operator=(const Exploring&) = delete;
@@ -520,6 +524,8 @@ std::string in_quotes(const std::string& text) {
 }
 
 }  // namespace
+
+std::uint64_t scripted_trials() noexcept { return trials.load(std::memory_order_relaxed); }
 
 std::vector<RegionFacts> scripted_facts() {
   std::vector<std::shared_ptr<RegionNote>> all;

@@ -93,6 +93,9 @@ class Region final : public torch::CustomClassHolder {
 /// Whether this thread's calls may be answered by graphs at all now.
 bool scripted_here();
 
+/// How many calls of regions in this process had both forms run: who waits for regions to be decided watches it stand still.
+std::uint64_t scripted_trials() noexcept;
+
 /// What a report says of one region.
 struct RegionFacts {
   std::int64_t number = 0;  ///< in this process

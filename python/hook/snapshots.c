@@ -1,0 +1,66 @@
+#include "python/hook/snapshots.h"
+
+static PyObject* contents_of(PyObject* container) {
+  if (PyDict_Check(container)) {
+    PyObject* contents = PyTuple_New(2 * PyDict_GET_SIZE(container));
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    for (Py_ssize_t i = 0; contents != NULL && PyDict_Next(container, &position, &key, &value); i += 2) {
+      PyTuple_SET_ITEM(contents, i, Py_NewRef(key));
+      PyTuple_SET_ITEM(contents, i + 1, Py_NewRef(value));
+    }
+    return contents;
+  }
+  if (PyList_Check(container)) return PyList_AsTuple(container);
+  return PyTuple_Pack(1, (PyObject*)Py_TYPE(container));
+}
+
+static int holds(PyObject* container, PyObject* contents) {
+  const Py_ssize_t size = PyTuple_GET_SIZE(contents);
+  if (PyDict_Check(container)) {
+    if (2 * PyDict_GET_SIZE(container) != size) return 0;
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    for (Py_ssize_t i = 0; PyDict_Next(container, &position, &key, &value); i += 2) {
+      if (PyTuple_GET_ITEM(contents, i) != key || PyTuple_GET_ITEM(contents, i + 1) != value) return 0;
+    }
+    return 1;
+  }
+  if (PyList_Check(container)) {
+    if (PyList_GET_SIZE(container) != size) return 0;
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      if (PyList_GET_ITEM(container, i) != PyTuple_GET_ITEM(contents, i)) return 0;
+    }
+    return 1;
+  }
+  return size == 1 && (PyObject*)Py_TYPE(container) == PyTuple_GET_ITEM(contents, 0);
+}
+
+PyObject* ipexrun_snapshot(PyObject* self, PyObject* containers) {
+  (void)self;
+  if (!PyTuple_CheckExact(containers)) return PyErr_Format(PyExc_TypeError, "a tuple of containers is needed");
+  const Py_ssize_t count = PyTuple_GET_SIZE(containers);
+  PyObject* snapshot = PyTuple_New(count);
+  for (Py_ssize_t i = 0; snapshot != NULL && i < count; ++i) {
+    PyObject* contents = contents_of(PyTuple_GET_ITEM(containers, i));
+    if (contents == NULL) {
+      Py_CLEAR(snapshot);
+    } else {
+      PyTuple_SET_ITEM(snapshot, i, contents);
+    }
+  }
+  return snapshot;
+}
+
+PyObject* ipexrun_unchanged(PyObject* self, PyObject* args) {
+  (void)self;
+  PyObject *containers, *snapshot;
+  if (!PyArg_ParseTuple(args, "O!O!:unchanged", &PyTuple_Type, &containers, &PyTuple_Type, &snapshot)) return NULL;
+  const Py_ssize_t count = PyTuple_GET_SIZE(containers);
+  if (PyTuple_GET_SIZE(snapshot) != count) Py_RETURN_FALSE;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* contents = PyTuple_GET_ITEM(snapshot, i);
+    if (!PyTuple_CheckExact(contents) || !holds(PyTuple_GET_ITEM(containers, i), contents)) Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}

@@ -1,0 +1,101 @@
+"""What goes into a call and what comes out of it: nested tuples, lists and dicts of tensors and plain values, taken apart and put together."""
+
+import collections
+import dataclasses
+import enum
+
+import torch
+
+PLAIN = frozenset((bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout))
+TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+class Unknown(Exception):
+    """Why something cannot be described."""
+
+
+def plain(value):
+    """A key that is equal for equal values only: 1, 1.0 and True differ, and so do the two zeros."""
+    kind = type(value)
+    if kind in PLAIN:
+        return kind, value
+    if kind is float:
+        return kind, value.hex()
+    if kind is torch.Size:
+        return kind, tuple(value)
+    if isinstance(value, enum.Enum):
+        return kind, value.name
+    raise Unknown(f"a {kind.__name__}")
+
+
+def describe(value, tensors):
+    """An exact description of an argument; its tensors are appended to `tensors`."""
+    kind = type(value)
+    if kind in TENSORS:
+        if not value.is_cpu or value.layout is not torch.strided or value.dtype.is_complex:
+            raise Unknown("a tensor that is complex, not on the CPU or not strided")
+        tensors.append(value)
+        return value.dtype, value.shape, value.stride(), value.requires_grad, value.is_inference()
+    if kind is tuple or kind is list:
+        return (kind, *[describe(one, tensors) for one in value])
+    if kind is dict:
+        return (kind, *[(plain(key), describe(one, tensors)) for key, one in value.items()])
+    return plain(value)
+
+
+def is_record(value):
+    """As the results of transformers: a dataclass that is an ordered dict of what is not None."""
+    return isinstance(value, collections.OrderedDict) and dataclasses.is_dataclass(value)
+
+
+class Taken:
+    """A result: its tensors, a description of all else, and how to make another one like it."""
+
+    def __init__(self, value):
+        self.tensors = []
+        self.containers = []  # tuples left out
+        self.form, self.build = self.take(value)
+        if not self.tensors:
+            raise Unknown("nothing that is a tensor")
+
+    def like(self, tensors):
+        return self.build(iter(tensors))
+
+    def take(self, value):
+        kind = type(value)
+        if kind is torch.Tensor:
+            self.tensors.append(value)
+            return torch.Tensor, next
+        if kind is tuple or kind is list:
+            forms, builds = self.take_all(value)
+            return (kind, *forms), lambda tensors: kind([build(tensors) for build in builds])
+        if kind is dict or kind is collections.OrderedDict or is_record(value):
+            keys = list(value)
+            forms, builds = self.take_all(value.values())
+            self.containers.append(value)
+            if kind is dict or kind is collections.OrderedDict:
+                make = kind
+            else:
+                self.check_record(value)
+                make = lambda pairs: kind(**dict(pairs))  # noqa: E731
+            return (kind, tuple(map(plain, keys)), *forms), lambda tensors: make([(key, build(tensors)) for key, build in zip(keys, builds)])
+        if isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__.__module__ == f"namedtuple_{kind.__name__}":
+            forms, builds = self.take_all(value)
+            return (kind, *forms), lambda tensors: kind(*[build(tensors) for build in builds])
+        return plain(value), lambda tensors: value
+
+    def take_all(self, values):
+        if type(values) is list:
+            self.containers.append(values)
+        taken = [self.take(one) for one in values]
+        return [form for form, _ in taken], [build for _, build in taken]
+
+    @staticmethod
+    def check_record(value):
+        """It is what its class makes of its fields."""
+        again = type(value)(**value)
+        names = [field.name for field in dataclasses.fields(value)]
+        if list(again) != list(value) or set(vars(again)) != set(vars(value)):
+            raise Unknown(f"a {type(value).__name__} with something of its own")
+        if any(getattr(again, name) is not getattr(value, name) for name in names):
+            raise Unknown(f"a {type(value).__name__} with something of its own")

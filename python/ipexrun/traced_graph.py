@@ -1,0 +1,460 @@
+"""A TorchScript trace of one of the program's own calls, and the proof that it computes what the module does.
+
+The call runs once, and its result is the program's. Sizes are plain numbers to it, as without a trace: what is traced holds for calls whose
+tensors have exactly these sizes. Parameters, buffers and other tensors of the module are attributes of the trace that share the module's
+memory, so that writes into them are seen; nothing is frozen into constants.
+"""
+
+import random
+import sys
+import types as py_types
+import warnings
+
+import torch
+
+from . import capture, choices
+from .structures import Taken, Unknown
+
+# What a module in training does to itself or draws.
+CHANGED_BY_TRAINING = (
+    torch.nn.modules.dropout._DropoutNd,
+    torch.nn.modules.batchnorm._NormBase,
+    torch.nn.modules.rnn.RNNBase,
+    torch.nn.RReLU,
+)
+MOST_CONTAINERS = 50000
+PRIMS = {"prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct", "prim::TupleUnpack", "prim::GetAttr",
+         "prim::NumToTensor"}
+OF_NUMBERS = {"aten::Int", "aten::ScalarImplicit", "aten::IntImplicit", "aten::FloatImplicit", "aten::Float", "aten::Bool"}
+SIZES = {torch.Tensor.size, torch.Tensor.shape.__get__, torch.Tensor.numel, torch.Tensor.nelement, torch.Tensor.__len__, torch.numel}
+CONSTRUCTORS = {torch.tensor, torch.as_tensor}
+SIZES_BY_VALUES = {"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount", "pack_padded_sequence",
+                   "pad_packed_sequence", "coalesce", "to_sparse", "histogram"}
+NOT_IN_PLACE = {"__index__", "__int__", "__invert__", "__iter__", "__instancecheck__", "__init__"}
+# Functions of tensors whose results are no tensors and do not depend on values.
+OF_KIND = {"dim", "ndimension", "stride", "storage_offset", "element_size", "get_device", "__get__", "__hash__", "result_type", "can_cast",
+           "broadcast_shapes", "type"}
+NO_VALUES = (type(None), torch.Tensor, torch.Size, torch.dtype, torch.device, torch.layout)
+
+
+class Refused(Exception):
+    """Why a module is left to stock."""
+
+
+class Plain(torch.overrides.TorchFunctionMode):
+    """Sizes are plain numbers while a call is traced, tensors made of plain numbers are constants, and what reads values of tensors into Python
+    is noted."""
+
+    def __init__(self):
+        super().__init__()
+        self.read = ""
+        self.constants = []  # tensors that the call made of plain numbers
+        self.said = []  # warnings of this call
+        self.places = {}  # of them: where the program's line is
+        self.made = set()  # memory of results that was nobody's before
+        self.problem = ""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function in SIZES or (function in CONSTRUCTORS and args and of_numbers(args[0])):
+            tracing = torch._C._get_tracing_state()
+            torch._C._set_tracing_state(None)
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                torch._C._set_tracing_state(tracing)
+            if function in CONSTRUCTORS:
+                self.constants.append(result)
+                self.made.add(result.untyped_storage()._cdata)
+            return result
+        if function is torch.Tensor.__iter__ and args[0].dim() > 0:
+            return iter(args[0].unbind(0))
+        name = getattr(function, "__name__", "")
+        places = self.before(name, args, kwargs)
+        said = len(self.said)
+        result = function(*args, **kwargs)
+        self.after(function, name, result, places)
+        if len(self.said) > said:
+            frame = sys._getframe(1)
+            self.places[said] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return result
+
+    def before(self, name, args, kwargs):
+        """Where the memory of the given tensors is."""
+        try:
+            given = tensors_in((args, kwargs))
+            if sizes_by_values(name, args, given):
+                self.problem = f"the size of what {name} gives depends on values"
+            for one in written(name, args, kwargs):
+                # The trace forgets a write whose result nobody uses.
+                if one.untyped_storage()._cdata not in self.made:
+                    self.problem = f"{name} writes into a tensor that was there before the call"
+            return {one.untyped_storage()._cdata for one in given}
+        except Exception as problem:  # nothing of ours may end the program
+            self.problem = f"{name}: {capture.first_line(problem)}"
+            return set()
+
+    def after(self, function, name, result, places):
+        try:
+            self.made.update({one.untyped_storage()._cdata for one in tensors_in(result)} - places)
+            if not isinstance(result, NO_VALUES) and not is_of_kind(function, result):
+                self.read = name or "a function"
+        except Exception as problem:
+            self.problem = f"{name}: {capture.first_line(problem)}"
+
+
+def plain_for(module):
+    """torch notes where an operator of a trace was called, which is in the mode, and reports name what is found in the trace by that."""
+    of = Plain.__torch_function__
+    code = of.__code__.replace(co_filename=f"trace of {type(module).__name__}")
+    renamed = py_types.FunctionType(code, globals(), of.__name__, of.__defaults__)
+    return type("Plain", (Plain,), {"__torch_function__": renamed})()
+
+
+def tensors_in(value):
+    return [one for one in torch.utils._pytree.tree_leaves(value) if isinstance(one, torch.Tensor) and one.layout is torch.strided]
+
+
+def written(name, args, kwargs):
+    """Tensors that a function of this name writes into."""
+    if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (name.startswith("__i") and name not in NOT_IN_PLACE):
+        return tensors_in(args[:1])
+    return tensors_in(kwargs.get("out"))
+
+
+def sizes_by_values(name, args, given):
+    """Whether the size of the result depends on values: it is a plain number to the program, which no trace would question."""
+    if name in SIZES_BY_VALUES or (name == "where" and len(given) == 1):
+        return True
+    if name == "repeat_interleave":
+        return len(given) > 1 or len(args) == 1
+    return name == "__getitem__" and any(one.dtype in (torch.bool, torch.uint8) for one in tensors_in(args[1:]))
+
+
+def of_numbers(value):
+    if isinstance(value, (list, tuple)):
+        return all(map(of_numbers, value))
+    return type(value) in (bool, int, float)
+
+
+def is_of_kind(function, result):
+    name = getattr(function, "__name__", "")
+    if name in OF_KIND or (name.startswith("is_") and name != "is_nonzero"):
+        return True
+    return isinstance(result, (tuple, list)) and all(isinstance(one, (torch.Tensor, type(None), tuple, list)) for one in result)
+
+
+class State:
+    """All that a module and those inside it hold, as far as their attributes show it: what a trace takes for granted."""
+
+    def __init__(self, module):
+        self.hook = sys.modules["_ipexrun_hook"]
+        self.kind = type(module)
+        self.seen, self.tensors, containers = set(), [], []
+        for one in module.modules():
+            reason = capture.is_taken_as_it_is(one)
+            if reason:
+                raise Refused(f"{type(one).__name__} inside: {reason}" if one is not module else reason)
+            if one.training and isinstance(one, CHANGED_BY_TRAINING):
+                raise Refused(f"{type(one).__name__} in training")
+            if one is not module:
+                containers.append(one)  # its class
+            for each in (vars(one), one._parameters, one._buffers, one._modules):
+                self.seen.add(id(each))
+                containers.append(each)
+        for each in list(containers):
+            if type(each) is dict:
+                for name, value in list(each.items()):
+                    if not (isinstance(name, str) and name.endswith("_hooks")):
+                        self.look_into(value, containers, 2)
+        reason = capture.is_not_plain(module)
+        if reason:
+            raise Refused(reason)
+        self.hooks = capture.Hooks(module)
+        if self.hooks.traced or capture.global_hooks():
+            raise Refused("hooks")
+        if len(containers) > MOST_CONTAINERS:
+            raise Refused("it holds too much to be watched")
+        self.containers = tuple(containers)
+        self.contents = self.hook.snapshot(self.containers)
+        for held in self.contents:
+            for value in held:
+                if value is module or getattr(value, "__self__", None) is module:
+                    raise Refused("it holds itself")  # and would never die
+        self.pointers = self.places()
+        self.kinds = self.looks()
+
+    def look_into(self, value, containers, depth):
+        """Containers and configurations that attributes hold, and tensors in them."""
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self.seen:
+                self.seen.add(id(value))
+                self.tensors.append(value)
+            return
+        if id(value) in self.seen or isinstance(value, (torch.nn.Module, type)) or depth == 0:
+            return
+        if isinstance(value, (dict, list)):
+            self.seen.add(id(value))
+            containers.append(value)
+            inside = value.values() if isinstance(value, dict) else value
+        elif isinstance(value, tuple):
+            inside = value
+        elif isinstance(getattr(value, "__dict__", None), dict) and not callable(value):
+            self.seen.add(id(value))
+            containers.append(vars(value))
+            inside = vars(value).values()
+        else:
+            return
+        for one in list(inside):
+            self.look_into(one, containers, depth - 1)
+
+    def places(self):
+        return [tensor.data_ptr() for tensor in self.tensors]
+
+    def looks(self):
+        return [(type(tensor), tensor.dtype, tensor.shape, tensor.stride()) for tensor in self.tensors]
+
+    def holds(self, module):
+        """Whether nothing was put in another's place. What was written into a tensor is no change."""
+        if type(module) is not self.kind or not self.hook.unchanged(self.containers, self.contents) or not self.hooks.are_these(module):
+            return False
+        pointers = self.places()
+        if pointers != self.pointers:  # `tensor.data = ..` leaves the object
+            if self.looks() != self.kinds:
+                return False
+            self.pointers = pointers
+        return True
+
+
+def storages(tensors):
+    return {one.untyped_storage().data_ptr() for one in tensors if one.numel() > 0}
+
+
+def versions(tensors):
+    return [0 if one.is_inference() else one._version for one in tensors]
+
+
+def random_states():
+    states = [torch.get_rng_state().numpy().tobytes(), random.getstate()]
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        states.append(repr(numpy.random.get_state(legacy=False)["state"]))
+    return states
+
+
+class Trace:
+    """Made inside a call, whose result is `result`. `problem`: what the call raised, which is the program's; `refused`: why it was of no use."""
+
+    def __init__(self, module, args, kwargs, tensors, state, key_containers):
+        self.problem = self.refused = self.result = None
+        self.begun = False
+        held = state.tensors
+        plain = plain_for(module)
+        holder = torch._C.ScriptModule("__torch__.Traced", torch._C.CompilationUnit(), True)
+        for i, tensor in enumerate(held):
+            holder._register_attribute(f"t{i}", torch._C.TensorType.get(), tensor)
+
+        def call(*given):
+            if any(one is not other for one, other in zip(given, tensors)):
+                raise Refused("torch traces other tensors than the given ones")
+            self.begun = True
+            try:
+                with plain:
+                    self.result = module(*args, **kwargs)
+            except BaseException as problem:
+                self.problem = problem
+                raise
+            self.taken = Taken(self.result)
+            return tuple(self.taken.tensors)
+
+        before = versions(tensors + held), random_states()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", torch.jit.TracerWarning)
+            plain.said = said
+            try:
+                holder._create_method_from_trace("forward", call, tuple(tensors), lambda value: "", True, False, [], False)
+            except (Refused, Unknown) as why:
+                self.refused = f"its result is or holds {why}" if isinstance(why, Unknown) else str(why)
+            except Exception as problem:
+                self.refused = capture.first_line(problem)
+        for one in said:
+            if not issubclass(one.category, torch.jit.TracerWarning):
+                warnings.showwarning(one.message, one.category, one.filename, one.lineno, one.file, one.line)
+        try:
+            if self.refused is not None:
+                return
+            for i, one in enumerate(said):
+                if issubclass(one.category, torch.jit.TracerWarning):
+                    place = plain.places.get(i, f"{one.filename}:{one.lineno}")
+                    raise Refused(f"{str(one.message).split('. ')[0]} at {place}")
+            if plain.problem:
+                raise Refused(plain.problem)
+            if plain.read:
+                raise Refused(f"values of tensors are read by {plain.read}")
+            if not state.holds(module):
+                raise Refused("the call changes attributes of the module")
+            after = versions(tensors + held), random_states()
+            if after[0] != before[0]:
+                raise Refused("the call writes into its arguments, parameters or buffers")
+            if after[1] != before[1]:
+                raise Refused("the call draws random numbers")
+            self.check_results(tensors + held + plain.constants, key_containers, state)
+            self.method = holder._get_method("forward")
+            Proof(self.method.graph, storages(plain.constants)).run()
+        except (Refused, Unknown) as why:
+            self.refused = str(why)
+        except Exception as problem:  # nothing of ours may end the program
+            self.refused = capture.first_line(problem)
+
+    def check_results(self, known, key_containers, state):
+        results = self.taken.tensors
+        if any(one.requires_grad or one.layout is not torch.strided or not one.is_cpu or one.dtype.is_complex for one in results):
+            raise Refused("a result that is no plain tensor")
+        places = storages(known)
+        for one in results:
+            place = one.untyped_storage().data_ptr()
+            if one.numel() > 0 and place in places:
+                raise Refused("results share memory with arguments, parameters or each other")
+            places.add(place)
+        inner = state.seen | key_containers
+        if any(id(one) in inner for one in self.taken.containers):
+            raise Refused("a result that is a container of the module's own")
+
+    def drop(self):
+        self.taken.tensors = []
+        self.result = None
+
+
+class Proof:
+    """That a traced graph writes nothing that others see, draws nothing, knows its sizes beforehand and calls torch's own operators only."""
+
+    def __init__(self, graph, constants):
+        self.graph = graph
+        self.constants = constants  # memory of tensors that the call made of numbers
+
+    def run(self):
+        inputs = {one.debugName() for one in self.graph.inputs()}
+        for node in self.graph.nodes():
+            kind = node.kind()
+            if list(node.blocks()):
+                raise Refused(f"{kind} in the trace")
+            if kind in PRIMS:
+                if kind == "prim::Constant":
+                    self.constant(node)
+                continue
+            if kind in OF_NUMBERS:
+                if not self.is_number(next(node.inputs())):
+                    raise Refused(f"{kind} of a tensor's values in the trace")
+                continue
+            if not kind.startswith("aten::"):
+                raise Refused(f"{kind} in the trace")
+            self.operator(node, kind, inputs)
+        if self.steers():
+            raise Refused("a choice among its values (topk, argmax, sort or a comparison) steers what follows")
+
+    def constant(self, node):
+        value = node.output().toIValue()
+        if isinstance(value, torch.Tensor) and value.dim() > 0 and value.untyped_storage().data_ptr() not in self.constants:
+            raise Refused("a tensor that is no argument and that the module does not hold")
+
+    def is_number(self, value):
+        node = value.node()
+        if node.kind() in ("prim::NumToTensor", "prim::Constant", "aten::size"):
+            return True
+        inputs = list(node.inputs())
+        return node.kind() in OF_NUMBERS | {"aten::mul", "aten::add", "aten::sub", "aten::floor_divide", "aten::div"} and all(map(self.is_number, inputs))
+
+    @staticmethod
+    def overload(schema):
+        name = schema.split("(", 1)[0].removeprefix("aten::")
+        packet, _, overload = name.partition(".")
+        try:
+            return getattr(getattr(torch.ops.aten, packet), overload or "default")
+        except AttributeError:
+            return None
+
+    def operator(self, node, kind, inputs):
+        schema = node.schema()
+        overload = self.overload(schema)
+        if overload is None:
+            if kind in ("aten::size", "aten::floor_divide", "aten::mul", "aten::add", "aten::sub"):
+                return
+            raise Refused(f"{kind} in the trace")
+        arguments = {argument.name: value for argument, value in zip(overload._schema.arguments, node.inputs())}
+        if torch.Tag.nondeterministic_seeded in overload.tags and not self.draws_nothing(arguments):
+            raise Refused(f"{kind} draws random numbers")
+        if torch.Tag.data_dependent_output in overload.tags:
+            raise Refused(f"{kind} reads values of tensors")
+        if torch.Tag.dynamic_output_shape in overload.tags and not self.size_is_known(kind, node):
+            raise Refused(f"the size of what {kind} gives depends on values")
+        if overload._schema.is_mutable:
+            for argument in overload._schema.arguments:
+                if argument.alias_info is not None and argument.alias_info.is_write and not self.is_fresh(arguments[argument.name], inputs):
+                    raise Refused(f"{kind} writes into what others may see")
+
+    @staticmethod
+    def draws_nothing(arguments):
+        def is_constant(name, want):
+            value = arguments.get(name)
+            return value is not None and value.node().kind() == "prim::Constant" and value.toIValue() == want
+
+        return is_constant("train", False) or is_constant("dropout_p", 0.0)
+
+    @staticmethod
+    def dtype(value):
+        return value.type().dtype() if value.type().kind() == "TensorType" and value.isCompleteTensor() else None
+
+    def size_is_known(self, kind, node):
+        if kind not in ("aten::index", "aten::index_put_", "aten::index_put"):
+            return False
+        places = list(node.inputs())[1].node()
+        if places.kind() != "prim::ListConstruct":
+            return False
+        for one in places.inputs():
+            if one.type().kind() == "NoneType" or one.node().mustBeNone():
+                continue
+            if self.dtype(one) not in (torch.int64, torch.int32):
+                return False
+        return True
+
+    def is_fresh(self, value, inputs):
+        """Made by an operator of the trace, perhaps seen through views of it."""
+        for _ in range(1000):
+            node = value.node()
+            kind = node.kind()
+            if value.debugName() in inputs or kind in ("prim::GetAttr", "prim::Constant", "prim::Param"):
+                return False
+            if kind in ("prim::ListUnpack", "prim::TupleUnpack", "prim::ListConstruct", "aten::dropout", "aten::feature_dropout"):
+                value = next(node.inputs())
+            elif kind.startswith("aten::"):
+                if "(a" not in node.schema().split("->")[1] and "(a" not in node.schema():
+                    return True
+                value = next(node.inputs())
+            else:
+                return False
+        return False
+
+    def steers(self):
+        """As choices.steer() says of other graphs."""
+        if not torch.classes.ipexrun.Graph().bf16_allowed("") or capture.compiler.BF16_ASKED_FOR:
+            return False
+        masks = set()
+        for node in self.graph.nodes():
+            name = node.kind().split("::")[1]
+            values = [one for top in node.inputs() for one in (top.node().inputs() if top.node().kind() == "prim::ListConstruct" else [top])]
+            found = any(self.is_floating(one) for one in node.inputs())
+            outputs = list(node.outputs())
+            if found and name in choices.POSITIONS:
+                place = choices.POSITIONS[name] if len(outputs) > 1 else 0
+                if not self.is_floating(outputs[place]) and any(use.user.kind() not in ("prim::Return", "prim::TupleConstruct") for use in outputs[place].uses()):
+                    return True
+            taken = any(one.debugName() in masks for one in values)
+            if taken and name in choices.TAKE_BY_MASK:
+                return True
+            if outputs and ((found and name in choices.COMPARISONS) or taken and self.dtype(outputs[0]) == torch.bool):
+                masks.add(outputs[0].debugName())
+        return False
+
+    def is_floating(self, value):
+        dtype = self.dtype(value)
+        return dtype is not None and dtype.is_floating_point

@@ -1,0 +1,421 @@
+"""`--graph-mode trace`: a module whose calls come again is traced into TorchScript inside one of them (traced_graph.py). The trace runs with the
+regions of the plugin (preload/plugin/graph/scripted_region.h) and answers where it was proved equal and is faster.
+
+A trace holds for one exact description of a call: types, sizes and strides of tensors, all other values; and for the module as it is: the
+very same submodules, parameters and attributes. While it is tried, stock answers: the traced form runs beside it, as often as it takes until
+its regions are decided; in some of these calls, with other values each, both are held side by side. Then neighbouring calls are answered in
+turn. A form that won is still looked at, in each call whose number is a power of two.
+
+Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
+"""
+
+import atexit
+import collections
+import sys
+import threading
+import time
+import weakref
+
+import torch
+
+from . import capture, compiler, plugin, remembered
+from .structures import Taken, Unknown, describe
+from .traced_graph import Refused, State, Trace
+
+RACE = True  # False: a form that is equal answers at once
+FORMS = 8  # kept for one module
+TRACES = 32  # made for one module
+SEEN = 64  # descriptions of calls that were seen once
+CHECKS = 3  # calls with values of their own that are judged before the race, and one behind it
+QUIET = 3  # runs in a row in which no region tried anything
+WARMING = 200  # calls after which regions that are not decided wait no longer
+SAME_VALUES = 32  # calls with values that were judged before, after which few are looked at
+CHANGED = 4  # calls in a row for which the module was another one than when it was traced
+RESTARTS = 8
+SKIPPED = 1000  # calls in a row that no trace can take
+
+targets = weakref.WeakSet()
+
+
+def tell_ends():
+    for target in list(targets):
+        target.tell_end()
+
+
+def attempt(module):
+    """As capture.attempt()."""
+    reason = capture.is_taken_as_it_is(module)
+    if reason:
+        return capture.leave_alone(module, reason)
+    if next(iter(module.children()), None) is None and type(module).__module__.startswith("torch.nn.modules."):
+        return None  # one operator, which the op tier has
+    if not plugin.ready():
+        return None
+    graph = torch.classes.ipexrun.Graph()
+    return Target(module, graph) if graph.may_time() else None
+
+
+class Form:
+    """One trace: whether it is right, and whether it is faster."""
+
+    def __init__(self, target, trace):
+        self.target = target
+        self.method = trace.method
+        self.taken = trace.taken
+        self.layout = [(one.dtype, one.shape, one.stride()) for one in self.taken.tensors]
+        trace.drop()
+        self.phase = self.explore
+        self.trial = torch.classes.ipexrun.Trial()
+        self.calls = self.checks = self.quiet = self.turn = self.repeated = self.rematches = self.uses = 0
+        self.judged = set()  # values
+        self.waiting = None  # nanoseconds of a racing call without its other half, and who answered it
+
+    def run(self, tensors):
+        return self.method(*tensors)
+
+    def beside(self, tensors):
+        """Runs for nobody, and says whether its regions tried something."""
+        before = self.target.graph.scripted_trials()
+        self.run(tensors)
+        return self.target.graph.scripted_trials() != before
+
+    def explore(self, module, args, kwargs, tensors, started):
+        target = self.target
+        if not target.lock.acquire(blocking=False):
+            return target.eager
+        try:
+            self.calls += 1
+            if self.checks >= CHECKS and (self.quiet >= QUIET or self.calls > WARMING):
+                wants_check = True
+            else:
+                wants_check = self.checks < CHECKS
+            if wants_check:
+                if self.repeated > SAME_VALUES and self.calls & (self.calls - 1):
+                    return target.eager
+                values = tuple(float(one.sum(dtype=torch.float64)) for one in tensors)
+                if values in self.judged:
+                    self.repeated += 1
+                else:
+                    return self.check(module, args, kwargs, tensors, values)
+            if self.quiet < QUIET:
+                try:
+                    self.quiet = 0 if self.beside(tensors) else self.quiet + 1
+                except Exception as problem:
+                    target.give_up(capture.first_line(problem))
+            return target.eager
+        finally:
+            target.lock.release()
+
+    def check(self, module, args, kwargs, tensors, values):
+        """The call is answered by stock's kernels, the traced form beside it by theirs and by ours."""
+        target = self.target
+        hook = target.hook
+        hook.set_enabled(False)
+        try:
+            result = module(*args, **kwargs)
+        finally:
+            hook.set_enabled(True)
+        why = self.differs(module, result, tensors)
+        if why:
+            target.give_up(why)
+            return result
+        self.judged.add(values)
+        self.checks += 1
+        if self.checks > CHECKS:
+            self.judged.clear()
+            self.phase = self.race
+            if not RACE:
+                self.settle("forced")
+            else:
+                target.note["state"] = "racing stock" if target.answering == 0 else target.note["state"]
+        return result
+
+    def differs(self, module, result, tensors):
+        target = self.target
+        try:
+            state = target.state
+            if state is None or not state.holds(module):
+                return "a call changes attributes of the module"
+            taken = Taken(result)
+            if taken.form != self.taken.form:
+                return "results other than tensors differ from call to call"
+            if [(one.dtype, one.shape, one.stride()) for one in taken.tensors] != self.layout:
+                return "sizes of results depend on values"
+            target.hook.set_enabled(False)
+            try:
+                traced = self.run(tensors)
+            finally:
+                target.hook.set_enabled(True)
+            if not self.is_like(taken.tensors, traced, torch.classes.ipexrun.Trial(), False):
+                return "the trace gives other results than the module"
+            before = target.graph.scripted_trials()
+            mine = self.run(tensors)
+            self.quiet = 0 if target.graph.scripted_trials() != before else self.quiet + 1
+            if not self.is_like(taken.tensors, mine, self.trial, target.bf16):
+                return f"its results are {self.trial.error():.1e} away"
+        except Unknown as unknown:
+            return str(unknown)
+        except Exception as problem:
+            return capture.first_line(problem)
+        return ""
+
+    @staticmethod
+    def is_like(truth, mine, trial, bf16):
+        mine = list(mine)
+        if [one.stride() for one in mine] != [one.stride() for one in truth]:
+            return False
+        return trial.check(list(truth), mine, bf16)
+
+    def race(self, module, args, kwargs, tensors, started):
+        """Neighbouring calls, by stock and traced in turn."""
+        target = self.target
+        waiting = self.waiting
+        self.turn += 1
+        if waiting[1] if waiting is not None else self.turn % 2:
+            result = self.answered(tensors)
+            if result is not target.eager:
+                self.pair(time.perf_counter_ns() - started, stock=False)
+            return result
+        target.timed[threading.get_ident()] = self
+        return target.eager
+
+    def pair(self, nanoseconds, stock):
+        if self.phase != self.race:
+            return
+        waiting, self.waiting = self.waiting, None
+        if waiting is None or waiting[1] == stock:
+            self.waiting = (nanoseconds, stock)
+            return
+        self.trial.add(nanoseconds if stock else waiting[0], waiting[0] if stock else nanoseconds)
+        decided = self.trial.result()
+        if decided == 1:
+            self.target.note["speed"] = round(1 / self.trial.ratio(), 2)
+            self.settle("faster")
+        elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.looked_won(self.trial):
+            self.rematches += 1
+            self.trial = torch.classes.ipexrun.Trial()
+        elif decided == -1:
+            self.target.lost(self, f"as a whole it was not faster, {1 / self.trial.ratio():.2f} of stock's speed")
+
+    def settle(self, reason):
+        self.phase = self.answer
+        self.target.won(reason, self.trial.error())
+
+    def answer(self, module, args, kwargs, tensors, started):
+        self.uses += 1
+        if self.uses & (self.uses - 1) == 0 and self.uses > 1:
+            return self.look_again(module, args, kwargs, tensors)
+        return self.answered(tensors)
+
+    def answered(self, tensors):
+        target = self.target
+        method = self.method
+        if method is None:  # lost, in another thread
+            return target.eager
+        target.hook.end_drift_check()
+        try:
+            result = self.taken.like(method(*tensors))
+        except Exception as problem:
+            target.give_up(capture.first_line(problem))
+            return target.eager  # which raises what is the program's own fault
+        target.taken += 1
+        return result
+
+    def look_again(self, module, args, kwargs, tensors):
+        target = self.target
+        if not target.lock.acquire(blocking=False):
+            return self.answered(tensors)
+        try:
+            self.trial = torch.classes.ipexrun.Trial()
+            target.hook.set_enabled(False)
+            try:
+                result = module(*args, **kwargs)
+            finally:
+                target.hook.set_enabled(True)
+            why = self.differs(module, result, tensors)
+            if why:
+                target.give_up(why)
+            return result
+        finally:
+            target.lock.release()
+
+    def stock(self, module, args, kwargs, tensors, started):
+        return self.target.eager
+
+
+class Target:
+    """Answers the calls of one module, or says EAGER, upon which the extension lets the module answer and tells took() how long that was."""
+
+    def __init__(self, module, graph):
+        self.hook = sys.modules["_ipexrun_hook"]
+        self.eager = self.hook.EAGER
+        self.graph = graph
+        self.bf16 = graph.bf16_allowed("")
+        self.note = capture.note(module, "waiting for calls that come again")
+        self.note["by"] = "trace"
+        self.known = remembered.OfModule(module)
+        self.module = weakref.ref(module, self.forget_weakly(weakref.ref(self)))
+        self.forms = collections.OrderedDict()
+        self.seen_once = collections.OrderedDict()
+        self.state = None
+        self.timed = {}  # thread: the form whose call stock answers now
+        self.verdict = None
+        self.lock = threading.Lock()
+        self.traces = self.changed = self.restarts = self.skipped = self.answering = self.seen = self.taken = 0
+        if not targets:
+            atexit.register(tell_ends)
+        targets.add(self)
+
+    @staticmethod
+    def forget_weakly(mine):
+        def forget(_):
+            target = mine()
+            if target is not None:
+                target.forget()
+
+        return forget
+
+    def forget(self):
+        """All that holds parts of the module."""
+        self.forms.clear()
+        self.seen_once.clear()
+        self.state = None
+
+    def __call__(self, module, /, *args, **kwargs):
+        started = time.perf_counter_ns()
+        self.seen += 1
+        if self.verdict is not None or torch.is_autocast_enabled("cpu"):
+            return self.eager
+        tensors = []
+        try:
+            key = describe(args, tensors), describe(kwargs, tensors), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+            if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
+                raise Unknown("the same tensor twice")
+            if not tensors:
+                raise Unknown("no tensor")
+            form = self.forms.get(key)
+        except (Unknown, TypeError) as why:
+            self.skip(f"an argument that is {why}")
+            return self.eager
+        self.skipped = 0
+        if form is None:
+            return self.new_kind(key, module, args, kwargs, tensors)
+        state = self.state
+        if state is None or not state.holds(module):
+            self.is_changed()
+            return self.eager
+        self.changed = 0
+        self.forms.move_to_end(key)
+        return form.phase(module, args, kwargs, tensors, started)
+
+    def took(self, nanoseconds):
+        form = self.timed.pop(threading.get_ident(), None)
+        if form is not None:
+            form.pair(nanoseconds, stock=True)
+        return self.verdict
+
+    def skip(self, why):
+        self.skipped += 1
+        if not self.forms:
+            self.note["state"] = f"stock: {why}"
+        if self.skipped >= SKIPPED and not self.forms:
+            self.give_up(why)
+
+    def is_changed(self):
+        self.changed += 1
+        if self.changed >= CHANGED:
+            self.changed = 0
+            self.restarts += 1
+            self.forget()
+            if self.restarts > RESTARTS:
+                self.give_up("its attributes change again and again")
+
+    def new_kind(self, key, module, args, kwargs, tensors):
+        """The second call of its kind is traced, if it is plain enough."""
+        if key not in self.seen_once:
+            self.seen_once[key] = True
+            if len(self.seen_once) > SEEN:
+                self.seen_once.popitem(last=False)
+            return self.eager
+        if self.traces >= TRACES or not self.lock.acquire(blocking=False):
+            return self.eager
+        try:
+            return self.trace(key, module, args, kwargs, tensors)
+        finally:
+            self.lock.release()
+
+    def trace(self, key, module, args, kwargs, tensors):
+        started = time.perf_counter()
+        try:
+            if self.state is None or not self.state.holds(module):
+                self.forms.clear()
+                self.state = State(module)
+            if self.shares(tensors):
+                return self.eager
+            self.hook.end_drift_check()
+            made = Trace(module, args, kwargs, tensors, self.state, containers_of((args, kwargs)))
+        except Refused as why:
+            self.give_up(str(why))
+            return self.eager
+        except Exception as problem:  # a torch whose insides are others than expected
+            self.give_up(capture.first_line(problem))
+            return self.eager
+        self.traces += 1
+        self.note["capture_s"] = round(self.note.get("capture_s", 0) + time.perf_counter() - started, 3)
+        self.note["traces"] = self.traces
+        if made.problem is not None:
+            # What only a trace raises is none of the program's business.
+            if isinstance(made.problem, RuntimeError) and "trac" in str(made.problem).lower():
+                self.give_up(capture.first_line(made.problem))
+                return self.eager
+            raise made.problem
+        if not made.begun:
+            self.give_up(made.refused)
+            return self.eager
+        result = made.result
+        if made.refused is not None:
+            self.give_up(made.refused)
+            return result
+        self.seen_once.pop(key, None)
+        self.forms[key] = Form(self, made)
+        if len(self.forms) > FORMS:
+            self.forms.popitem(last=False)
+        if self.answering == 0:
+            self.note["state"] = "trying its trace"
+        return result
+
+    def shares(self, tensors):
+        """Whether arguments share memory with one another or with the module: a trace would take them for one."""
+        places = [one.untyped_storage().data_ptr() for one in tensors if one.numel() > 0]
+        held = {one.untyped_storage().data_ptr() for one in self.state.tensors if one.numel() > 0}
+        return len(set(places)) < len(places) or not held.isdisjoint(places)
+
+    def won(self, reason, error):
+        self.answering += 1
+        self.note.update(state="captured", reason=reason, error=error)
+        self.known.tell(remembered.CAPTURED, reason, self.seen, self.taken)
+
+    def lost(self, form, why):
+        form.phase, form.method = form.stock, None
+        if self.answering == 0:
+            self.note["state"] = f"stock: {why}"
+
+    def give_up(self, why):
+        self.note["state"] = f"stock: {why}"
+        self.verdict = False
+        self.forget()
+        self.known.tell(remembered.STOCK, why, self.seen, self.taken)
+
+    def tell_end(self):
+        captured = self.note["state"] == "captured"
+        self.known.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", "") if captured else self.note["state"].removeprefix("stock: "), self.seen, self.taken)
+
+
+def containers_of(value):
+    """Identities of lists and dicts among the arguments."""
+    found = set()
+    if isinstance(value, (list, tuple, dict)):
+        found.add(id(value))
+        for one in value.values() if isinstance(value, dict) else value:
+            found |= containers_of(one)
+    return found
