@@ -77,10 +77,18 @@ std::uint64_t WeightTable::timed_full_hash(const WeightUse& use) noexcept {
   return hash;
 }
 
+/// Weights are at most about twice as large as their packs (float32 beside bf16).
+std::int64_t WeightTable::full_hash_every_ns() const noexcept {
+  const auto bytes = static_cast<double>(2 * pack_bytes());
+  const double all_ns = bytes * static_cast<double>(hash_ps_per_byte_.load(std::memory_order_relaxed)) / 1000;
+  const double every_ns = std::min(all_ns * static_cast<double>(kFullHashShare), static_cast<double>(kFullHashAtLeastEveryNs));
+  return std::max(kFullHashEveryNs, static_cast<std::int64_t>(every_ns));
+}
+
 bool WeightTable::full_check_due(const Weight& weight, const WeightUse& use, std::int64_t now_ns) const {
   if (limits_.always_full_check || use.blind || use.version != weight.version) return true;
   if (weight.backward_seen != backward_seen_.load(std::memory_order_relaxed)) return true;
-  if (now_ns - weight.full_at_ns >= kFullHashEveryNs) return true;
+  if (now_ns - weight.full_at_ns >= full_hash_every_ns()) return true;
   const std::int64_t cost_ns = static_cast<std::int64_t>(use.size_bytes) * hash_ps_per_byte_.load(std::memory_order_relaxed) / 1000;
   return cost_ns * kCheapHashDivisor < use.op_ns;
 }

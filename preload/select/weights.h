@@ -67,6 +67,8 @@ inline constexpr int kForwardCalls = 16;    ///< earlier uses without any backwa
 inline constexpr int kUnstableAfter = 2;    ///< value changes that cost a pack, after which the weight stays stock
 inline constexpr int kMaxRoomBackoff = 20;  ///< a weight without room waits for at most 2^20 of its own calls
 inline constexpr std::int64_t kFullHashEveryNs = 1'000'000'000;
+inline constexpr std::int64_t kFullHashAtLeastEveryNs = 60'000'000'000;
+inline constexpr std::int64_t kFullHashShare = 100;  ///< between these two so seldom that hashing all weights takes about 1/100 of the time
 inline constexpr int kCheapHashDivisor = 50;  ///< a full hash is cheap below 1/50 (2%) of the op
 
 /// Everything known about one weight. All but `id` and `key` is guarded by the table's mutex.
@@ -165,6 +167,7 @@ class WeightTable {
   std::shared_ptr<Weight> insert(const WeightUse& use, std::unique_ptr<Liveness> liveness);
   WeightState check(const std::shared_ptr<Weight>& weight, const WeightUse& use, bool at_once);
   std::uint64_t timed_full_hash(const WeightUse& use) noexcept;
+  [[nodiscard]] std::int64_t full_hash_every_ns() const noexcept;
   [[nodiscard]] bool full_check_due(const Weight& weight, const WeightUse& use, std::int64_t now_ns) const;
   void drop_packs(Weight& weight) noexcept;
   void drop_pack(std::shared_ptr<const Pack>& pack) noexcept;

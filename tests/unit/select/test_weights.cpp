@@ -117,6 +117,32 @@ TEST_F(WeightsTest, a_hidden_change_is_found_by_version_by_time_when_a_full_hash
   }
 }
 
+TEST_F(WeightsTest, hashing_many_weights_takes_about_a_hundredth_of_the_time) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  WeightTable large(clock, WeightLimits{.hard_bytes = std::uint64_t{1} << 50, .bounded_by_weights = false, .always_full_check = false});
+  FakeWeight weight;
+  const auto ask = [&] {
+    return large.use(
+        weight.use(), [&] { return std::make_unique<FakeLiveness>(weight.alive); }, true);
+  };
+  const WeightState state = ask();
+  large.pin_bytes(*state.weight, weight.use());
+  // Hashing takes no time by this clock, which counts as 1 ps a byte: 20 ms for the weights of packs of 10 GB.
+  ASSERT_TRUE(large.put(*state.weight, 1, std::make_shared<FakePack>(10'000'000'000), false));
+  weight.bytes[16384 / 2 + 100] = 5;
+  clock.advance(kSecond + kSecond / 2);
+  EXPECT_NE(ask().packs[1], nullptr) << "after a second it would take 2 of every 100 ms";
+  clock.advance(kSecond / 2);
+  EXPECT_EQ(ask().packs[1], nullptr);
+  // However large they are:
+  const WeightState again = ask();
+  large.pin_bytes(*again.weight, weight.use());
+  ASSERT_TRUE(large.put(*again.weight, 1, std::make_shared<FakePack>(std::size_t{1} << 49), false));
+  weight.bytes[16384 / 2 + 100] = 6;
+  clock.advance(kFullHashAtLeastEveryNs);
+  EXPECT_EQ(ask().packs[1], nullptr);
+}
+
 TEST_F(WeightsTest, a_version_that_moves_without_the_bytes_keeps_the_pack) {
   FakeWeight weight;
   for (int i = 0; i < 3; ++i) use(weight);
