@@ -38,7 +38,17 @@ struct Pairs {
     const std::int64_t element = args.c_dtype == DType::kF32 ? 4 : 2;
     const std::int64_t column = panel * kPanelColumns;
     char* c = static_cast<char*>(args.c) + (row * args.ldc + column) * element;
-    return {sums, c, args.ldc * element, rows, mask32(args.n - column), args.c_dtype, &args.epilogue, row, column};
+    const __mmask32 columns = mask32(args.n - column);
+    return {sums,
+            c,
+            args.ldc * element,
+            rows,
+            columns,
+            args.c_dtype,
+            &args.epilogue,
+            row,
+            column,
+            kEpilogue ? writer_for(args.epilogue, args.c_dtype, columns) : nullptr};
   }
 };
 

@@ -85,7 +85,49 @@ struct Pending {
   const Epilogue* epilogue = nullptr;
   std::int64_t row = 0;  ///< of C, with `column` where the sums belong
   std::int64_t column = 0;
+  void (*write)(Pending&, std::int64_t) = nullptr;  ///< of rows with an epilogue, where one fits
 };
+
+/// Up to `count` rows of 32 sums, finished in registers: bf16 in C and in what is added, an addition before a relu, or one of them. What
+/// the strip below will write and add is fetched into L2 meanwhile; beyond the end of C nothing happens.
+template <bool kOther, bool kRelu>
+[[gnu::noinline]] static void write_finished(Pending& pending, std::int64_t count) {
+  constexpr std::int64_t kStrip = 32;
+  const std::int64_t rows = pending.rows < count ? pending.rows : count;
+  const std::int64_t other_stride = kOther ? pending.epilogue->ld_other * 2 : 0;
+  const char* other = nullptr;
+  if constexpr (kOther) other = static_cast<const char*>(pending.epilogue->other) + pending.row * other_stride + pending.column * 2;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    __m512 left = _mm512_load_ps(pending.sums);
+    __m512 right = _mm512_load_ps(pending.sums + 64);
+    if constexpr (kOther) {
+      const __m512i both = _mm512_loadu_si512(other);
+      left = _mm512_add_ps(left, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), 16)));
+      right = _mm512_add_ps(right, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16)));
+      _mm_prefetch(other + kStrip * other_stride, _MM_HINT_T1);
+      other += other_stride;
+    }
+    if constexpr (kRelu) {  // 0 first: NaN is kept
+      left = _mm512_max_ps(_mm512_setzero_ps(), left);
+      right = _mm512_max_ps(_mm512_setzero_ps(), right);
+    }
+    _mm512_storeu_si512(pending.c, (__m512i)_mm512_cvtne2ps_pbh(right, left));
+    _mm_prefetch(pending.c + kStrip * pending.stride_bytes, _MM_HINT_T1);
+    pending.sums += 128;
+    pending.c += pending.stride_bytes;
+  }
+  pending.row += rows;
+  pending.rows -= rows;
+}
+
+/// The one that fits a block, or null.
+static inline auto writer_for(const Epilogue& epilogue, DType c_dtype, __mmask32 columns) -> void (*)(Pending&, std::int64_t) {
+  const bool relu = epilogue.unary == Unary::kRelu;
+  if (c_dtype != DType::kBf16 || columns != 0xffffffffu || (!relu && epilogue.unary != Unary::kNone)) return nullptr;
+  if (epilogue.binary == Binary::kNone) return relu ? write_finished<false, true> : nullptr;
+  if (epilogue.binary != Binary::kAdd || epilogue.other_dtype != DType::kBf16 || (relu && !epilogue.binary_first)) return nullptr;
+  return relu ? write_finished<true, true> : write_finished<true, false>;
+}
 
 /// Writes up to `count` rows. Called between tile products, whose unit is not the one that converts and stores. Where no epilogue follows
 /// there is no call either, which would cost the products' loop its registers.
@@ -93,6 +135,7 @@ template <bool kEpilogue>
 static inline __attribute__((always_inline)) void drain(Pending& pending, std::int64_t count) {
   if constexpr (kEpilogue) {
     if (pending.rows == 0) return;
+    if (pending.write != nullptr) return pending.write(pending, count);
     const std::int64_t rows = pending.rows < count ? pending.rows : count;
     const std::int64_t valid = __builtin_popcount(pending.columns);
     finish_rows(*pending.epilogue, pending.row, rows, pending.column, valid, reinterpret_cast<float*>(pending.sums), kPanelColumns);
