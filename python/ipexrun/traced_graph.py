@@ -5,6 +5,7 @@ tensors have exactly these sizes. Parameters, buffers and other tensors of the m
 memory, so that writes into them are seen; nothing is frozen into constants.
 """
 
+import logging
 import random
 import sys
 import types as py_types
@@ -22,6 +23,11 @@ CHANGED_BY_TRAINING = (
     torch.nn.modules.rnn.RNNBase,
     torch.nn.RReLU,
 )
+WITHOUT_STATE = (py_types.FunctionType, py_types.BuiltinFunctionType, py_types.MethodType, py_types.ModuleType, logging.Logger)
+# They take another way where somebody watches torch's functions.
+WITH_FAST_PATHS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer)
+# Functions of torch's own that ask a tensor for its size alone; it is no plain number within them.
+OF_SIZES = (torch.nn.functional.embedding,)
 MOST_CONTAINERS = 50000
 PRIMS = {"prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct", "prim::TupleUnpack", "prim::GetAttr",
          "prim::NumToTensor"}
@@ -53,6 +59,7 @@ class Plain(torch.overrides.TorchFunctionMode):
         self.places = {}  # of them: where the program's line is
         self.made = set()  # memory of results that was nobody's before
         self.problem = ""
+        self.wrote = False  # into tensors that were there before
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -88,7 +95,7 @@ class Plain(torch.overrides.TorchFunctionMode):
             for one in written(name, args, kwargs):
                 # The trace forgets a write whose result nobody uses.
                 if one.untyped_storage()._cdata not in self.made:
-                    self.problem = f"{name} writes into a tensor that was there before the call"
+                    self.wrote, self.problem = True, f"{name} writes into a tensor that was there before the call"
             return {one.untyped_storage()._cdata for one in given}
         except Exception as problem:  # nothing of ours may end the program
             self.problem = f"{name}: {capture.first_line(problem)}"
@@ -157,15 +164,17 @@ class State:
                 raise Refused(f"{type(one).__name__} inside: {reason}" if one is not module else reason)
             if one.training and isinstance(one, CHANGED_BY_TRAINING):
                 raise Refused(f"{type(one).__name__} in training")
+            if isinstance(one, WITH_FAST_PATHS):
+                raise Refused(f"{type(one).__name__} computes in another way while it is traced")
             if one is not module:
                 containers.append(one)  # its class
             for each in (vars(one), one._parameters, one._buffers, one._modules):
                 self.seen.add(id(each))
                 containers.append(each)
         for each in list(containers):
-            if type(each) is dict:
+            if isinstance(each, dict):
                 for name, value in list(each.items()):
-                    if not (isinstance(name, str) and name.endswith("_hooks")):
+                    if not (isinstance(name, str) and "_hooks" in name):
                         self.look_into(value, containers, 2)
         reason = capture.is_not_plain(module)
         if reason:
@@ -199,7 +208,7 @@ class State:
             inside = value.values() if isinstance(value, dict) else value
         elif isinstance(value, tuple):
             inside = value
-        elif isinstance(getattr(value, "__dict__", None), dict) and not callable(value):
+        elif isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, WITHOUT_STATE):
             self.seen.add(id(value))
             containers.append(vars(value))
             inside = vars(value).values()
@@ -216,14 +225,26 @@ class State:
 
     def holds(self, module):
         """Whether nothing was put in another's place. What was written into a tensor is no change."""
-        if type(module) is not self.kind or not self.hook.unchanged(self.containers, self.contents) or not self.hooks.are_these(module):
+        if type(module) is not self.kind or not self.hook.unchanged(self.containers, self.contents):
             return False
-        pointers = self.places()
-        if pointers != self.pointers:  # `tensor.data = ..` leaves the object
-            if self.looks() != self.kinds:
+        try:
+            if not self.hooks.are_these(module):
                 return False
-            self.pointers = pointers
+            pointers = self.places()
+            if pointers != self.pointers:  # `tensor.data = ..` leaves the object
+                if self.looks() != self.kinds:
+                    return False
+                self.pointers = pointers
+        except Exception:  # a tensor that has become none that can be read
+            return False
         return True
+
+
+def asks_for_sizes(warning):
+    return any(
+        warning.filename == function.__code__.co_filename and warning.lineno in (line for _, _, line in function.__code__.co_lines())
+        for function in OF_SIZES
+    )
 
 
 def storages(tensors):
@@ -243,11 +264,12 @@ def random_states():
 
 
 class Trace:
-    """Made inside a call, whose result is `result`. `problem`: what the call raised, which is the program's; `refused`: why it was of no use."""
+    """Made inside a call, whose result is `result`. `problem`: what the call raised; `refused`: why it was of no use."""
 
     def __init__(self, module, args, kwargs, tensors, state, key_containers):
         self.problem = self.refused = self.result = None
         self.begun = False
+        self.clean = True  # a call that raised has changed nothing that we would see
         held = state.tensors
         plain = plain_for(module)
         holder = torch._C.ScriptModule("__torch__.Traced", torch._C.CompilationUnit(), True)
@@ -281,10 +303,12 @@ class Trace:
             if not issubclass(one.category, torch.jit.TracerWarning):
                 warnings.showwarning(one.message, one.category, one.filename, one.lineno, one.file, one.line)
         try:
+            if self.problem is not None:
+                self.clean = not plain.wrote and state.holds(module) and (versions(tensors + held), random_states()) == before
             if self.refused is not None:
                 return
             for i, one in enumerate(said):
-                if issubclass(one.category, torch.jit.TracerWarning):
+                if issubclass(one.category, torch.jit.TracerWarning) and not asks_for_sizes(one):
                     place = plain.places.get(i, f"{one.filename}:{one.lineno}")
                     raise Refused(f"{str(one.message).split('. ')[0]} at {place}")
             if plain.problem:

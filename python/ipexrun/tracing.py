@@ -32,6 +32,7 @@ WARMING = 200  # calls after which regions that are not decided wait no longer
 SAME_VALUES = 32  # calls with values that were judged before, after which few are looked at
 CHANGED = 4  # calls in a row for which the module was another one than when it was traced
 RESTARTS = 8
+FAILED = 3  # kinds of calls that raised what torch raises, and none that did not
 SKIPPED = 1000  # calls in a row that no trace can take
 
 targets = weakref.WeakSet()
@@ -92,7 +93,10 @@ class Form:
             if wants_check:
                 if self.repeated > SAME_VALUES and self.calls & (self.calls - 1):
                     return target.eager
-                values = tuple(float(one.sum(dtype=torch.float64)) for one in tensors)
+                values = sums(tensors)
+                if values is None:
+                    target.give_up("an argument of a kind that has no sum")
+                    return target.eager
                 if values in self.judged:
                     self.repeated += 1
                 else:
@@ -256,12 +260,12 @@ class Target:
         self.known = remembered.OfModule(module)
         self.module = weakref.ref(module, self.forget_weakly(weakref.ref(self)))
         self.forms = collections.OrderedDict()
-        self.seen_once = collections.OrderedDict()
+        self.seen_once = collections.OrderedDict()  # False: not to be traced
         self.state = None
         self.timed = {}  # thread: the form whose call stock answers now
         self.verdict = None
         self.lock = threading.Lock()
-        self.traces = self.changed = self.restarts = self.skipped = self.answering = self.seen = self.taken = 0
+        self.traces = self.failed = self.changed = self.restarts = self.skipped = self.answering = self.seen = self.taken = 0
         if not targets:
             atexit.register(tell_ends)
         targets.add(self)
@@ -305,7 +309,10 @@ class Target:
             self.is_changed()
             return self.eager
         self.changed = 0
-        self.forms.move_to_end(key)
+        try:
+            self.forms.move_to_end(key)
+        except KeyError:  # another thread's call has put it out
+            pass
         return form.phase(module, args, kwargs, tensors, started)
 
     def took(self, nanoseconds):
@@ -332,7 +339,10 @@ class Target:
 
     def new_kind(self, key, module, args, kwargs, tensors):
         """The second call of its kind is traced, if it is plain enough."""
-        if key not in self.seen_once:
+        again = self.seen_once.get(key)
+        if again is False:
+            return self.eager
+        if again is None:
             self.seen_once[key] = True
             if len(self.seen_once) > SEEN:
                 self.seen_once.popitem(last=False)
@@ -364,11 +374,21 @@ class Target:
         self.note["capture_s"] = round(self.note.get("capture_s", 0) + time.perf_counter() - started, 3)
         self.note["traces"] = self.traces
         if made.problem is not None:
-            # What only a trace raises is none of the program's business.
-            if isinstance(made.problem, RuntimeError) and "trac" in str(made.problem).lower():
-                self.give_up(capture.first_line(made.problem))
+            # What only a trace raises is none of the program's business. Nobody can tell by looking, so stock is asked.
+            if isinstance(made.problem, RuntimeError) and made.clean:
+                self.seen_once[key] = False  # no more of its kind
+                self.failed += 1
+                why = capture.first_line(made.problem)
+                if not self.forms:
+                    self.note["state"] = f"stock: {why}"
+                    if self.failed >= FAILED:
+                        self.give_up(why)
                 return self.eager
-            raise made.problem
+            problem, made.problem = made.problem, None  # which would hold each other, and the module
+            try:
+                raise problem
+            finally:
+                del problem
         if not made.begun:
             self.give_up(made.refused)
             return self.eager
@@ -409,6 +429,14 @@ class Target:
     def tell_end(self):
         captured = self.note["state"] == "captured"
         self.known.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", "") if captured else self.note["state"].removeprefix("stock: "), self.seen, self.taken)
+
+
+def sums(tensors):
+    """By which equal values are known."""
+    try:
+        return tuple(float(one.sum(dtype=torch.float64)).hex() for one in tensors)
+    except Exception:
+        return None
 
 
 def containers_of(value):

@@ -31,6 +31,8 @@ REASONS = {
     "refused_buffers_written": "add_ writes into a tensor that was there before the call",
     "refused_data_written": "add_ writes into a tensor that was there before the call",
     "refused_arguments_written": "writes into a tensor that was there before the call",
+    "refused_fast_paths": "MultiheadAttention computes in another way while it is traced",
+    "refused_what_no_trace_can_hold": "",
     "refused_numpy": "Converting a tensor to a NumPy array",
     "refused_totals_of_others": "add_ writes into a tensor that was there before the call",
     "refused_views": "results share memory with arguments, parameters or each other",

@@ -58,6 +58,19 @@ def plain():
 
 
 @case
+def embeddings():
+    class Embeddings(Block):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(50, 64, padding_idx=1)
+
+        def forward(self, x):
+            return super().forward(self.words(x))
+
+    return called(Embeddings().eval(), [torch.arange(8).reshape(2, 4) * (i % 6) for i in range(CALLS)])
+
+
+@case
 def convolutions():
     class Convolutions(nn.Module):
         def __init__(self):
@@ -662,6 +675,34 @@ def refused_tensors_of_others():
         table.add_(i > 30)
         out += called(model, [data(i, 8, 64)])
     return out
+
+
+@case
+def refused_what_no_trace_can_hold():
+    """Raises under torch's tracer alone."""
+
+    class RefusedVmap(Block):
+        def forward(self, x):
+            places = torch.arange(8)
+            mask = torch.vmap(torch.vmap(lambda i, j: i >= j, (None, 0)), (0, None))(places, places)
+            return super().forward(x) + mask.sum()
+
+    return called(RefusedVmap().eval(), inputs(8, 64))
+
+
+@case
+def refused_fast_paths():
+    class RefusedAttention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, x, x, need_weights=False)[0]
+
+    model = RefusedAttention().eval()
+    out = called(model, inputs(2, 8, 64))
+    return out + [one.stride() for one in out]
 
 
 @case
