@@ -4,7 +4,7 @@ regions of the plugin (preload/plugin/graph/scripted_region.h) and answers where
 A trace holds for one exact description of a call: types, sizes and strides of tensors, all other values; and for the module as it is: the
 very same submodules, parameters and attributes. While it is tried, stock answers: the traced form runs beside it, as often as it takes until
 its regions are decided; in some of these calls, with other values each, both are held side by side. Then neighbouring calls are answered in
-turn. A form that won is still looked at, in each call whose number is a power of two.
+turn. A form that won is still looked at, in each call whose number is a power of four from 16 on.
 
 Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
 """
@@ -33,6 +33,7 @@ SAME_VALUES = 32  # calls with values that were judged before, after which few a
 CHANGED = 4  # calls in a row for which the module was another one than when it was traced
 RESTARTS = 8
 FAILED = 3  # kinds of calls that raised what torch raises, and none that did not
+LOOK_AGAIN = 16  # the first call that is judged after the race; then each power of four
 SKIPPED = 1000  # calls in a row that no trace can take
 
 targets = weakref.WeakSet()
@@ -53,7 +54,12 @@ def attempt(module):
     if not plugin.ready():
         return None
     graph = torch.classes.ipexrun.Graph()
-    return Target(module, graph) if graph.may_time() else None
+    if not graph.may_time():
+        return None
+    known = remembered.OfModule(module)
+    if known.pinned() not in ("", remembered.CAPTURED):
+        return capture.leave_alone(module, "pinned")
+    return Target(module, graph, known)
 
 
 class Form:
@@ -72,6 +78,7 @@ class Form:
         self.waiting = None  # nanoseconds of a racing call without its other half, and who answered it
 
     def run(self, tensors):
+        self.target.hook.end_drift_check()  # under which regions stand aside
         return self.method(*tensors)
 
     def beside(self, tensors):
@@ -128,8 +135,8 @@ class Form:
         if self.checks > CHECKS:
             self.judged.clear()
             self.phase = self.race
-            if not RACE:
-                self.settle("forced")
+            if not RACE or target.pinned:
+                self.settle("pinned" if target.pinned else "forced")
             else:
                 target.note["state"] = "racing stock" if target.answering == 0 else target.note["state"]
         return result
@@ -207,7 +214,7 @@ class Form:
 
     def answer(self, module, args, kwargs, tensors, started):
         self.uses += 1
-        if self.uses & (self.uses - 1) == 0 and self.uses > 1:
+        if self.uses & (self.uses - 1) == 0 and self.uses >= LOOK_AGAIN and self.uses.bit_length() % 2:
             return self.look_again(module, args, kwargs, tensors)
         return self.answered(tensors)
 
@@ -250,14 +257,15 @@ class Form:
 class Target:
     """Answers the calls of one module, or says EAGER, upon which the extension lets the module answer and tells took() how long that was."""
 
-    def __init__(self, module, graph):
+    def __init__(self, module, graph, known):
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
         self.graph = graph
         self.bf16 = graph.bf16_allowed("")
         self.note = capture.note(module, "waiting for calls that come again")
         self.note["by"] = "trace"
-        self.known = remembered.OfModule(module)
+        self.known = known
+        self.pinned = known.pinned() == remembered.CAPTURED  # no timing decides
         self.module = weakref.ref(module, self.forget_weakly(weakref.ref(self)))
         self.forms = collections.OrderedDict()
         self.seen_once = collections.OrderedDict()  # False: not to be traced
@@ -361,6 +369,7 @@ class Target:
                 self.forms.clear()
                 self.state = State(module)
             if self.shares(tensors):
+                self.skip("arguments that share memory")
                 return self.eager
             self.hook.end_drift_check()
             made = Trace(module, args, kwargs, tensors, self.state, containers_of((args, kwargs)))
@@ -428,7 +437,8 @@ class Target:
 
     def tell_end(self):
         captured = self.note["state"] == "captured"
-        self.known.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", "") if captured else self.note["state"].removeprefix("stock: "), self.seen, self.taken)
+        why = self.note.get("reason", "") if captured else self.note["state"].removeprefix("stock: ")
+        self.known.tell(remembered.CAPTURED if captured else remembered.STOCK, why, self.seen, self.taken)
 
 
 def sums(tensors):

@@ -42,7 +42,7 @@ REASONS = {
     "refused_objects": "its result is or holds a Thing",
     "refused_arguments": "an argument that is a Thing",
     "refused_same_tensor_twice": "an argument that is the same tensor twice",
-    "refused_overlap": "waiting for calls that come again",
+    "refused_overlap": "arguments that share memory",
     "refused_hooks": "hooks",
     "refused_results_of_state": "results other than tensors differ from call to call",
     "refused_globals_that_change": "the trace gives other results than the module",
