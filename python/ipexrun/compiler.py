@@ -504,8 +504,35 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
         return module.forward
     from torch._dynamo.backends.common import aot_autograd
 
+    mine = []
+
     def inference_graph(captured, inputs):
-        return compile_graph(captured, inputs, dtype, made, timed, where)
+        compiled = compile_graph(captured, inputs, dtype, made, timed, where)
+        if isinstance(compiled, Compiled):
+            mine.append(compiled)
+        return compiled
 
     compiler = aot_autograd(fw_compiler=training_graph, bw_compiler=training_graph, inference_compiler=inference_graph)
-    return compiler(module, example_inputs)
+    return Retreat(module, compiler(module, example_inputs), mine)
+
+
+class Retreat:
+    """AOTAutograd's graph, or for good TorchDynamo's once that raises where TorchDynamo's does not: operators may give other strides than AOTAutograd
+    was told, and a view of them is then none (seen in stock torch 2.13 and 2.11 with backend "aot_eager"). What it does to its inputs it does at its
+    end, so nothing has happened."""
+
+    def __init__(self, captured, compiled, graphs):
+        self.captured, self.compiled, self.graphs = captured, compiled, graphs
+
+    def __call__(self, *arguments):
+        try:
+            return self.compiled(*arguments)
+        except Exception as problem:
+            if self.compiled == self.captured.forward or torch.is_grad_enabled():
+                raise
+            result = self.captured.forward(*arguments)  # raises what is the program's own fault
+            self.compiled = self.captured.forward
+            for graph in self.graphs:
+                graph.free()
+                graph.note["choice"] = f"left alone: {first_line(problem)}"
+            return result

@@ -192,3 +192,44 @@ def test_under_the_launcher_the_program_need_not_import_us():
     done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "backends: True\n"
+
+
+class Graph:
+    """What TorchDynamo captured, and a program of ours made from it."""
+
+    def __init__(self, result):
+        self.result, self.freed, self.note, self.calls = result, False, {}, 0
+
+    def forward(self, x):
+        self.calls += 1
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    def free(self):
+        self.freed = True
+
+
+def test_a_graph_that_only_aotautograd_broke_is_answered_by_the_one_that_was_captured():
+    from ipexrun import compiler
+
+    captured, graph = Graph("captured"), Graph(None)
+    broken = Graph(RuntimeError("view size is not compatible"))
+    retreat = compiler.Retreat(captured, broken.forward, [graph])
+    with torch.no_grad():
+        assert [retreat(1), retreat(2)] == ["captured"] * 2
+    assert broken.calls == 1 and graph.freed and "view size" in graph.note["choice"]
+
+
+def test_what_the_program_raises_itself_is_raised_and_its_graph_stays():
+    from ipexrun import compiler
+
+    own = IndexError("the program's own")
+    captured, graph = Graph(own), Graph(None)
+    retreat = compiler.Retreat(captured, Graph(own).forward, [graph])
+    with torch.no_grad(), pytest.raises(IndexError, match="own"):
+        retreat(1)
+    assert not graph.freed and captured.calls == 1
+    captured.result = "captured"
+    with torch.enable_grad(), pytest.raises(IndexError):
+        retreat(1)
