@@ -29,7 +29,7 @@ bool Arena::map(std::size_t bytes) noexcept {
   if (bytes > limit_ || mapped_ > limit_ - bytes) return false;
   try {
     parts_.reserve(parts_.size() + 1);
-    free_.reserve(free_.size() + 1);
+    free_.reserve(parts_.size() + taken_ + 2);
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -50,6 +50,11 @@ bool Arena::map(std::size_t bytes) noexcept {
 
 void* Arena::take(std::size_t bytes) noexcept {
   if (bytes > limit_) return nullptr;
+  try {
+    free_.reserve(parts_.size() + taken_ + 2);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
   bytes = rounded(std::max(bytes, kLine), kLine);
   const auto smallest = [&] {
     auto best = free_.end();
@@ -68,12 +73,14 @@ void* Arena::take(std::size_t bytes) noexcept {
   found->bytes -= bytes;
   if (found->bytes == 0) free_.erase(found);
   used_ += bytes;
+  ++taken_;
   return piece;
 }
 
 void Arena::give_back(void* piece, std::size_t bytes) noexcept {
   bytes = rounded(std::max(bytes, kLine), kLine);
   used_ -= bytes;
+  --taken_;
   char* const at = static_cast<char*>(piece);
   const auto after = std::upper_bound(free_.begin(), free_.end(), at, [](const char* a, const Piece& b) { return a < b.at; });
   const auto starts_a_part = [&](const char* address) {
@@ -88,11 +95,7 @@ void Arena::give_back(void* piece, std::size_t bytes) noexcept {
     after->at = at;
     after->bytes += bytes;
   } else {
-    try {
-      free_.insert(after, {at, bytes});
-    } catch (const std::bad_alloc&) {
-      // It is lost until everything else is given back (begin()).
-    }
+    free_.insert(after, {at, bytes});
   }
 }
 

@@ -3,8 +3,7 @@
 // malloc gives such blocks in pages of 4 KiB, from other places each time, and may return them to the kernel in between. Here the blocks
 // of one run lie side by side in pages of 2 MiB, as far as the kernel has them (madvise), and are the same ones in the next run.
 //
-// Thread rule: one thread at a time calls take() and give_back(), the holder; any thread calls give_back_from_elsewhere(). No lock, so a
-// child that was forked in the middle finds none held.
+// Thread rule: one thread at a time calls take() and give_back(), the holder; any thread calls give_back_from_elsewhere(). No lock.
 #pragma once
 
 #include <atomic>
@@ -52,8 +51,9 @@ class Arena {
   const std::size_t step_;
   std::size_t mapped_ = 0;
   std::size_t used_ = 0;
+  std::size_t taken_ = 0;     ///< pieces
   std::vector<Piece> parts_;  ///< mapped
-  std::vector<Piece> free_;   ///< by address; neighbours within one part are one piece
+  std::vector<Piece> free_;   ///< by address; neighbours within one part are one piece. Has room for all pieces that are taken
   std::atomic<Returned*> returned_{nullptr};
 };
 

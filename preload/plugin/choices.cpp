@@ -35,7 +35,8 @@ bool is_mask(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBoo
 void Choices::note(const c10::IValue& result, Kind kind) {
   for_each_tensor(result, [&](const at::Tensor& tensor) {
     if (!tensor.has_storage() || tensor.is_floating_point() || is_mask(tensor) != (kind == Kind::kMask)) return;
-    choices_.try_emplace(tensor.storage().unsafeGetStorageImpl(), Choice{tensor.storage(), kind});
+    choices_.try_emplace(tensor.storage().unsafeGetStorageImpl(),
+                         Choice{c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl()), kind});
   });
 }
 

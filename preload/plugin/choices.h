@@ -7,7 +7,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
-#include <c10/core/Storage.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstddef>
 #include <unordered_map>
@@ -28,7 +29,7 @@ class Choices {
  private:
   enum class Kind { kPositions, kMask };
   struct Choice {
-    c10::Storage keeps;  ///< while it is known, no other memory comes to lie at its address
+    c10::weak_intrusive_ptr<c10::StorageImpl> of;  ///< keeps the address from being reused, not the memory
     Kind kind;
   };
   void note(const c10::IValue& result, Kind kind);

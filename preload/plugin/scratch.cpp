@@ -32,13 +32,14 @@ std::size_t limit_bytes() {
 
 constinit thread_local ScratchRun* current = nullptr;
 
-/// Arenas that no run has. A child of fork() may find the lock held for ever, so nobody waits for it where something else can be done.
+/// Arenas that no run has.
 class Pool {
  public:
-  /// The largest one: what several threads ran in turn becomes one thread's memory.
+  explicit Pool(int users) : users_(users) {}
+
+  /// The largest one: what several threads ran in turn becomes one thread's memory. Null where there is no memory.
   std::shared_ptr<Arena> lend() noexcept {
-    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || users_ == 0) return nullptr;
+    const std::lock_guard<std::mutex> lock(mutex_);
     try {
       if (idle_.empty()) return std::make_shared<Arena>(limit_bytes(), kScratchStep);
     } catch (const std::bad_alloc&) {
@@ -52,8 +53,8 @@ class Pool {
   }
 
   void take_back(std::shared_ptr<Arena> arena) noexcept {
-    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || users_ == 0) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (users_ == 0) return;
     try {
       idle_.push_back(std::move(arena));
     } catch (const std::bad_alloc&) {
@@ -63,21 +64,37 @@ class Pool {
 
   void count_users(int change) noexcept {
     std::vector<std::shared_ptr<Arena>> gone;  // unmapped when the lock is free again
-    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    const std::lock_guard<std::mutex> lock(mutex_);
     users_ += change;
-    if (users_ == 0 && lock.owns_lock()) gone.swap(idle_);
+    if (users_ == 0) gone.swap(idle_);
   }
+
+  [[nodiscard]] int users() const noexcept { return users_; }
 
  private:
   std::mutex mutex_;
-  std::atomic<int> users_{0};
+  std::atomic<int> users_;
   std::vector<std::shared_ptr<Arena>> idle_;
 };
 
+/// All packs of the process: one holder at a time.
+struct Packs {
+  std::mutex mutex;
+  const std::shared_ptr<Arena> arena = std::make_shared<Arena>(std::size_t{1} << 46, kPackStep);  // --pack-memory is what bounds packs
+};
+
 /// Never destroyed: tensors may outlive everything.
-Pool& pool() {
-  static auto* const made = new Pool;
-  return *made;
+template <typename Shared>
+std::atomic<Shared*>& the(Shared* (*make)()) {
+  static std::atomic<Shared*> made{make()};
+  return made;
+}
+
+std::atomic<Pool*>& pool() {
+  return the<Pool>([] { return new Pool(0); });
+}
+std::atomic<Packs*>& packs() {
+  return the<Packs>([] { return new Packs; });
 }
 
 struct Lent {
@@ -115,17 +132,6 @@ ScratchAllocator* allocator() {
   return made;
 }
 
-/// One holder at a time.
-struct Packs {
-  std::mutex mutex;
-  const std::shared_ptr<Arena> arena = std::make_shared<Arena>(std::size_t{1} << 46, kPackStep);  // --pack-memory is what bounds packs
-};
-
-Packs& packs() {
-  static auto* const made = new Packs;
-  return *made;
-}
-
 void give_pack_back(void* context) {
   const std::unique_ptr<Lent> lent(static_cast<Lent*>(context));
   lent->arena->give_back_from_elsewhere(lent->piece, lent->bytes);
@@ -133,13 +139,13 @@ void give_pack_back(void* context) {
 
 }  // namespace
 
-ScratchRun::ScratchRun() noexcept : arena_(pool().lend()), outer_(std::exchange(current, this)) {
+ScratchRun::ScratchRun() noexcept : arena_(pool().load()->lend()), outer_(std::exchange(current, this)) {
   if (arena_ != nullptr) arena_->begin();
 }
 
 ScratchRun::~ScratchRun() {
   current = outer_;
-  if (arena_ != nullptr) pool().take_back(std::move(arena_));
+  if (arena_ != nullptr) pool().load()->take_back(std::move(arena_));
 }
 
 at::Tensor scratch_empty(at::IntArrayRef sizes, at::ScalarType dtype, std::optional<at::MemoryFormat> format) {
@@ -170,14 +176,12 @@ at::Tensor lasting(const at::Tensor& tensor) {
 }
 
 at::Tensor pack_memory(std::size_t bytes) {
-  Packs& all = packs();
+  Packs& all = *packs().load();
   auto lent = std::make_unique<Lent>(Lent{all.arena, nullptr, bytes});
   {
-    const std::unique_lock<std::mutex> lock(all.mutex, std::try_to_lock);
-    if (lock.owns_lock()) {
-      all.arena->begin();
-      lent->piece = all.arena->take(bytes);
-    }
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.arena->begin();
+    lent->piece = all.arena->take(bytes);
   }
   const auto count = static_cast<std::int64_t>(bytes);
   if (lent->piece == nullptr) return at::detail::empty_generic({count}, c10::GetCPUAllocator(), kCpu, at::kByte, std::nullopt);
@@ -189,7 +193,17 @@ at::Tensor pack_memory(std::size_t bytes) {
   return result;
 }
 
-void scratch_user_begins() noexcept { pool().count_users(1); }
-void scratch_user_ends() noexcept { pool().count_users(-1); }
+void scratch_forget_after_fork() noexcept {
+  // Another thread of the parent may have held a lock, or been in the middle of an arena: what there is stays as it is, for good.
+  try {
+    pool().store(new Pool(pool().load()->users()));
+    packs().store(new Packs);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+void scratch_user_begins() noexcept { pool().load()->count_users(1); }
+void scratch_user_ends() noexcept { pool().load()->count_users(-1); }
 
 }  // namespace ipexrun::preload

@@ -46,6 +46,9 @@ at::Tensor lasting(const at::Tensor& tensor);
 /// Bytes for a packed weight, in huge pages with those of others. Any thread. Throws what torch's allocator throws.
 at::Tensor pack_memory(std::size_t bytes);
 
+/// In the child of fork(): nothing that the parent's threads may have held is waited for.
+void scratch_forget_after_fork() noexcept;
+
 /// Programs that exist: with the last one all scratch memory goes.
 void scratch_user_begins() noexcept;
 void scratch_user_ends() noexcept;

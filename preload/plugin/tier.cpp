@@ -14,6 +14,7 @@
 #include "configs/contract/env.h"
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 #include "preload/plugin/tier_state.h"
 
 namespace ipexrun::preload {
@@ -98,6 +99,7 @@ void after_fork_in_child() {
   tier()->weights.become_read_only();
   tier()->selector.stop_exploring();
   drift_forget_after_fork();
+  scratch_forget_after_fork();
   tier()->fork_gate.open_in_child();
 }
 

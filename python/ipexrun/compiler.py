@@ -518,7 +518,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
 
 class Retreat:
     """AOTAutograd's graph, or for good TorchDynamo's once that raises where TorchDynamo's does not: operators may give other strides than AOTAutograd
-    was told, and a view of them is then none (seen in stock torch 2.13 and 2.11 with backend "aot_eager"). What it does to its inputs it does at its
+    was told, and a view of them is then none (stock torch 2.13 does so with backend "aot_eager"). What it does to its inputs it does at its
     end, so nothing has happened."""
 
     def __init__(self, captured, compiled, graphs):
