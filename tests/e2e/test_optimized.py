@@ -2,6 +2,7 @@
 
 Selection by time is switched off where a result is compared (IPEXRUN_FORCE), so that no assertion depends on the clock.
 """
+import importlib.util
 import json
 import os
 import pathlib
@@ -65,6 +66,21 @@ def test_embeddings_of_a_trained_encoder_agree_with_stock(dtype, candidate, tmp_
     stock, ours = (np.load(tmp_path / name).astype(np.float64) for name in ("stock.npy", "ours.npy"))
     cosine = (stock * ours).sum(1) / (np.linalg.norm(stock, axis=1) * np.linalg.norm(ours, axis=1))
     assert (1 - cosine).max() < (1e-5 if dtype == "float32" else 1e-2)
+
+
+SOUNDS = sorted(pathlib.Path("/usr/share/sounds/alsa").glob("*.wav"))
+
+
+@pytest.mark.skipif(not SOUNDS or importlib.util.find_spec("silero_vad") is None, reason="needs silero-vad and the sounds of alsa-utils")
+@pytest.mark.parametrize("dtype, away", [("float32", 1e-5), ("auto", 0.03)])
+def test_speech_is_found_where_stock_finds_it(dtype, away, tmp_path):
+    """A trained, scripted model that keeps state from call to call, on recorded voices; what answers may depend on the clock, results not."""
+    argv = [sys.executable, TOP / "examples" / "find_speech.py", "--repeat", 4, "--output"]
+    text = run(*argv, tmp_path / "stock.npy").stdout
+    assert run(IPEXRUN, "--dtype", dtype, *argv, tmp_path / "ours.npy").stdout.splitlines()[:-1] == text.splitlines()[:-1]
+    stock, ours = (np.load(tmp_path / name) for name in ("stock.npy", "ours.npy"))
+    assert "no speech" in text and len(stock) > 1000
+    assert np.abs(stock - ours).max() < away
 
 
 TWO_KINDS = """
