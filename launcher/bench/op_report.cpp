@@ -141,6 +141,10 @@ std::string op_report_text(const std::vector<OpReport>& reports) {
       out += "captured graphs\n";
       out += table_of(report.facts.regions, kMostSites, region_fields());
     }
+    if (!report.facts.times.empty()) {
+      out += "time by operator in captured graphs: of one call of each, times the calls taken\n";
+      out += table_of(report.facts.times, report.facts.times.size(), op_time_fields());
+    }
     const std::size_t sites = report.facts.sites.size();
     if (sites == 0) continue;
     out += sites > kMostSites ? fmt::format("the {} of {} sites that save most ({} FILE.json has all)\n", kMostSites, sites, kOption)
@@ -158,6 +162,7 @@ std::string op_report_json(const std::vector<OpReport>& reports) {
   out["drift_fields"] = fields_json(drift_fields());
   out["module_fields"] = fields_json(module_fields());
   out["region_fields"] = fields_json(region_fields());
+  out["time_fields"] = fields_json(op_time_fields());
   out["instances"] = Json::array();
   for (const OpReport& report : reports) {
     Json one{{"instance", report.instance}, {"process", report.process}};
@@ -167,6 +172,7 @@ std::string op_report_json(const std::vector<OpReport>& reports) {
     one["ops"] = rows_json(report.facts.ops, op_fields());
     one["modules"] = rows_json(report.facts.modules, module_fields());
     one["regions"] = rows_json(report.facts.regions, region_fields());
+    one["times"] = rows_json(report.facts.times, op_time_fields());
     one["sites"] = rows_json(report.facts.sites, site_fields());
     out["instances"].push_back(std::move(one));
   }

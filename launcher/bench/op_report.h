@@ -32,6 +32,7 @@ const std::vector<FieldOf<SiteFact>>& site_fields();
 const std::vector<FieldOf<DriftFact>>& drift_fields();
 const std::vector<FieldOf<ModuleFact>>& module_fields();
 const std::vector<FieldOf<RegionFact>>& region_fields();
+const std::vector<FieldOf<OpTimeFact>>& op_time_fields();
 
 /// Reads the event files of `outcome`; call it before remove_run_dir() and before the next run in the same folder.
 std::vector<OpReport> read_op_reports(const RunOutcome& outcome);

@@ -98,6 +98,17 @@ const std::vector<FieldOf<RegionFact>>& region_fields() {
   };
   return table;
 }
+
+const std::vector<FieldOf<OpTimeFact>>& op_time_fields() {
+  static const std::vector<FieldOf<OpTimeFact>> table = {
+    {"before_ms", "ms", "time of the operator as captured, by torch's own kernels, in as many calls as programs of ipexrun answered", [](const OpTimeFact& r) { return r.before > 0 ? time(r.before_ns, kNsInMs) : Value(Missing{"not there"}); }},
+    {"after_ms", "ms", "the same in these programs", [](const OpTimeFact& r) { return r.after > 0 ? time(r.after_ns, kNsInMs) : Value(Missing{"not there"}); }},
+    {"before", "", "how often it stands in the graphs as captured", [](const OpTimeFact& r) -> Value { return r.before; }},
+    {"after", "", "and in the programs", [](const OpTimeFact& r) -> Value { return r.after; }},
+    {"op", "", "operator, with what is fused into it", [](const OpTimeFact& r) -> Value { return r.op; }},
+  };
+  return table;
+}
 // clang-format on
 
 }  // namespace ipexrun::launcher::bench

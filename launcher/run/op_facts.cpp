@@ -140,6 +140,28 @@ std::string kind_of(const std::string& op) {
   return known != kKinds.end() ? std::string(known->many) : base + " calls";
 }
 
+/// Over all graphs, each as often as it was answered by a program.
+std::vector<OpTimeFact> sum_of_times(const std::map<std::pair<std::int64_t, std::string>, OpTimeFact>& times,
+                                     const std::map<std::int64_t, RegionFact>& regions) {
+  std::map<std::string, OpTimeFact> by_op;
+  for (const auto& [key, time] : times) {
+    const auto region = regions.find(key.first);
+    if (region == regions.end() || region->second.taken == 0) continue;
+    OpTimeFact& all = by_op[time.op];
+    all.op = time.op;
+    all.before += time.before;
+    all.after += time.after;
+    all.before_ns += region->second.taken * time.before_ns;
+    all.after_ns += region->second.taken * time.after_ns;
+  }
+  std::vector<OpTimeFact> out;
+  for (auto& [op, time] : by_op) out.push_back(std::move(time));
+  std::stable_sort(out.begin(), out.end(), [](const OpTimeFact& a, const OpTimeFact& b) {
+    return std::max(a.before_ns, a.after_ns) > std::max(b.before_ns, b.after_ns);
+  });
+  return out;
+}
+
 std::int64_t sum(const std::vector<OpFact>& ops, std::int64_t OpFact::*field) {
   std::int64_t out = 0;
   for (const OpFact& op : ops) out += op.*field;
@@ -163,6 +185,7 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
   std::map<std::string, OpFact> ops;
   std::map<std::string, SiteFact> sites;
   std::map<std::int64_t, RegionFact> regions;
+  std::map<std::pair<std::int64_t, std::string>, OpTimeFact> times;  // of one call of one graph
   for (const IpexrunEvent& event : events) {
     if (event.kind == IPEXRUN_EVENT_OP) {
       ops[part(event, 0)] = op_of(event);
@@ -172,6 +195,8 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
       out.drift = drift_of(event);
     } else if (event.kind == IPEXRUN_EVENT_REGION) {
       regions[event.value[0]] = region_of(event);
+    } else if (event.kind == IPEXRUN_EVENT_OP_TIME) {
+      times[{event.value[0], part(event, 0)}] = {part(event, 0), event.value[1], event.value[2], event.value[3], event.value[4]};
     } else if (event.kind == IPEXRUN_EVENT_TOTALS) {
       out.pack_bytes = event.value[4];
     }
@@ -187,6 +212,7 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
     return std::make_pair(a.taken, a.calls) > std::make_pair(b.taken, b.calls);
   });
   std::stable_sort(out.sites.begin(), out.sites.end(), [](const SiteFact& a, const SiteFact& b) { return a.saved_ns() > b.saved_ns(); });
+  out.times = sum_of_times(times, regions);
   for (auto& [number, region] : regions) out.regions.push_back(std::move(region));
   std::stable_sort(out.regions.begin(), out.regions.end(), [](const RegionFact& a, const RegionFact& b) { return a.taken > b.taken; });
   if (ops.empty()) {

@@ -71,11 +71,22 @@ struct RegionFact {
   double error = 0;  ///< of results, relative
 };
 
+/// An operator inside captured graphs: how often it stands there, and the time that it would have taken in the calls that programs of
+/// ipexrun answered; before: as captured, by torch's kernels, after: in the programs.
+struct OpTimeFact {
+  std::string op;
+  std::int64_t before = 0;
+  std::int64_t before_ns = 0;
+  std::int64_t after = 0;
+  std::int64_t after_ns = 0;
+};
+
 struct OpFacts {
   std::vector<OpFact> ops;          ///< most time saved first; from the sites where the process was ended before it wrote totals
   std::vector<SiteFact> sites;      ///< most time saved first
   std::vector<ModuleFact> modules;  ///< captured ones first
   std::vector<RegionFact> regions;  ///< most calls taken first
+  std::vector<OpTimeFact> times;    ///< longest first
   std::optional<DriftFact> drift;   ///< nullopt: nothing had to be checked
   std::int64_t pack_bytes = 0;
 

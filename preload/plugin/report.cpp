@@ -22,16 +22,6 @@ namespace {
 constexpr std::uint64_t kTotalsEvery = 1024;
 constexpr std::uint64_t kSitesEvery = 16384;
 
-std::uint64_t now_ns() { return static_cast<std::uint64_t>(steady_clock().now_ns()); }
-
-IpexrunEvent event_of(IpexrunEventKind kind) {
-  IpexrunEvent event{};
-  event.kind = kind;
-  event.start_ns = now_ns();
-  event.thread = ::gettid();
-  return event;
-}
-
 struct Totals {
   std::uint64_t calls = 0;
   std::uint64_t taken = 0;
@@ -112,6 +102,7 @@ void write_region_events() {
     const std::size_t length = region.where.size();
     events().write(event, region.where.substr(length > kMostPlace ? length - kMostPlace : 0) + '\t' +
                               (region.left_alone.empty() ? region.choice : "stock: " + region.left_alone));
+    graph::write_op_times(region.number, region.times);
   }
 }
 
@@ -218,6 +209,14 @@ void write_totals(TierState& state, bool with_ops) noexcept {
   } catch (const std::exception&) {
     // No memory for lines of text: the next totals say it.
   }
+}
+
+IpexrunEvent event_of(IpexrunEventKind kind) {
+  IpexrunEvent event{};
+  event.kind = kind;
+  event.start_ns = static_cast<std::uint64_t>(steady_clock().now_ns());
+  event.thread = ::gettid();
+  return event;
 }
 
 void count_call(TierState& state) noexcept {

@@ -31,6 +31,8 @@ std::uint64_t exploration_count() noexcept;
 
 /// This process's event file; inactive when there is none or another process owns it.
 EventWriter& events();
+/// An event of this thread and this moment, else empty.
+IpexrunEvent event_of(IpexrunEventKind kind);
 
 /// Totals, ops and all sites as JSON: {"mode", "calls", "taken", "declined", "pack_bytes", "weights", "drift": {...}, "ops": [...],
 /// "sites": [...]}.

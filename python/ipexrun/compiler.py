@@ -36,6 +36,7 @@ def tell(number, note):
         form = "stock: " + "; ".join(note["lost"])
     counts = note.get("calls", 0), note.get("taken", 0)
     remembered.tell_graph(note.get("where", ""), form, number, note["nodes"], *counts, note.get("speed", 0), note.get("error", 0))
+    remembered.tell_times(number, note.get("time_by_op", []))
 
 
 def new_note(where, **note):
@@ -345,8 +346,10 @@ class Compiled:
             self.exploring.release()
 
     def mine(self, bf16, values):
-        numbers = [int(value) for value, tensor in zip(values, self.tensors) if not tensor]
-        return tuple(self.graph.run(bf16, self.tensors_of(values), numbers))
+        return tuple(self.graph.run(bf16, self.tensors_of(values), self.numbers_of(values)))
+
+    def numbers_of(self, values):
+        return [int(value) for value, tensor in zip(values, self.tensors) if not tensor]
 
     def tensors_of(self, values):
         return [value for value, tensor in zip(values, self.tensors) if tensor] + self.lifted
@@ -384,6 +387,7 @@ class Compiled:
             if self.timed:
                 self.note["speed"] = round(1 / self.trial.ratio(), 2)
                 self.remember(form_name(candidate), "faster")
+                self.note_times(candidate, values)
             self.note["error"] = self.trial.error()
         elif decided == -1 and self.rematches < REMATCHES and looked_won(self.trial):
             self.rematches += 1
@@ -435,6 +439,17 @@ class Compiled:
         if not bf16 and not torch.classes.ipexrun.Trial().check(truth, mine, bf16):
             exact = double.results(self.module, values) or []
         return self.trial.check_beside(truth, mine, bf16, exact)
+
+    def note_times(self, candidate, values):
+        """Where the time of one call goes, for reports."""
+        try:
+            rows = self.graph.times(candidate, self.tensors_of(values), self.numbers_of(values))
+        except RuntimeError:
+            return
+        self.note["time_by_op"] = [
+            {"op": op, "before": before, "before_us": before_ns / 1e3, "after": after, "after_us": after_ns / 1e3}
+            for op, (before, before_ns, after, after_ns) in rows
+        ]
 
     def attempt(self, candidate, values):
         """Our results and the time that they took; None where the program failed, which ends its trial."""

@@ -23,7 +23,7 @@ class _Nothing:
     def remember(self, *_):
         pass
 
-    tell = tell_graph = remember
+    tell = tell_graph = tell_times = remember
 
 
 _decisions = None
@@ -119,3 +119,10 @@ def remember_graph(name, choice, stock_ns, choice_ns, samples, reason):
 
 def tell_graph(where, form, number, nodes, calls, taken, speed, error):
     _plugin().tell_graph(where, form, [number, nodes, calls, taken, int(1e3 * speed), int(1e9 * min(error, 1e9))])
+
+
+def tell_times(number, times):
+    """Of a graph: rows of its note's "time_by_op"."""
+    rows = [(row["op"], [row["before"], int(1e3 * row["before_us"]), row["after"], int(1e3 * row["after_us"])]) for row in times]
+    if rows:
+        _plugin().tell_times(number, rows)

@@ -26,7 +26,7 @@ class Captured:
             graph = self.graphs[-1]
 
             def answer(arguments):
-                values = list(arguments)
+                self.values = values = list(arguments)
                 arguments.clear()
                 self.stock, self.exact, self.bf16 = (list(results) for results in (graph.stock(*values), graph.mine(False, values), graph.mine(True, values)))
                 return tuple(self.stock)
@@ -68,6 +68,18 @@ def test_an_activation_goes_into_the_product(activation, shape, bias):
     layer = linear(bias=bias)
     captured = Captured(lambda x: activation(layer(x)), torch.randn(shape))
     assert captured.fused().startswith("1 linear layers, 1 activations in them")
+
+
+def test_the_time_of_a_call_is_told_by_operator_as_captured_and_in_the_program():
+    layer, norm = linear(), nn.LayerNorm(80).eval()
+    captured = Captured(lambda x: norm(F.gelu(layer(x)).view(2, 5, 80)), torch.randn(10, 48))
+    graph = captured.graphs[-1]
+    graph.note_times(True, captured.values)
+    rows = {row["op"]: row for row in graph.note["time_by_op"]}
+    counts = {op: (row["before"], row["after"]) for op, row in rows.items()}
+    assert counts.items() >= {"addmm": (1, 0), "gelu": (1, 0), "native_layer_norm": (1, 0), "linear + gelu": (0, 1), "norm": (0, 1)}.items()
+    assert counts["views"][0] == 2  # the weight transposed, and the view
+    assert all((row["before_us"] > 0) == (row["before"] > 0) and (row["after_us"] > 0) == (row["after"] > 0) for row in rows.values())
 
 
 def test_sizes_that_are_sums_of_sizes_are_understood():

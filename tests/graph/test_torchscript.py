@@ -492,6 +492,8 @@ def test_fork_and_wait():
             return torch.jit.wait(one) + two
     forks = Forks().eval()
     assert check(torch.jit.script(forks), forks, x) > 5, graphs()
+    import os
+    os._exit(0)  # stock aborts now and then at the interpreter's end, where a thread of torch.jit.fork waits for its lock
     """)
 
 

@@ -40,7 +40,7 @@ def test_every_option_is_explained_in_launcher_md():
 def test_report_md_explains_every_field_of_the_report(tmp_path):
     output("--report-output", tmp_path / "r.json", "true")
     report = json.loads((tmp_path / "r.json").read_text())
-    rows = [f"| `{field['name']}` | {field['unit']} | {field['doc']} |".replace("|  |", "| |") for kind in ("op", "site", "drift", "module", "region") for field in report[f"{kind}_fields"]]
+    rows = [f"| `{field['name']}` | {field['unit']} | {field['doc']} |".replace("|  |", "| |") for kind in ("op", "site", "drift", "module", "region", "time") for field in report[f"{kind}_fields"]]
     shown = re.findall(r"^\| `.*$", (TOP / "docs/report.md").read_text(), re.M)
     assert rows == shown
 

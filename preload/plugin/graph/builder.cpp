@@ -13,6 +13,7 @@
 
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/executor.h"
+#include "preload/plugin/graph/op_times.h"
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/scripted_region.h"
 #include "preload/plugin/graph/trial.h"
@@ -180,6 +181,13 @@ class Builder final : public torch::CustomClassHolder {
     }
   }
 
+  /// Where the time of one call goes, by torch's kernels in the graph as captured and in the program.
+  std::vector<OpTimeRow> times(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
+    const std::shared_ptr<const Program> program = program_of(bf16);
+    if (program == nullptr) return {};
+    return rows_of(op_times(graph_, *program, inputs_of(tensors, numbers)));
+  }
+
   void drop_programs() {
     set_program(true, nullptr);
     set_program(false, nullptr);
@@ -189,19 +197,8 @@ class Builder final : public torch::CustomClassHolder {
   std::vector<std::optional<at::Tensor>> run(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
     const std::shared_ptr<const Program> program = program_of(bf16);
     if (program == nullptr) throw std::logic_error("the graph was not compiled");
-    Values inputs;
-    inputs.reserve(graph_.inputs.size());
-    std::size_t tensor = 0;
-    std::size_t number = 0;
-    for (const Value input : graph_.inputs) {
-      if (graph_.facts[static_cast<std::size_t>(input)].tensor) {
-        inputs.emplace_back(tensors.at(tensor++));
-      } else {
-        inputs.emplace_back(numbers.at(number++));
-      }
-    }
     std::vector<std::optional<at::Tensor>> results;
-    for (c10::IValue& result : program->run(std::move(inputs))) {
+    for (c10::IValue& result : program->run(inputs_of(tensors, numbers))) {
       results.push_back(result.isNone() ? std::nullopt : std::optional(std::move(result).toTensor()));
     }
     return results;
@@ -219,6 +216,21 @@ class Builder final : public torch::CustomClassHolder {
   std::int64_t add_input(Facts facts) {
     graph_.inputs.push_back(graph_.add_value(std::move(facts)));
     return graph_.inputs.back();
+  }
+
+  [[nodiscard]] Values inputs_of(const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) const {
+    Values inputs;
+    inputs.reserve(graph_.inputs.size());
+    std::size_t tensor = 0;
+    std::size_t number = 0;
+    for (const Value input : graph_.inputs) {
+      if (graph_.facts[static_cast<std::size_t>(input)].tensor) {
+        inputs.emplace_back(tensors.at(tensor++));
+      } else {
+        inputs.emplace_back(numbers.at(number++));
+      }
+    }
+    return inputs;
   }
 
   Graph graph_;
@@ -277,6 +289,10 @@ void register_classes() {
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
           .def("drop_programs", [](const c10::intrusive_ptr<Builder>& self) { self->drop_programs(); })
+          .def("times",
+               [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors, std::vector<std::int64_t> numbers) {
+                 return self->times(bf16, tensors, numbers);
+               })
           .def("run", [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors,
                          std::vector<std::int64_t> numbers) { return self->run(bf16, tensors, numbers); });
   static auto trial =

@@ -14,8 +14,10 @@
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/graph/convolution_step.h"
 #include "preload/plugin/graph/linear_step.h"
+#include "preload/plugin/graph/op_times.h"
 #include "preload/plugin/graph/view_step.h"
 #include "preload/plugin/scratch.h"
+#include "preload/select/clock.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -268,7 +270,7 @@ std::vector<bool> under_results(const Graph& graph) {
 
 }  // namespace
 
-Program::Program(const Graph& graph) : count_(graph.facts.size()), inputs_(graph.inputs), outputs_(graph.outputs) {
+Program::Program(const Graph& graph, Steps steps) : count_(graph.facts.size()), inputs_(graph.inputs), outputs_(graph.outputs) {
   std::vector<std::size_t> last(count_, 0);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const Value value : Graph::reads(graph.nodes[i])) last[static_cast<std::size_t>(value)] = i;
@@ -281,7 +283,9 @@ Program::Program(const Graph& graph) : count_(graph.facts.size()), inputs_(graph
     for (const Value value : Graph::reads(node)) ++inside[static_cast<std::size_t>(value)];
   }
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    Planned planned{step_of(graph.nodes[i]), {}};
+    const bool plain = steps == Steps::kOperators && graph.nodes[i].kind == Node::Kind::kOperator;
+    Planned planned{plain ? make_operator_step(graph.nodes[i]) : step_of(graph.nodes[i]), {}};
+    names_.push_back(operator_name(graph.nodes[i]));
     for (const Value value : graph.nodes[i].outputs) planned.outlives = planned.outlives || under[static_cast<std::size_t>(value)];
     std::vector<Value> touched = Graph::reads(graph.nodes[i]);
     touched.insert(touched.end(), graph.nodes[i].outputs.begin(), graph.nodes[i].outputs.end());
@@ -296,7 +300,7 @@ Program::Program(const Graph& graph) : count_(graph.facts.size()), inputs_(graph
 
 Program::~Program() { scratch_user_ends(); }
 
-Values Program::run(Values inputs) const {
+Values Program::run(Values inputs, std::vector<std::int64_t>* step_ns) const {
   if (inputs.size() != inputs_.size())
     throw std::invalid_argument("a graph of " + std::to_string(inputs_.size()) + " inputs got " + std::to_string(inputs.size()));
   const at::AutoDispatchBelowADInplaceOrView below;
@@ -306,7 +310,9 @@ Values Program::run(Values inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i) values[static_cast<std::size_t>(inputs_[i])] = std::move(inputs[i]);
   for (const Planned& planned : steps_) {
     scratch.pause(planned.outlives);
+    const std::int64_t started_ns = step_ns == nullptr ? 0 : steady_clock().now_ns();
     planned.step->run(values);
+    if (step_ns != nullptr) step_ns->push_back(steady_clock().now_ns() - started_ns);
     for (const Value value : planned.last_read) values[static_cast<std::size_t>(value)] = {};
   }
   Values results;

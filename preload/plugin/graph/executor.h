@@ -5,7 +5,9 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "preload/plugin/graph/ir.h"
@@ -26,15 +28,22 @@ std::unique_ptr<Step> make_operator_step(const Node& node);
 
 class Program {
  public:
+  enum class Steps {
+    kFastest,
+    kOperators,  ///< torch's dispatcher is called even for views
+  };
   /// The graph has been through its passes.
-  explicit Program(const Graph& graph);
+  explicit Program(const Graph& graph, Steps steps = Steps::kFastest);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   /// One value an input of the graph, in its order; the results in the order of its outputs. Computes below autograd: for graphs that
   /// are no part of one.
-  [[nodiscard]] Values run(Values inputs) const;
+  /// With `step_ns`, the nanoseconds that each step took go there.
+  Values run(Values inputs, std::vector<std::int64_t>* step_ns = nullptr) const;
+  /// Of each step, the operator_name() of its node.
+  [[nodiscard]] const std::vector<std::string>& step_names() const { return names_; }
 
  private:
   struct Planned {
@@ -45,6 +54,7 @@ class Program {
   std::size_t count_;
   std::vector<Value> inputs_;
   std::vector<Planned> steps_;
+  std::vector<std::string> names_;
   std::vector<Argument> outputs_;
 };
 

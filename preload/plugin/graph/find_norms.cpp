@@ -21,6 +21,7 @@ Node norm_of(Value x, Value weight, Value bias, Argument eps, std::int64_t dims,
   Node node;
   node.kind = Node::Kind::kOwn;
   node.own_step = make_norm_step;
+  node.own_name = "norm";
   node.arguments = {Argument::of(x),     Argument::of(weight), Argument::of(bias),
                     Argument::of(kNone), std::move(eps),       Argument::of(c10::IValue(dims))};
   node.index = form;

@@ -44,6 +44,7 @@ void find_pools(Graph* graph, Fused* fused) {
     node.index = static_cast<std::int64_t>(largest ? PoolOf::kMax : mean ? PoolOf::kMean : PoolOf::kAverage);
     node.kind = Node::Kind::kOwn;
     node.own_step = make_pool_step;
+    node.own_name = "pool";
     node.op.reset();
     node.outputs.resize(1);
     ++fused->pools;

@@ -36,6 +36,7 @@ class Finder {
       Node node;
       node.kind = Node::Kind::kOwn;
       node.own_step = make_rotary_step;
+      node.own_name = "rotary embedding";
       node.arguments = {Argument::of(x), Argument::of(cos), Argument::of(sin)};
       node.outputs = sum->outputs;
       node.index = match_.facts(sum->outputs[0]).contiguous ? 1 : 0;

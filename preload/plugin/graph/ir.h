@@ -108,6 +108,7 @@ struct Node {
   std::int64_t index = 0;
   Linear linear;
   std::unique_ptr<Step> (*own_step)(const Node& node) = nullptr;
+  const char* own_name = "";  ///< for reports: "norm"
   Convolution convolution;
 
   /// Of namespace aten, with this name and overload.

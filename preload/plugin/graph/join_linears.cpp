@@ -90,6 +90,7 @@ class Joiner {
     Node joined;
     joined.kind = Node::Kind::kOwn;
     joined.own_step = make_joined_step;
+    joined.own_name = "linear layers joined";
     joined.index = graph_.nodes[places[0]].linear.bf16_out ? 1 : 0;
     joined.arguments.push_back(Argument::of(x));
     for (const std::size_t place : places) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "configs/base/isa.h"
+#include "preload/plugin/graph/op_times.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
 
@@ -27,14 +28,6 @@ std::string one_field(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   return text.substr(0, kMostReason);
-}
-
-IpexrunEvent event_of(IpexrunEventKind kind) {
-  IpexrunEvent event{};
-  event.kind = kind;
-  event.start_ns = static_cast<std::uint64_t>(steady_clock().now_ns());
-  event.thread = ::gettid();
-  return event;
 }
 
 class Decisions final : public torch::CustomClassHolder {
@@ -88,6 +81,8 @@ class Decisions final : public torch::CustomClassHolder {
     event.value[0] += kFirstNumber;
     events().write(event, one_field(where) + '\t' + one_field(form));
   }
+
+  static void tell_times(std::int64_t number, const std::vector<OpTimeRow>& rows) { write_op_times(kFirstNumber + number, times_of(rows)); }
 };
 
 using Self = c10::intrusive_ptr<Decisions>;
@@ -108,7 +103,9 @@ void register_remembered() {
                           const std::vector<std::int64_t>& values) { Decisions::tell(op, key, choice, reason, values); })
           .def("tell_graph", [](const Self&, const std::string& where, const std::string& form, const std::vector<std::int64_t>& values) {
             Decisions::tell_graph(where, form, values);
-          });
+          })
+          .def("tell_times",
+               [](const Self&, std::int64_t number, const std::vector<OpTimeRow>& rows) { Decisions::tell_times(number, rows); });
 }
 
 }  // namespace ipexrun::preload::graph

@@ -465,6 +465,7 @@ void Region::explored(Exploring& run) {
   }
   if (decided == 1) {
     say(name_of(run.candidate) + ": " + form.fused[static_cast<std::size_t>(run.candidate)], choice.trial);
+    note_times(run);
     choice.choice.store(run.candidate, std::memory_order_release);
   } else if (decided == -1 && accurate && choice.trial.disturbed() && choice.repeats++ < kMostRepeats) {
     choice.trial = ProgramTrial();
@@ -512,6 +513,18 @@ void Region::say(const std::string& choice, const ProgramTrial& trial) {
   note_->error = trial.error();
 }
 
+void Region::note_times(const Exploring& run) noexcept {
+  try {
+    const at::DisableRecordFunctionGuard not_in_profiles;
+    const auto& program = run.form.programs[static_cast<std::size_t>(run.candidate)];
+    auto times = op_times(recorded(run.form, run.inputs.data()), *program, program_inputs(run.form, run.inputs.data()));
+    const std::lock_guard lock(note_->mutex);
+    note_->times = std::move(times);
+  } catch (const std::exception& problem) {
+    log::debug("a scripted region: no times of its operators");
+  }
+}
+
 namespace {
 
 std::string in_quotes(const std::string& text) {
@@ -541,7 +554,7 @@ std::vector<RegionFacts> scripted_facts() {
     if (calls == 0) continue;
     const std::lock_guard lock(note.mutex);
     facts.push_back({static_cast<std::int64_t>(i), note.where, note.choice, note.fused, note.left_alone, note.nodes, calls,
-                     note.taken.load(std::memory_order_relaxed), note.speed, note.error});
+                     note.taken.load(std::memory_order_relaxed), note.speed, note.error, note.times});
   }
   return facts;
 }
@@ -562,6 +575,7 @@ std::string scripted_report_json() {
       std::snprintf(numbers, sizeof numbers, ", \"speed\": %.2f, \"error\": %.3e", region.speed, region.error);
       json += numbers;
     }
+    if (!region.times.empty()) json += ", \"time_by_op\": " + op_times_json(region.times);
     json += '}';
   }
   return json;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "preload/plugin/graph/executor.h"
+#include "preload/plugin/graph/op_times.h"
 #include "preload/plugin/graph/trial.h"
 
 namespace ipexrun::preload::graph {
@@ -32,7 +33,8 @@ struct RegionNote {
   std::string fused;  ///< in the form that was made first
   double speed = 0;   ///< 0: not decided
   double error = 0;
-  std::string left_alone;  ///< why, or ""
+  std::vector<OpTime> times;  ///< of the form that won
+  std::string left_alone;     ///< why, or ""
 };
 
 /// Any number of threads may run it; one explores.
@@ -72,6 +74,7 @@ class Region final : public torch::CustomClassHolder {
   static int choice_for(const Form& form);
   static void drop_missing(Choice& choice, const Form& form);
   void say(const std::string& choice, const ProgramTrial& trial);
+  void note_times(const Exploring& run) noexcept;
 
   static constexpr std::size_t kMostForms = 32;
 
@@ -108,6 +111,7 @@ struct RegionFacts {
   std::uint64_t taken = 0;
   double speed = 0;
   double error = 0;
+  std::vector<OpTime> times;
 };
 /// Of those that were called.
 std::vector<RegionFacts> scripted_facts();

@@ -62,6 +62,27 @@ TEST_F(OpReportTest, RegionsOfTorchScriptStandInTableAndJson) {
   for (const auto& field : report["region_fields"]) EXPECT_TRUE(regions[0].contains(field["name"])) << field;
 }
 
+TEST_F(OpReportTest, TimesByOperatorAreSummedOverGraphsThatAnswered) {
+  file_.add(IPEXRUN_EVENT_REGION, "Encoder\tbf16: 2 linear layers", {7, 83, 40, 20, 1260, 2'000'000});
+  file_.add(IPEXRUN_EVENT_REGION, "Decoder\tbf16: 1 linear layers", {8, 30, 40, 10, 1260, 2'000'000});
+  file_.add(IPEXRUN_EVENT_REGION, "Head\tstock", {9, 5, 40, 0, 0, 0});
+  file_.add(IPEXRUN_EVENT_OP_TIME, "addmm", {7, 2, 900'000, 0, 0});  // an older state of the next
+  file_.add(IPEXRUN_EVENT_OP_TIME, "addmm", {7, 2, 1'000'000, 0, 0});
+  file_.add(IPEXRUN_EVENT_OP_TIME, "addmm", {8, 1, 500'000, 0, 0});
+  file_.add(IPEXRUN_EVENT_OP_TIME, "addmm", {9, 1, 700'000, 0, 0});
+  file_.add(IPEXRUN_EVENT_OP_TIME, "linear + gelu", {7, 0, 0, 2, 400'000});
+  file_.add(IPEXRUN_EVENT_OP_TIME, "views", {7, 6, 60'000, 6, 3'000});
+  EXPECT_THAT(text(), HasSubstr("time by operator in captured graphs: of one call of each, times the calls taken\n"
+                                "  before_ms  after_ms  before  after  op\n"
+                                "         25         -       3      0  addmm\n"
+                                "          -         8       0      2  linear + gelu\n"
+                                "        1.2      0.06       6      6  views\n"));
+  const auto report = json();
+  const auto& times = report["instances"][0]["times"];
+  ASSERT_EQ(times.size(), 3);
+  for (const auto& field : report["time_fields"]) EXPECT_TRUE(times[0].contains(field["name"])) << field;
+}
+
 TEST_F(OpReportTest, TheTableShowsOpsAndSites) {
   fill();
   EXPECT_EQ(text(),
