@@ -202,7 +202,7 @@ OpFacts op_facts_of(const std::vector<IpexrunEvent>& events) {
     }
   }
   for (auto& [key, site] : sites) {
-    if (key.starts_with("module:")) {
+    if (key.starts_with("module:") || key.starts_with("optimizer:")) {
       out.modules.push_back({std::move(site)});
     } else {
       out.sites.push_back(std::move(site));
@@ -262,7 +262,7 @@ std::string modules_text(const std::vector<ModuleFact>& modules) {
   for (std::size_t i = 0; i < modules.size() && i < kMaxKinds; ++i) {
     const ModuleFact& module = modules[i];
     out += (i == 0 ? "" : ", ") + module.name() + ' ' + module.choice;
-    if (module.choice == "captured" && module.speed() > 0) out += fmt::format(" ({:.1f}x)", module.speed());
+    if (module.choice != "stock" && module.speed() > 0) out += fmt::format(" ({:.1f}x)", module.speed());
   }
   return out + (modules.size() > kMaxKinds ? fmt::format(" and {} more modules", modules.size() - kMaxKinds) : "");
 }

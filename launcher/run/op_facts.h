@@ -54,7 +54,8 @@ struct DriftFact {
   [[nodiscard]] std::string text() const;
 };
 
-/// A module that the program called again and again (docs/capture.md); the site's key begins with "module:" and its class.
+/// A module that the program called again and again (docs/capture.md), or an optimizer (docs/training.md); the site's key begins with
+/// "module:" or "optimizer:" and its class.
 struct ModuleFact : SiteFact {
   [[nodiscard]] std::string name() const { return op().substr(op().find(':') + 1); }
   [[nodiscard]] double speed() const { return choice_ns > 0 ? static_cast<double>(stock_ns) / static_cast<double>(choice_ns) : 0; }

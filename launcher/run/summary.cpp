@@ -126,6 +126,8 @@ const InstancePlan* plan_of(const LaunchPlan& plan, int index) {
   return found == plan.instances.end() ? nullptr : &*found;
 }
 
+bool answered_by_ours(const ModuleFact& module) { return module.choice == "captured" || module.choice == "fused"; }
+
 std::string line_of(const Options& options, const LaunchPlan& plan, const InstanceOutcome& instance, const Facts& facts) {
   const InstancePlan* planned = plan_of(plan, instance.index);
   std::string out = place_text(facts.header, planned);
@@ -139,7 +141,7 @@ std::string line_of(const Options& options, const LaunchPlan& plan, const Instan
       break;
     case IPEXRUN_SHIM_ACTIVE:
       if (!facts.process.empty()) join(", ", planned != nullptr && planned->threads > 0 ? without_threads(facts.process) : facts.process);
-      if (const bool captured = !facts.ops.modules.empty() && facts.ops.modules.front().choice == "captured"; captured && options.optimize)
+      if (const auto& modules = facts.ops.modules; options.optimize && std::any_of(modules.begin(), modules.end(), answered_by_ours))
         join("; ", modules_text(facts.ops.modules));
       join("; ", options.optimize ? gain_text(facts.ops) : "launch only, stock kernels");
       break;

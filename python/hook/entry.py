@@ -83,6 +83,34 @@ def attempt(module, seconds):
     return capture.attempt(module, seconds)
 
 
+def watch_optimizers(torch):
+    """Steps of torch.optim's optimizers may run fused (optimizers.py), which is loaded at the first of them. With selection switched off no
+    timing may decide, and nothing is watched."""
+    if posix.environ.get(b"IPEXRUN_SELECT") == b"off":
+        return
+    base = sys.modules["torch.optim.optimizer"]
+
+    def ours():
+        import importlib
+
+        return importlib.import_module(load_package().__name__ + ".optimizers")
+
+    def told(name):
+        def hook(optimizer, args, kwargs):
+            if torch.compiler.is_compiling():
+                return None
+            try:
+                getattr(ours(), name)(optimizer)
+            except Exception as problem:  # nothing of ours may end a step
+                say(f"optimizers: {type(problem).__name__}: {problem}")
+            return None
+
+        return hook
+
+    base.register_optimizer_step_pre_hook(told("before"))
+    base.register_optimizer_step_post_hook(told("after"))
+
+
 def capture_options(torch):
     """What the extension needs to offer hot modules to capture.py; nothing where this torch has other insides, or the user wants no compiler."""
     environment = posix.environ
@@ -119,6 +147,10 @@ def start(torch):
                 make_backend_known()
             except Exception as problem:
                 say(f"no backend ipex: {type(problem).__name__}: {problem}")
+            try:
+                watch_optimizers(torch)
+            except Exception as problem:
+                say(f"no fused optimizers: {type(problem).__name__}: {problem}")
         sys.modules[HOOK] = hook
         capture = capture_options(torch) if capture_wait_s >= 0 else {}
         if bench or capture:

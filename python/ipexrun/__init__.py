@@ -59,6 +59,9 @@ def _with_graphs(out):
     capture = _sys.modules.get(__name__ + ".capture")
     if capture is not None:
         out["modules"] = capture.report()
+    optimizers = _sys.modules.get(__name__ + ".optimizers")
+    if optimizers is not None:
+        out["optimizers"] = optimizers.report()
     return out
 
 

@@ -126,3 +126,8 @@ def tell_times(number, times):
     rows = [(row["op"], [row["before"], int(1e3 * row["before_us"]), row["after"], int(1e3 * row["after_us"])]) for row in times]
     if rows:
         _plugin().tell_times(number, rows)
+
+
+def tell_optimizer(name, number, choice, reason, values):
+    """For --report and the launcher's summary; values as in OfModule.tell()."""
+    _plugin().tell(f"optimizer:{name}", f"key={number:x}", choice, reason, values)

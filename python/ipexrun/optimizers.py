@@ -1,0 +1,282 @@
+"""Fused optimizers in unedited programs: SGD, Adam, AdamW and Adagrad of torch.optim run torch's own fused kernels inside step().
+
+Nothing of the optimizer changes: its param_groups keep `fused=None`, its state has the tensors that stock's has, hooks see what they see
+without us. torch runs hooks of all optimizers before and after each step (register_optimizer_step_pre_hook); between the two the function
+that step() calls (`torch.optim.adam.adam` and so on) is replaced, and only there.
+
+A step writes in place, so stock and fused cannot both run on one step: neighbouring steps take turns until one form won
+(docs/decisions/0020-training.md). Before the first fused one a sample of tensors goes through both.
+
+Thread rule: functions run under the interpreter lock; a step belongs to the thread that called before().
+"""
+
+import atexit
+import os
+import sys
+import threading
+import time
+import weakref
+
+import torch
+
+SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
+BOUND = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the accuracy rule
+MODULES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Adagrad": "adagrad"}  # class: module and function of torch.optim
+STATES = {"sgd": 1, "adam": 3, "adagrad": 1}  # lists of state tensors beside parameters and gradients; a list of steps may follow
+TIMED = os.environ.get("IPEXRUN_SELECT") != "off"
+
+_steppers = weakref.WeakKeyDictionary()
+_told = []  # what became of each optimizer, for report()
+
+
+def kind_of(optimizer):
+    """The function's name for an exact class of torch.optim, else None."""
+    name = type(optimizer).__name__
+    return MODULES.get(name) if type(optimizer) is getattr(torch.optim, name, None) else None
+
+
+def allowed_here():
+    if not TIMED or torch.are_deterministic_algorithms_enabled() or torch.overrides._len_torch_function_stack():
+        return False
+    if torch.utils._python_dispatch._len_torch_dispatch_stack():
+        return False
+    hook = sys.modules.get("_ipexrun_hook")
+    return hook is not None and hook.enabled()
+
+
+def before(optimizer):
+    """A step begins: hooks of all optimizers come before the optimizer's own."""
+    kind = kind_of(optimizer)
+    if kind is None or torch.compiler.is_compiling() or not allowed_here():
+        return
+    stepper = _steppers.get(optimizer)
+    if stepper is None:
+        stepper = _steppers[optimizer] = Stepper(optimizer, kind)
+    stepper.begin(optimizer)
+
+
+def after(optimizer):
+    """It ended: hooks of all optimizers come after the optimizer's own."""
+    stepper = _steppers.get(optimizer)
+    if stepper is not None:
+        stepper.end()
+
+
+def report():
+    """For ipexrun.report()["optimizers"]."""
+    return [stepper.note() for stepper in list(_steppers.values())]
+
+
+def tell_ends():
+    for stepper in list(_steppers.values()):
+        stepper.tell()
+
+
+def dense(tensor):
+    return tensor.is_contiguous() or (
+        (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
+        or (tensor.dim() == 5 and tensor.is_contiguous(memory_format=torch.channels_last_3d))
+    )
+
+
+def plain(tensor, like):
+    """The fused kernels walk through memory: all tensors of a parameter have to lie alike."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.dtype is like.dtype
+        and tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.shape == like.shape
+        and tensor.stride() == like.stride()
+    )
+
+
+def default_form(group):
+    """What the user left open."""
+    return not any(group.get(name) for name in ("capturable", "differentiable")) and all(
+        group.get(name) is None for name in ("foreach", "fused")
+    )
+
+
+class Stepper:
+    """One optimizer. `phase`: "check" until a sample went through both forms, "race" while they take turns, then "fused" or "stock"."""
+
+    def __init__(self, optimizer, kind):
+        if not _told:
+            atexit.register(tell_ends)
+            _told.append(True)
+        self.name = type(optimizer).__name__
+        self.module = sys.modules[f"torch.optim.{kind}"]
+        self.kind = kind
+        self.stock = getattr(self.module, kind)
+        self.phase = "check"
+        self.reason = ""
+        self.trial = None
+        self.checked = False
+        self.thread = None  # that is inside a step which may run fused
+        self.fused_now = False
+        self.steps = self.fused_steps = 0
+        self.times = {}  # form: (what was stepped, nanoseconds) of the race's open pair
+        self.all_ns = {False: [], True: []}
+        self.elements = 0
+        self.ns = 0
+
+    def begin(self, optimizer):
+        self.steps += 1
+        here = threading.get_ident()
+        if self.phase == "stock" or self.thread not in (None, here):  # one of ours is left from a step that raised
+            return
+        if not all(map(default_form, optimizer.param_groups)):
+            return self.stay("foreach, fused, capturable or differentiable is set by the program")
+        # Rank 0 and the others have to round alike, or replicas drift apart: no timing decides among ranks.
+        if self.phase == "race" and torch.distributed.is_available() and torch.distributed.is_initialized():
+            self.phase, self.reason = "fused", "one of several ranks: without a race"
+        turn = self.steps % 4 in (1, 2)  # stock, fused, fused, stock
+        self.fused_now = self.phase == "fused" or (self.phase == "race" and turn)
+        self.elements = self.ns = 0
+        self.checked = False
+        self.thread = here
+        setattr(self.module, self.kind, self.function)
+
+    def end(self):
+        if self.thread != threading.get_ident():
+            return
+        self.thread = None
+        setattr(self.module, self.kind, self.stock)
+        if self.ns and self.fused_now:
+            self.fused_steps += 1
+        if self.phase == "race" and self.ns:
+            self.race()
+        if self.phase == "check" and self.checked:
+            self.phase, self.trial = "race", torch.classes.ipexrun.Trial()
+
+    def function(self, *lists, **settings):
+        """In the place of torch.optim.adam.adam and its like, for the time of a step."""
+        if self.thread != threading.get_ident() or self.phase == "stock":
+            return self.stock(*lists, **settings)
+        params = lists[0] if lists else None
+        reason = self.unfit(lists, settings)
+        if reason or not params:
+            if reason:
+                self.stay(reason)
+            return self.stock(*lists, **settings)
+        if self.phase == "check":
+            return self.check(lists, settings)
+        started = time.perf_counter_ns()
+        if self.fused_now:
+            self.run_fused(lists, settings)
+        else:
+            self.stock(*lists, **settings)
+        self.ns += time.perf_counter_ns() - started
+        self.elements += sum(param.numel() for param in params)
+
+    def run_fused(self, lists, settings):
+        written = [tensor for one in (lists[0], *lists[2:]) for tensor in one if tensor is not None]
+        self.stock(*lists, **{**settings, "fused": True})
+        torch.autograd.graph.increment_version(written)  # the fused kernels do not: autograd would miss the write
+
+    def unfit(self, lists, settings):
+        """Why this step cannot be fused; "" = it can."""
+        count = 2 + STATES[self.kind]
+        if len(lists) < count or not all(type(one) is list for one in lists) or len(lists) > count + 1:
+            return "a form of torch.optim that is not known"
+        if settings.get("has_sparse_grad") or settings.get("has_complex"):
+            return "sparse gradients or complex parameters"
+        if settings.get("grad_scale") is not None or settings.get("found_inf") is not None:
+            return "scaled gradients"
+        if any(isinstance(value, torch.Tensor) for value in settings.values()):
+            return "settings that are tensors"
+        params = lists[0]
+        for param in params:
+            if param.dtype not in BOUND or not dense(param):
+                return "parameters that are not dense float32 or float64"
+        for one in lists[:count]:
+            if not one:
+                continue  # amsgrad is off
+            missing = sum(tensor is None for tensor in one)
+            if missing and missing != len(one):
+                return "parameters of different ages"
+            if not missing and not all(map(plain, one, params)):
+                return "gradients or state that lie otherwise than the parameters"
+        for step in lists[count] if len(lists) > count else ():
+            if step.dtype is not torch.float32 or step.device.type != "cpu":
+                return "steps that are not counted in float32"
+        return ""
+
+    def check(self, lists, settings):
+        """The step as stock does it, and a sample of it fused."""
+        chosen, elements = [], 0
+        stride = max(1, len(lists[0]) // SAMPLE_TENSORS)
+        for i in range(0, len(lists[0]), stride):
+            if elements + lists[0][i].numel() <= SAMPLE_ELEMENTS:
+                chosen.append(i)
+                elements += lists[0][i].numel()
+        if not chosen:
+            chosen = [min(range(len(lists[0])), key=lambda i: lists[0][i].numel())]
+
+        def part(one):
+            return [tensor if tensor is None else tensor.detach().clone(memory_format=torch.preserve_format) for tensor in one]
+
+        try:
+            samples = [part([one[i] for i in chosen]) if one else [] for one in lists]
+            self.stock(*samples, **{**settings, "fused": True})
+        except RuntimeError as problem:
+            self.stay(str(problem).splitlines()[0])
+            return self.stock(*lists, **settings)
+        self.stock(*lists, **settings)
+        for one, sample in zip(lists, samples):
+            for i, mine in zip(chosen, sample):
+                if not equal(one[i], mine):
+                    return self.stay("its results differ from stock's")
+        self.checked = True
+
+    def race(self):
+        self.all_ns[self.fused_now].append(self.ns)
+        self.times[self.fused_now] = (self.elements, self.ns)
+        if len(self.times) < 2:
+            return
+        (stock_elements, stock_ns), (fused_elements, fused_ns) = self.times[False], self.times[True]
+        self.times = {}
+        if stock_elements != fused_elements:
+            return
+        self.trial.add(stock_ns, fused_ns)
+        result = self.trial.result()
+        if result:
+            self.phase = "fused" if result > 0 else "stock"
+            self.reason = f"{1 / self.trial.ratio():.2f} of stock's speed"
+
+    def stay(self, reason):
+        self.phase, self.reason = "stock", reason
+
+    def choice(self):
+        return self.phase if self.phase in ("fused", "stock") else "undecided"
+
+    def note(self):
+        return {
+            "optimizer": self.name,
+            "choice": self.choice(),
+            "reason": self.reason,
+            "steps": self.steps,
+            "fused": self.fused_steps,
+        }
+
+    def tell(self):
+        from . import remembered
+
+        stock_ns, fused_ns = (int(sorted(ns)[len(ns) // 2]) if ns else 0 for ns in (self.all_ns[False], self.all_ns[True]))
+        values = [self.steps, self.fused_steps, self.steps - self.fused_steps, stock_ns, fused_ns, len(self.all_ns[True])]
+        remembered.tell_optimizer(self.name, id(self), self.choice(), self.reason or "not measured long enough", values)
+
+
+def equal(stock, mine):
+    """The accuracy rule, stock's results being the truth."""
+    if stock is None or mine is None:
+        return stock is mine
+    if stock.dtype is not mine.dtype or stock.shape != mine.shape or stock.stride() != mine.stride():
+        return False
+    if not torch.equal(stock.isfinite(), mine.isfinite()):
+        return False
+    bound = BOUND.get(mine.dtype, 1e-6)
+    stock, mine = (torch.where(one.isfinite(), one, 0).double() for one in (stock, mine))
+    apart, size = (mine - stock).norm(), stock.norm()
+    return bool(apart <= bound * size)

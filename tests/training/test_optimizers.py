@@ -1,0 +1,405 @@
+"""Fused optimizers inside step() (python/ipexrun/optimizers.py).
+
+Risk covered: parameters or state that differ from stock's by more than rounding; a switch that stays after the step, or is seen in
+param_groups, state_dict, hooks or a pickle; a step that stock refuses or handles in its own way (sparse, closures, scaled, compiled) and
+ours does not; a write that autograd misses.
+"""
+
+import copy
+import io
+import pickle
+import sys
+import threading
+
+import pytest
+import torch
+from torch.optim import SGD, Adagrad, Adam, AdamW
+
+STEPS = 14
+KINDS = [
+    (SGD, {"lr": 0.1}),
+    (SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1}),
+    (SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "maximize": True}),
+    (SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}),
+    (Adam, {"lr": 1e-2}),
+    (Adam, {"lr": 1e-2, "amsgrad": True, "weight_decay": 0.1, "maximize": True}),
+    (AdamW, {"lr": 1e-2, "betas": (0.8, 0.9), "eps": 1e-6}),
+    (AdamW, {"lr": 1e-2, "amsgrad": True}),
+    (Adagrad, {"lr": 1e-2, "lr_decay": 0.1, "initial_accumulator_value": 0.1}),
+    (Adagrad, {"lr": 1e-2, "weight_decay": 0.1}),
+]
+
+
+def model(dtype=torch.float32):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.Tanh(), torch.nn.Conv1d(40, 8, 1), torch.nn.Flatten()).to(dtype)
+
+
+def loss_of(net, step):
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randn(6, 24, generator=generator).to(next(net.parameters()).dtype)
+    return net[2](net[1](net[0](x)).unsqueeze(-1)).pow(2).mean()
+
+
+def train(net, optimizer, steps=STEPS, first=0):
+    losses = []
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        loss = loss_of(net, step)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def note_of(optimizer):
+    """What the package says of the optimizer that was made last."""
+    optimizers = sys.modules["ipexrun.optimizers"]
+    return optimizers._steppers[optimizer].note()
+
+
+def close(mine, stock, bound):
+    mine, stock = mine.detach().double(), stock.detach().double()
+    assert (mine - stock).norm() <= bound * stock.norm() + 1e-30
+
+
+def same_state(mine, stock, bound=1e-5):
+    assert mine["param_groups"] == stock["param_groups"]
+    assert mine["state"].keys() == stock["state"].keys()
+    for index, state in stock["state"].items():
+        assert list(mine["state"][index]) == list(state)
+        for name, value in state.items():
+            other = mine["state"][index][name]
+            if isinstance(value, torch.Tensor):
+                assert other.dtype == value.dtype and other.shape == value.shape and other.stride() == value.stride()
+                close(other, value, bound)
+            else:
+                assert other == value
+
+
+def both(hook, run):
+    """(ours, stock's) of a function that makes and trains a model."""
+    mine = run()
+    hook.set_enabled(False)
+    stock = run()
+    hook.set_enabled(True)
+    return mine, stock
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind, settings", KINDS)
+def test_trains_as_stock_does(hook, kind, settings, dtype):
+    def run():
+        net = model(dtype)
+        optimizer = kind(net.parameters(), **settings)
+        return net, optimizer, train(net, optimizer)
+
+    (net, optimizer, losses), (stock_net, stock_optimizer, stock_losses) = both(hook, run)
+    assert note_of(optimizer)["fused"] >= 3, note_of(optimizer)
+    bound = 1e-5 if dtype is torch.float32 else 1e-12
+    for mine, stock in zip(net.parameters(), stock_net.parameters()):
+        close(mine, stock, bound)
+    same_state(optimizer.state_dict(), stock_optimizer.state_dict(), 10 * bound)
+    assert losses == pytest.approx(stock_losses, rel=100 * bound)
+
+
+def test_is_undone_before_step_returns(hook):
+    net = model()
+    optimizer = AdamW(net.parameters())
+    functions = {name: getattr(sys.modules[f"torch.optim.{name}"], name) for name in ("sgd", "adam", "adagrad")}
+    seen = []
+
+    def look(one, args, kwargs):
+        seen.append([(group["fused"], group["foreach"]) for group in one.param_groups])
+
+    optimizer.register_step_pre_hook(look)
+    optimizer.register_step_post_hook(look)
+    for step in range(6):
+        train(net, optimizer, 1, step)
+        assert functions == {name: getattr(sys.modules[f"torch.optim.{name}"], name) for name in functions}
+        assert pickle.loads(pickle.dumps(optimizer.state_dict()))["param_groups"][0]["fused"] is None
+    assert note_of(optimizer)["fused"] > 0
+    assert all(group == (None, None) for groups in seen for group in groups) and len(seen) == 12
+    assert not hasattr(optimizer, "_step_supports_amp_scaling")
+
+
+def test_an_exception_inside_a_step_leaves_stock_behind(hook):
+    net = model()
+    optimizer = SGD(net.parameters(), lr=0.1, momentum=0.9)
+    train(net, optimizer, 5)
+    stock = sys.modules["torch.optim.sgd"].sgd
+
+    def closure():
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        optimizer.step(closure)
+    train(net, optimizer, 3)
+    assert sys.modules["torch.optim.sgd"].sgd is stock
+
+
+@pytest.mark.parametrize(
+    "settings", [{"foreach": True}, {"foreach": False}, {"fused": True}, {"fused": False}, {"differentiable": True}, {"capturable": False}]
+)
+def test_what_the_program_chose_stays(hook, settings):
+    net = model()
+    if settings == {"differentiable": True}:
+        net.requires_grad_(False)
+    optimizer = Adam(net.parameters(), **settings)
+    for _ in range(4):
+        for parameter in net.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+    assert (note_of(optimizer)["fused"] > 0) == (settings == {"capturable": False})
+
+
+def test_subclasses_and_other_optimizers_stay(hook):
+    class Mine(AdamW):
+        pass
+
+    for kind in (Mine, torch.optim.RMSprop, torch.optim.NAdam):
+        net = model()
+        optimizer = kind(net.parameters())
+        train(net, optimizer, 4)
+        assert optimizer not in sys.modules["ipexrun.optimizers"]._steppers
+
+
+@pytest.mark.parametrize("kind", [SGD, Adagrad])
+def test_sparse_gradients_stay(hook, kind):
+    def run():
+        torch.manual_seed(0)
+        table = torch.nn.Embedding(20, 8, sparse=True)
+        optimizer = kind(table.parameters(), lr=0.1)
+        for step in range(5):
+            optimizer.zero_grad()
+            table(torch.tensor([1, 2, 2, step])).pow(2).sum().backward()
+            optimizer.step()
+        return table.weight, optimizer
+
+    (mine, optimizer), (stock, _) = both(hook, run)
+    assert torch.equal(mine, stock) and note_of(optimizer)["fused"] == 0
+
+
+def test_sparse_gradients_after_dense_ones(hook):
+    weight = torch.nn.Parameter(torch.ones(4, 3))
+    optimizer = SGD([weight], lr=0.5)
+    for step in range(8):
+        dense = torch.full((4, 3), 0.25)
+        weight.grad = dense.to_sparse() if step >= 6 else dense
+        optimizer.step()
+    assert torch.allclose(weight, torch.zeros(4, 3)) and note_of(optimizer)["choice"] == "stock"
+
+
+@pytest.mark.parametrize("make", [lambda t: t.to(torch.bfloat16), lambda t: t.t(), lambda t: t.to(torch.complex64)])
+def test_other_tensors_stay(hook, make):
+    weight = torch.nn.Parameter(make(torch.randn(6, 5)))
+    optimizer = AdamW([weight])
+    for _ in range(4):
+        weight.grad = torch.randn(6, 5).to(weight.dtype).reshape(weight.shape)
+        optimizer.step()
+    assert note_of(optimizer)["fused"] == 0
+
+
+def test_images_in_channels_last(hook):
+    def run():
+        torch.manual_seed(0)
+        net = torch.nn.Conv2d(4, 6, 3).to(memory_format=torch.channels_last)
+        optimizer = AdamW(net.parameters(), lr=1e-2)
+        for step in range(8):
+            optimizer.zero_grad()
+            x = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(step)).contiguous(memory_format=torch.channels_last)
+            net(x).pow(2).mean().backward()
+            optimizer.step()
+        return net, optimizer
+
+    (net, optimizer), (stock, _) = both(hook, run)
+    for mine, theirs in zip(net.parameters(), stock.parameters()):
+        assert mine.stride() == theirs.stride()
+        close(mine, theirs, 1e-5)
+
+
+def test_parameters_without_gradients_and_of_different_ages(hook):
+    def run():
+        torch.manual_seed(0)
+        parameters = [torch.nn.Parameter(torch.randn(5, 5)) for _ in range(3)]
+        parameters[2].requires_grad_(False)
+        optimizer = SGD(parameters, lr=0.1, momentum=0.9)
+        for step in range(10):
+            optimizer.zero_grad()
+            used = parameters[:1] if step < 4 else parameters[:2]
+            sum((one * (step + 1)).sum() for one in used).backward()
+            optimizer.step()
+        return parameters, optimizer
+
+    (mine, _), (stock, _) = both(hook, run)
+    for one, other in zip(mine, stock):
+        close(one, other, 1e-6)
+
+
+def test_several_groups_schedules_clipping_and_accumulation(hook):
+    def run():
+        net = model()
+        optimizer = AdamW([{"params": net[0].parameters(), "lr": 1e-2}, {"params": net[2].parameters(), "weight_decay": 0.5}], lr=1e-3)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[1e-2, 1e-3], total_steps=12)
+        for step in range(12):
+            for part in range(2):
+                loss_of(net, 2 * step + part).backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+        return net, optimizer
+
+    (net, optimizer), (stock, stock_optimizer) = both(hook, run)
+    assert note_of(optimizer)["fused"] > 0
+    for mine, theirs in zip(net.parameters(), stock.parameters()):
+        close(mine, theirs, 1e-5)
+    same_state(optimizer.state_dict(), stock_optimizer.state_dict(), 1e-4)
+
+
+def test_a_scaler_keeps_its_unfused_path(hook):
+    def run():
+        net = model()
+        optimizer = SGD(net.parameters(), lr=0.1, momentum=0.9)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+        for step in range(9):
+            optimizer.zero_grad()
+            loss = loss_of(net, step)
+            scaler.scale(loss * (float("inf") if step == 5 else 1)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        return net, scaler.get_scale(), optimizer
+
+    (net, scale, _), (stock, stock_scale, _) = both(hook, run)
+    assert scale == stock_scale
+    for mine, theirs in zip(net.parameters(), stock.parameters()):
+        close(mine, theirs, 1e-5)
+
+
+def test_autograd_sees_the_write(hook):
+    net = model()
+    optimizer = AdamW(net.parameters())
+    train(net, optimizer, 3)
+    fused = []
+    for step in range(8):
+        before = note_of(optimizer)["fused"]
+        loss = net[2](net[1](net[0](torch.randn(6, 24, requires_grad=True))).unsqueeze(-1)).sum()
+        optimizer.zero_grad()
+        loss_of(net, step).backward()
+        optimizer.step()
+        fused.append(note_of(optimizer)["fused"] > before)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    assert any(fused)
+
+
+def test_goes_from_stock_to_fused_and_back_by_checkpoints(hook):
+    def resume(first_enabled, then_enabled):
+        hook.set_enabled(first_enabled)
+        net = model()
+        optimizer = AdamW(net.parameters(), lr=1e-2)
+        train(net, optimizer, 8)
+        file = io.BytesIO()
+        torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, file)
+        file.seek(0)
+        hook.set_enabled(then_enabled)
+        saved = torch.load(file)
+        net, other = model(), None
+        other = AdamW(net.parameters(), lr=1e-2)
+        net.load_state_dict(saved["net"])
+        other.load_state_dict(saved["optimizer"])
+        losses = train(net, other, 8, 8)
+        hook.set_enabled(True)
+        return losses
+
+    stock = resume(False, False)
+    for first, then in [(True, False), (False, True), (True, True)]:
+        assert resume(first, then) == pytest.approx(stock, rel=1e-3)
+
+
+def test_copies_and_pickles(hook):
+    net = model()
+    optimizer = Adam(net.parameters())
+    train(net, optimizer, 4)
+    other = pickle.loads(pickle.dumps(copy.deepcopy(optimizer)))
+    same_state(other.state_dict(), optimizer.state_dict())
+
+
+def test_nothing_is_kept_alive(hook):
+    import gc
+    import weakref
+
+    net = model()
+    optimizer = AdamW(net.parameters())
+    train(net, optimizer, 4)
+    gone = weakref.ref(optimizer)
+    del optimizer
+    gc.collect()
+    assert gone() is None
+
+
+def test_threads_with_optimizers_of_their_own(hook):
+    results, problems = {}, []
+
+    def work(number):
+        try:
+            net = torch.nn.Linear(16, 16)
+            with torch.no_grad():
+                net.weight.copy_(torch.linspace(-1, 1, 256).view(16, 16) * (number + 1))
+                net.bias.zero_()
+            optimizer = AdamW(net.parameters(), lr=1e-2)
+            for _ in range(20):
+                optimizer.zero_grad()
+                net(torch.ones(2, 16)).pow(2).mean().backward()
+                optimizer.step()
+            results[number] = net.weight.detach().clone()
+        except Exception as problem:
+            problems.append(problem)
+
+    def all_at_once():
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        return dict(results)
+
+    mine = all_at_once()
+    stock = {}
+    for number in range(4):
+        hook.set_enabled(False)
+        work(number)
+        stock[number] = results[number]
+        hook.set_enabled(True)
+    assert not problems
+    for number, weight in stock.items():
+        close(mine[number], weight, 1e-4)
+
+
+@pytest.mark.parametrize("how", ["deterministic", "disabled"])
+def test_is_stock_where_nothing_may_decide(hook, how):
+    if how == "deterministic":
+        torch.use_deterministic_algorithms(True)
+    else:
+        hook.set_enabled(False)
+    try:
+        net = model()
+        optimizer = AdamW(net.parameters())
+        train(net, optimizer, 6)
+        assert optimizer not in sys.modules["ipexrun.optimizers"]._steppers
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_inside_a_compiled_step(hook):
+    def run():
+        net = model()
+        optimizer = SGD(net.parameters(), lr=0.1, momentum=0.9)
+        step = torch.compile(lambda: optimizer.step(), backend="eager")
+        for number in range(4):
+            optimizer.zero_grad()
+            loss_of(net, number).backward()
+            step()
+        return list(net.parameters())
+
+    mine, stock = both(hook, run)
+    for one, other in zip(mine, stock):
+        close(one, other, 1e-5)
