@@ -17,6 +17,8 @@ struct Isa {
     Vector even;
     Vector odd;
   };
+  using Pair = Operand;
+  static constexpr int kOperandRegisters = 2;
   static constexpr int kWidth = 8;
   static constexpr int kTilesAtOnce = 1;  ///< two vectors cover the 16 columns of a tile
   static constexpr int kRows = 4;         ///< 8 sums, 4 operands, a mask and a broadcast in 16 registers
@@ -31,8 +33,10 @@ struct Isa {
             _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))))};
   }
 
-  static Vector add(Vector acc, const A* a, const Operand& b) {
-    return _mm256_fmadd_ps(_mm256_set1_ps(a[1]), b.odd, _mm256_fmadd_ps(_mm256_set1_ps(a[0]), b.even, acc));
+  static Pair broadcast(const A* a) { return {_mm256_set1_ps(a[0]), _mm256_set1_ps(a[1])}; }
+
+  static Vector add(Vector acc, const Pair& a, const Operand& b) {
+    return _mm256_fmadd_ps(a.odd, b.odd, _mm256_fmadd_ps(a.even, b.even, acc));
   }
 
   static void convert_row(const void* row, DType dtype, std::int64_t k, A* to) { round_row(row, dtype, k, to); }

@@ -14,6 +14,8 @@ struct Isa : Store512 {
     Vector even;
     Vector odd;
   };
+  using Pair = Operand;
+  static constexpr int kOperandRegisters = 2;
   static constexpr int kRows = 10;
   static constexpr std::int64_t kVectorStride = kTileElements;
 
@@ -23,8 +25,10 @@ struct Isa : Store512 {
             _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
   }
 
-  static Vector add(Vector acc, const A* a, const Operand& b) {
-    return _mm512_fmadd_ps(_mm512_set1_ps(a[1]), b.odd, _mm512_fmadd_ps(_mm512_set1_ps(a[0]), b.even, acc));
+  static Pair broadcast(const A* a) { return {_mm512_set1_ps(a[0]), _mm512_set1_ps(a[1])}; }
+
+  static Vector add(Vector acc, const Pair& a, const Operand& b) {
+    return _mm512_fmadd_ps(a.odd, b.odd, _mm512_fmadd_ps(a.even, b.even, acc));
   }
 
   static void convert_row(const void* row, DType dtype, std::int64_t k, A* to) { round_row(row, dtype, k, to); }

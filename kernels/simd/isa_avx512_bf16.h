@@ -11,17 +11,21 @@ namespace {
 struct Isa : Store512 {
   using A = std::uint16_t;  ///< what rows of A are converted to
   using Operand = __m512i;
-  static constexpr int kRows = 12;  ///< 24 sums and 3 operands in 32 registers
+  using Pair = __m512i;
+  static constexpr int kRows = 14;  ///< 28 sums, two operands and a pair in 32 registers
+  static constexpr int kOperandRegisters = 1;
   static constexpr std::int64_t kVectorStride = kTileElements;
 
   static Operand load_b(const std::uint16_t* b) { return _mm512_loadu_si512(b); }
 
-  /// acc + a[0] * even k + a[1] * odd k
-  static Vector add(Vector acc, const A* a, Operand b) {
+  static Pair broadcast(const A* a) {
     int pair;
     __builtin_memcpy(&pair, a, sizeof(pair));
-    return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)b);
+    return _mm512_set1_epi32(pair);
   }
+
+  /// acc + a[0] * even k + a[1] * odd k
+  static Vector add(Vector acc, Pair a, Operand b) { return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b); }
 
   static void convert_row(const void* row, DType dtype, std::int64_t k, A* to) {
     const std::int64_t whole = k / kStepK * kStepK;

@@ -1,8 +1,13 @@
 // linear on vector units; compiled once per instruction set, with IPEXRUN_KERNEL_ISA naming the namespace.
 //
-// Loops, outermost first: blocks of rows (their A, converted once, stays in L2), panels, groups of Isa::kRows rows. A group's sums
-// live in registers for the whole of K; each line of B is read once a group and multiplied by broadcast pairs of A.
+// Loops, outermost first: blocks of rows (their A, converted once, stays in L2), panels, blocks of K (their B stays in L1), groups of
+// Isa::kRows rows. A group's sums live in registers for a block of K; each line of B is read once a group and multiplied by broadcast
+// pairs of A. Rows that are one group alone take the whole of K, and several panels at once.
 #include "kernels/simd/linear.h"
+
+#include <immintrin.h>
+
+#include <utility>
 
 #include "kernels/bf16.h"
 #include "kernels/packed.h"
@@ -20,47 +25,72 @@ namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
 constexpr int kColumnsAtOnce = Isa::kTilesAtOnce * static_cast<int>(kTileColumns);
+constexpr std::int64_t kStepsAtOnce = 8;   ///< B of so many steps (16 KiB a panel) stays in L1 while all rows are multiplied by it
+constexpr std::int64_t kAhead = 4096 / 2;  ///< elements of B that are fetched ahead of few rows, which wait for memory
 
-/// R rows x P groups of kColumnsAtOnce columns, each P further by `group_stride` elements of B. Sums start from the bias and end in
-/// `out`, R lines of P * kColumnsAtOnce floats.
-template <int R, int P>
+/// R rows x P groups of kColumnsAtOnce columns, each P further by `group_stride` elements of B. Sums start from `start`, whose rows are
+/// `start_stride` floats apart (0: one for all), and end in `out`, R lines of P * kColumnsAtOnce floats.
+template <int R, int P, bool Fetch>
 void multiply(const Isa::A* a, std::int64_t a_stride, const std::uint16_t* b, std::int64_t group_stride, std::int64_t steps,
-              const float* bias, float* out) {
+              const float* start, std::int64_t start_stride, float* out) {
   Isa::Vector sums[R][2 * P];
-  for (int v = 0; v < 2 * P; ++v) {
-    const Isa::Vector start = Isa::load(bias + v * Isa::kWidth);
-    for (int r = 0; r < R; ++r) sums[r][v] = start;
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < 2 * P; ++v) sums[r][v] = Isa::load(start + r * start_stride + v * Isa::kWidth);
   }
   for (std::int64_t s = 0; s < steps; ++s) {
     for (std::int64_t pair = 0; pair < kStepK / 2; ++pair) {
       const std::uint16_t* line = b + s * kStepElements + pair * 2 * kTileColumns;
       const Isa::A* column = a + s * kStepK + pair * 2;
+      Isa::Operand operands[2 * P];
 #pragma GCC unroll 8
       for (int v = 0; v < 2 * P; ++v) {
-        const Isa::Operand operand = Isa::load_b(line + (v / 2) * group_stride + (v % 2) * Isa::kVectorStride);
+        const std::uint16_t* from = line + (v / 2) * group_stride + (v % 2) * Isa::kVectorStride;
+        if constexpr (Fetch) _mm_prefetch(reinterpret_cast<const char*>(from + kAhead), _MM_HINT_T0);
+        operands[v] = Isa::load_b(from);
+      }
+      // A row's pair is used for all columns at once: kept longer, pairs would push sums out of registers.
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) sums[r][v] = Isa::add(sums[r][v], column + r * a_stride, operand);
+      for (int r = 0; r < R; ++r) {
+        const Isa::Pair both = Isa::broadcast(column + r * a_stride);
+#pragma GCC unroll 8
+        for (int v = 0; v < 2 * P; ++v) sums[r][v] = Isa::add(sums[r][v], both, operands[v]);
       }
     }
   }
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < 2 * P; ++v) Isa::store(out + (r * 2 * P + v) * Isa::kWidth, sums[r][v]);
   }
 }
 
-using Multiply = void (*)(const Isa::A*, std::int64_t, const std::uint16_t*, std::int64_t, std::int64_t, const float*, float*);
+using Multiply = void (*)(const Isa::A*, std::int64_t, const std::uint16_t*, std::int64_t, std::int64_t, const float*, std::int64_t,
+                          float*);
 
-// By rows - 1. Few rows take several groups of columns at once: one chain of additions alone would wait for its latency.
-constexpr Multiply kMultiply[] = {
-    multiply<1, 1>,  multiply<2, 1>,  multiply<3, 1>, multiply<4, 1>,
-#if !defined(IPEXRUN_KERNEL_ISA_AVX2)
-    multiply<5, 1>,  multiply<6, 1>,  multiply<7, 1>, multiply<8, 1>, multiply<9, 1>, multiply<10, 1>,
-#endif
-#if defined(IPEXRUN_KERNEL_ISA_AVX512_BF16)
-    multiply<11, 1>, multiply<12, 1>,
-#endif
+/// Groups of columns that so many rows take at once where nobody else reads B: one chain of additions alone would wait for its latency,
+/// and one stream of B for memory.
+constexpr int groups_for(int rows) {
+  if (Isa::kTilesAtOnce < 2) return 1;
+  constexpr int kSums = Isa::kRows * 2 - 2;
+  for (int groups = 4; groups > 1; --groups) {
+    if (rows * 2 * groups + 2 * groups * Isa::kOperandRegisters <= kSums + 4) return groups;
+  }
+  return 1;
+}
+
+template <std::size_t... R>
+struct Tables {
+  static constexpr Multiply kOne[] = {multiply<static_cast<int>(R) + 1, 1, false>...};
+  static constexpr Multiply kFirst[] = {multiply<static_cast<int>(R) + 1, 1, true>...};  // to read this part of B
+  static constexpr Multiply kAlone[] = {multiply<static_cast<int>(R) + 1, groups_for(static_cast<int>(R) + 1), true>...};
 };
-static_assert(sizeof(kMultiply) / sizeof(kMultiply[0]) == Isa::kRows);
+template <std::size_t... R>
+constexpr Tables<R...> tables_of(std::index_sequence<R...>) {
+  return {};
+}
+using ByRows = decltype(tables_of(std::make_index_sequence<Isa::kRows>()));  // by rows - 1
 
 void write_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, float* from) {
   const std::int64_t valid = args.n - column < columns ? args.n - column : columns;
@@ -71,7 +101,9 @@ void write_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std
       __builtin_memcpy(static_cast<float*>(args.c) + at, from, static_cast<std::size_t>(valid) * 4);
     } else {
       std::uint16_t* to = static_cast<std::uint16_t*>(args.c) + at;
-      for (std::int64_t n = 0; n < valid; ++n) to[n] = bf16_from_f32(from[n]);
+      std::int64_t n = 0;
+      for (; n + Lanes::kCount <= valid; n += Lanes::kCount) InOrderBf16::store(to + n, InOrderF32::load(from + n));
+      if (n < valid) InOrderBf16::store_part(to + n, InOrderF32::load_part(from + n, valid - n), valid - n);
     }
   }
 }
@@ -98,28 +130,52 @@ std::int64_t row_block_of(const LinearArgs& args, const LinearBlock& block) {
   return rows < most ? rows : most;
 }
 
-constexpr int kFewRows = 1;
-constexpr int kGroupsOfFewRows = 4;
+std::int64_t sum_bytes(std::int64_t rows) { return rows * kColumnsAtOnce * static_cast<std::int64_t>(sizeof(float)); }
 
-/// Columns of a panel group for rows [row, row + rows), whose converted A is `a`.
-void run_columns(const LinearArgs& args, const Isa::A* a, std::int64_t row, std::int64_t rows, const std::uint16_t* b,
-                 std::int64_t column) {
+/// Columns of a group for rows [row, row + rows), whose converted A is `a`. `sums` has a line a row.
+void run_columns(const LinearArgs& args, const Isa::A* a, std::int64_t row, std::int64_t rows, const std::uint16_t* b, std::int64_t column,
+                 float* sums) {
   const std::int64_t steps = steps_of(args.k);
   const std::int64_t stride = steps * kStepK;
+  const std::int64_t at_once = ceil_div(rows, ceil_div(rows, Isa::kRows));  // groups of about the same height
   alignas(64) float bias[kColumnsAtOnce];
-  alignas(64) float out[Isa::kRows * kColumnsAtOnce];
   load_bias(args, column, kColumnsAtOnce, bias);
-  for (std::int64_t r = 0; r < rows; r += Isa::kRows) {
-    const std::int64_t here = rows - r < Isa::kRows ? rows - r : Isa::kRows;
-    kMultiply[here - 1](a + r * stride, stride, b, 0, steps, bias, out);
-    write_rows(args, row + r, here, column, kColumnsAtOnce, out);
+  for (std::int64_t first = 0; first < steps; first += kStepsAtOnce) {
+    const std::int64_t here = steps - first < kStepsAtOnce ? steps - first : kStepsAtOnce;
+    for (std::int64_t r = 0; r < rows; r += at_once) {
+      const std::int64_t height = rows - r < at_once ? rows - r : at_once;
+      float* line = sums + r * kColumnsAtOnce;
+      const Multiply run = r == 0 ? ByRows::kFirst[height - 1] : ByRows::kOne[height - 1];
+      run(a + r * stride + first * kStepK, stride, b + first * kStepElements, 0, here, first == 0 ? bias : line,
+          first == 0 ? 0 : kColumnsAtOnce, line);
+    }
   }
+  write_rows(args, row, rows, column, kColumnsAtOnce, sums);
+}
+
+/// So few rows that they are one group: each line of B is read once, by several groups of columns in turn. Gives the first panel that is
+/// left.
+std::int64_t run_alone(const LinearArgs& args, const LinearBlock& block, const Isa::A* a, std::int64_t row, std::int64_t rows,
+                       float* sums) {
+  const auto* packed = static_cast<const std::uint16_t*>(args.packed_b);
+  const std::int64_t steps = steps_of(args.k);
+  const std::int64_t groups = groups_for(static_cast<int>(rows));
+  const std::int64_t columns = groups * kPanelColumns;
+  alignas(64) float bias[4 * kPanelColumns];
+  std::int64_t panel = block.panel_begin;
+  for (; panel + groups <= block.panel_end; panel += groups) {
+    load_bias(args, panel * kPanelColumns, columns, bias);
+    ByRows::kAlone[rows - 1](a, steps * kStepK, packed + panel * steps * kStepElements, steps * kStepElements, steps, bias, 0, sums);
+    write_rows(args, row, rows, panel * kPanelColumns, columns, sums);
+  }
+  return panel;
 }
 
 }  // namespace
 
 std::size_t linear_scratch_bytes(const LinearArgs& args, const LinearBlock& block) {
-  return static_cast<std::size_t>(row_block_of(args, block) * row_bytes(args));
+  const std::int64_t rows = row_block_of(args, block);
+  return static_cast<std::size_t>(rows * row_bytes(args) + sum_bytes(rows < Isa::kRows ? 4 * Isa::kRows : rows));
 }
 
 void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
@@ -127,6 +183,7 @@ void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
   const auto* packed = static_cast<const std::uint16_t*>(args.packed_b);
   const std::int64_t steps = steps_of(args.k);
   const std::int64_t row_block = row_block_of(args, block);
+  auto* sums = reinterpret_cast<float*>(static_cast<char*>(scratch) + row_block * row_bytes(args));
   for (std::int64_t row = block.row_begin; row < block.row_end; row += row_block) {
     const std::int64_t rows = block.row_end - row < row_block ? block.row_end - row : row_block;
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -134,21 +191,12 @@ void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
       Isa::convert_row(from, args.a_dtype, args.k, a + r * steps * kStepK);
     }
     std::int64_t panel = block.panel_begin;
-    if (rows <= kFewRows && Isa::kTilesAtOnce == 2) {
-      constexpr std::int64_t kWide = kGroupsOfFewRows * kPanelColumns;
-      alignas(64) float bias[kWide];
-      alignas(64) float out[kWide];
-      for (; panel + kGroupsOfFewRows <= block.panel_end; panel += kGroupsOfFewRows) {
-        load_bias(args, panel * kPanelColumns, kWide, bias);
-        multiply<kFewRows, kGroupsOfFewRows>(a, 0, packed + panel * steps * kStepElements, steps * kStepElements, steps, bias, out);
-        write_rows(args, row, rows, panel * kPanelColumns, kWide, out);
-      }
-    }
+    if (rows <= Isa::kRows && Isa::kTilesAtOnce == 2) panel = run_alone(args, block, a, row, rows, sums);
     for (; panel < block.panel_end; ++panel) {
       for (int half = 0; half < 2 / Isa::kTilesAtOnce; ++half) {
         const std::int64_t column = panel * kPanelColumns + half * kTileColumns;
         if (column >= args.n) break;
-        run_columns(args, a, row, rows, packed + panel * steps * kStepElements + half * kTileElements, column);
+        run_columns(args, a, row, rows, packed + panel * steps * kStepElements + half * kTileElements, column, sums);
       }
     }
   }

@@ -28,8 +28,9 @@ std::vector<OpTime> times_of(const std::vector<OpTimeRow>& rows);
 /// What a person would call the node: "addmm", "linear + gelu", "views".
 std::string operator_name(const Node& node);
 
-/// Runs the captured graph with torch's own kernels and then the program, each once with these inputs (in the order of the graph's), with
-/// a clock around every step. Longest first; what lies behind the first fifteen is summed up as "others". Throws what torch throws.
+/// Runs the captured graph with torch's own kernels and then the program, a few times with these inputs (in the order of the graph's), with
+/// a clock around every step, whose shortest time counts. Longest first; what lies behind the first fifteen is summed up as "others".
+/// Throws what torch throws.
 std::vector<OpTime> op_times(const Graph& captured, const Program& program, const Values& inputs);
 
 /// [{"op": .., "before": .., "before_us": .., "after": .., "after_us": ..}, ..]
