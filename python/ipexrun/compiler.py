@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from . import choices, double, plugin, remembered
+from . import choices, decompositions, double, plugin, remembered
 
 BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 REMATCHES = 2  # after races that looked won but for calls that something else on the machine disturbed
@@ -528,7 +528,9 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
         return compiled
 
     compiler = aot_autograd(fw_compiler=training_graph, bw_compiler=training_graph, inference_compiler=inference_graph)
-    return Retreat(module, compiler(module, example_inputs), mine)
+    with decompositions.resizes_whole():
+        compiled = compiler(module, example_inputs)
+    return Retreat(module, compiled, mine)
 
 
 class Retreat:

@@ -11,6 +11,7 @@ import sys
 import ipexrun
 import pytest
 import torch
+import torch.nn.functional as F
 from ipexrun import compiler
 from torch import nn
 
@@ -233,3 +234,22 @@ def test_what_the_program_raises_itself_is_raised_and_its_graph_stays():
     captured.result = "captured"
     with torch.enable_grad(), pytest.raises(IndexError):
         retreat(1)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_resizing_stays_one_operator(mode):
+    class Resize(nn.Module):
+        def forward(self, x):
+            return F.interpolate(x, scale_factor=2.0, mode=mode) + 1
+
+    op = getattr(torch.ops.aten, {"nearest": "upsample_nearest2d", "bilinear": "upsample_bilinear2d", "bicubic": "upsample_bicubic2d"}[mode])
+    before = {name: dict(getattr(op, name).py_kernels) for name in op.overloads()}
+    made = []
+    torch._dynamo.reset()
+    fast = torch.compile(Resize().eval(), backend=lambda graph, inputs: compiler.backend(graph, inputs, made=made))
+    x = torch.randn(1, 3, 8, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), Resize()(x))
+    names = [str(node.target) for node in made[-1].module.graph.nodes if node.op == "call_function"]
+    assert len(names) == 2 and names[0].startswith(f"aten.{op.__name__}"), names
+    assert before == {name: dict(getattr(op, name).py_kernels) for name in op.overloads()}, "torch's own tracing is as it was"

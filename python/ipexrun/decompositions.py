@@ -1,0 +1,39 @@
+"""What torch's tracing would write out in small operators, though the operator itself has a kernel: kept whole in graphs that we capture."""
+
+import contextlib
+import threading
+
+import torch
+
+_KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+_lock = threading.RLock()
+_names = None
+
+
+def _resizes():
+    """Overloads of interpolate's operators."""
+    global _names
+    if _names is None:
+        listed = [name[len("aten::") :] for name in torch._C._dispatch_get_all_op_names() if name.startswith(("aten::upsample_", "aten::_upsample_"))]
+        pairs = [name.partition(".") for name in listed]
+        _names = [getattr(getattr(torch.ops.aten, name), overload or "default") for name, _, overload in pairs if "backward" not in name and not overload.endswith("out")]
+    return _names
+
+
+@contextlib.contextmanager
+def resizes_whole():
+    """While it lasts, tracing leaves F.interpolate one operator instead of indexing and arithmetic (which took 6 times as long in a
+    Segformer). The Python forms that torch registered for them are put aside; who traces in another thread meanwhile gets the same operator."""
+    with _lock:
+        aside = []
+        try:
+            for op in _resizes():
+                for key in _KEYS:
+                    if key in op.py_kernels:
+                        aside.append((op, key, op.py_kernels.pop(key)))
+                op._dispatch_cache.clear()
+            yield
+        finally:
+            for op, key, kernel in aside:
+                op.py_kernels.setdefault(key, kernel)
+                op._dispatch_cache.clear()
