@@ -30,6 +30,12 @@ at::Tensor weight_int4pack_mm(const at::Tensor& self, const at::Tensor& mat2, st
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::SymIntArrayRef stride,
                        c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
                        c10::SymInt groups);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& grad_output, const at::Tensor& input,
+                                                                    const at::Tensor& weight, at::OptionalSymIntArrayRef bias_sizes,
+                                                                    c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                                                                    c10::SymIntArrayRef dilation, bool transposed,
+                                                                    c10::SymIntArrayRef output_padding, c10::SymInt groups,
+                                                                    std::array<bool, 3> output_mask);
 at::Tensor gelu(const at::Tensor& self, c10::string_view approximate);
 at::Tensor tanh(const at::Tensor& self);
 at::Tensor sigmoid(const at::Tensor& self);

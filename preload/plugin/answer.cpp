@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TracerMode.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@ Site* site_of(TierState& state, const OpCall& call) noexcept {
   try {
     auto site = std::make_unique<Site>();
     site->id = id;
+    site->training = call.training;
     site->key = call.site_key(id, state.options).text();
     site->candidates = call.candidates(state.options);
     // bf16 moves half the bytes and multiplies at least twice as fast: where it wins clearly, fp32 products cannot win.
@@ -60,8 +62,17 @@ bool plain(const at::Tensor& tensor) {
 bool in_backward(TierState& state) {
   const int task = torch::autograd::get_current_graph_task_id();
   if (task == -1) return false;
-  if (state.last_backward.exchange(task, std::memory_order_relaxed) != task) state.weights.saw_backward();
+  if (state.last_backward.exchange(task, std::memory_order_relaxed) != task) {
+    state.weights.saw_backward();
+    state.training.begin_backward();
+  }
   return true;
+}
+
+bool is_training(const OpCall& call, const at::Tensor& a, const at::Tensor& b) {
+  if (call.backward) return true;
+  return c10::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad()) &&
+         tier()->last_backward.load(std::memory_order_relaxed) != -1;
 }
 
 bool allowed_here() {
@@ -80,6 +91,7 @@ bool apart(const at::Tensor& a, const at::Tensor& b) { return at::get_overlap_st
 
 Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside) {
   if (!drift_replaying()) count_call(state);
+  if (call.backward && state.training.wants_look()) state.training.looked(call.gradients_finite());
   Site* site = site_of(state, call);
   if (site == nullptr || site->candidates.empty()) return stock();  // drift_watch() does not see it, so a check does not count it
   if (drift_replaying()) return replay(state, call, *site, stock, stock_aside);
@@ -93,6 +105,7 @@ Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outpu
   }
   OpTrial trial(state, call, *site, false, stock, stock_aside);
   state.selector.call(*site, trial);
+  if (site->training) return std::move(trial).result();
   if (!state.drift.watching(state.calls.load(std::memory_order_relaxed)) || torch::autograd::get_current_graph_task_id() != -1) [[likely]]
     return std::move(trial).result();
   const std::uint64_t mark = trial.pass_mark();

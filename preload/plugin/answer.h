@@ -29,6 +29,9 @@ bool allowed_here();
 bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype);
 bool apart(const at::Tensor& a, const at::Tensor& b);
 
+/// Whether a call with these operands belongs to a training step: in a backward pass, or recorded for one in a process that has seen one.
+bool is_training(const OpCall& call, const at::Tensor& a, const at::Tensor& b);
+
 /// Hands a call that fits to selection. `stock_aside` computes into new memory what `stock` may write in place.
 Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside);
 
@@ -52,8 +55,8 @@ Outputs answer(Op op, Describe describe, c10::function_ref<Outputs()> stock, c10
   counts.calls.fetch_add(1, std::memory_order_relaxed);
   Call call;
   call.op = op;
-  const bool backward = in_backward(state);
-  if (!call.is(Declined::kBackward, !backward || taken_in_backward<Call>()) || !describe(&call) ||
+  call.backward = in_backward(state);
+  if (!call.is(Declined::kBackward, !call.backward || taken_in_backward<Call>()) || !describe(&call) ||
       !call.is(Declined::kSettings, allowed_here())) {
     counts.declined[static_cast<std::size_t>(call.declined)].fetch_add(1, std::memory_order_relaxed);
     count_call(state);

@@ -24,6 +24,10 @@ enum class Op : int {
 /// The schema's name without the namespace, the overload after a dot.
 const char* op_name(Op op) noexcept;
 
+/// Of SiteId::form: what its lowest bits are, and the one that tells training steps from other calls.
+inline constexpr std::uint32_t kFormDtypeBits = 0xff;
+inline constexpr std::uint32_t kFormTraining = 1u << 31;
+
 /// Why a call never came to selection; words for people in decline_word().
 enum class Declined : int {
   kDtype,     ///< no candidate computes in it, or the operands differ in it
@@ -80,6 +84,8 @@ class OpCall {
  public:
   Op op{};
   Declined declined = Declined::kForm;  ///< why an adapter found that the call does not fit
+  bool backward = false;                ///< inside a backward pass
+  bool training = false;  ///< part of a training step: operands change with each, so nothing of them is kept (training_guard.h)
 
   virtual ~OpCall() = default;
 
@@ -121,6 +127,9 @@ class OpCall {
 
   /// The accuracy rule, with fp64 truth at sampled places. Both have stock's dtype, shape and strides.
   [[nodiscard]] virtual bool accurate(const Outputs& stock, const Outputs& result, int candidate) const = 0;
+
+  /// In a backward pass: whether the edges of gradients among the operands are finite. NaN in a loss is there in a whole row or column.
+  [[nodiscard]] virtual bool gradients_finite() const { return true; }
 
   /// In-place and out= overloads: moves results that were computed aside to where the user wants them. Their own cost is part of a
   /// candidate's time, so it is asked for a spare place while exploring.

@@ -66,6 +66,7 @@ Readiness OpTrial::verdict_of(int candidate) const {
   if (weight_count_ == 0) {
     const std::uint32_t bits = site_.verdicts.load(std::memory_order_relaxed);
     if ((bits >> (candidate + 16) & 1u) != 0) return Readiness::kNever;
+    if (site_.training && TrainingGuard::is_recheck(site_.calls.load(std::memory_order_relaxed))) return Readiness::kUnverified;
     return (bits >> candidate & 1u) != 0 ? Readiness::kReady : Readiness::kUnverified;
   }
   Readiness all = Readiness::kReady;
@@ -77,9 +78,15 @@ Readiness OpTrial::verdict_of(int candidate) const {
   return all;
 }
 
+/// Products of a training step that stock computes in float32, in bf16.
+bool OpTrial::rounds_training(int candidate) const {
+  return site_.training && candidate_is_bf16(candidate) && call_.changes_dtype() &&
+         static_cast<at::ScalarType>(site_.id.form & kFormDtypeBits) == at::kFloat;
+}
+
 /// A use that drifts waits for a check of a whole pass. Races do without: their user gets stock's result anyway.
 Readiness OpTrial::after_drift(int candidate) {
-  if (forced_ || racing_ || !drifts(state_, site_, candidate)) {
+  if (forced_ || racing_ || site_.training || !drifts(state_, site_, candidate)) {
     return Readiness::kReady;
   }
   DriftMark& mark = weight_count_ == 0 ? site_.drift : weights_[0].weight->drift;
@@ -144,6 +151,7 @@ Readiness OpTrial::prepare(int candidate, Purpose purpose) noexcept {
   if (!passage_) passage_.emplace(state_.fork_gate);
   if (!*passage_) return Readiness::kNotNow;
   try {
+    if (rounds_training(candidate) && state_.training.off()) return Readiness::kNotNow;
     if (weight_count_ == 0) {
       const Readiness verdict = verdict_of(candidate);
       return verdict == Readiness::kReady ? after_drift(candidate) : verdict;
@@ -185,6 +193,7 @@ bool OpTrial::run(int candidate) noexcept {
 }
 
 void OpTrial::take(int candidate) noexcept {
+  if (rounds_training(candidate)) state_.training.note_use();
   delivered_ = false;
   outputs_ = std::move(results_[static_cast<std::size_t>(candidate)]);
 }
@@ -195,6 +204,9 @@ bool OpTrial::verify(int candidate) noexcept {
     const Outputs& result = results_[static_cast<std::size_t>(candidate)];
     good = same_faces(outputs_, result) && call_.accurate(outputs_, result, candidate);
     if (weight_count_ == 0) {
+      if (!good && rounds_training(candidate) && (site_.verdicts.load(std::memory_order_relaxed) >> candidate & 1u) != 0) {
+        state_.training.note_failure();
+      }
       site_.verdicts.fetch_or(1u << (good ? candidate : candidate + 16), std::memory_order_relaxed);
     }
     for (int i = 0; known_ && i < weight_count_; ++i) {

@@ -47,6 +47,7 @@ class OpTrial final : public Trial {
   bool pack(int i, int candidate);
   Readiness verdict_of(int candidate) const;
   Readiness after_drift(int candidate);
+  bool rounds_training(int candidate) const;
 
   TierState& state_;
   const OpCall& call_;
@@ -57,7 +58,7 @@ class OpTrial final : public Trial {
   c10::function_ref<Outputs()> stock_aside_;
   Outputs outputs_;
   std::optional<ForkGate::Passage> passage_;  ///< from the first candidate on; a call that stays stock needs none
-  bool racing_ = false;  ///< what runs is timed beside another, its way to the user included
+  bool racing_ = false;                       ///< what runs is timed beside another, its way to the user included
   bool beside_ = false;  ///< a candidate may run on the same inputs: nothing is written to them before the end of the call
   bool delivered_ = false;
   std::array<Outputs, kMaxCandidates> results_;

@@ -221,6 +221,7 @@ TierState* tier() noexcept { return the_tier.load(std::memory_order_acquire); }
 TierState& tier_create(TierOptions options) {
   if (TierState* known = tier()) return *known;
   auto* state = new TierState(std::move(options));
+  state->training.on_leave([](const char* reason) { log::warn(std::string("training: float32 from here on: ") + reason); });
   if (const auto pinned = env::get(env::Id::kDecisions)) state->decisions.load_pinned(*pinned);
   the_tier.store(state, std::memory_order_release);
   ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);

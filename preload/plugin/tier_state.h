@@ -12,6 +12,7 @@
 #include "preload/select/fork_gate.h"
 #include "preload/select/selector.h"
 #include "preload/select/site.h"
+#include "preload/select/training_guard.h"
 #include "preload/select/weights.h"
 
 namespace ipexrun::preload {
@@ -54,6 +55,7 @@ struct TierState {
   Selector selector;
   DriftLedger drift;
   ForkGate fork_gate;
+  TrainingGuard training;
   std::atomic<int> forced;
   std::atomic<std::uint64_t> calls{0};
   std::atomic<int> last_backward{-1};  ///< autograd's number of the backward pass that was seen last

@@ -44,6 +44,7 @@ struct Site {
   /// Bit c: candidate c is not raced once an earlier one has beaten stock clearly (kClearRatio), because it shares stock's limit.
   std::uint32_t needless_after_clear_win = 0;
   bool must_beat_stock = true;  ///< false: the best accurate candidate is used even where it is not faster
+  bool training = false;        ///< calls of training steps: no weight is known, accuracy is checked again now and then
   bool pinned = false;          ///< decided by the user's config: no timing changes it
 
   std::atomic<SiteState> state{SiteState::kExploring};

@@ -7,6 +7,7 @@
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/adapters/convolution_call.h"
 #include "preload/plugin/adapters/convolution_operators.h"
+#include "preload/plugin/adapters/convolution_read.h"
 #include "preload/plugin/adapters/images.h"
 #include "preload/plugin/adapters/linear_call.h"
 #include "preload/plugin/answer.h"
@@ -21,21 +22,6 @@ constexpr std::int64_t kWorthwhileProducts = 500'000;
 constexpr std::int64_t kWorthwhileDepthwise = 2'000;
 constexpr std::int64_t kWorthwhileOnAmx = 50'000;
 
-/// A symbolic list as numbers, the last spatial dimension last; one number stands for all dimensions.
-bool read(Spatial* to, c10::SymIntArrayRef from, std::int64_t dims) {
-  const auto count = static_cast<std::int64_t>(from.size());
-  if (count != dims && count != 1) return false;
-  for (std::int64_t i = 0; i < dims; ++i) {
-    const auto value = from[static_cast<std::size_t>(count == 1 ? 0 : i)].maybe_as_int();
-    if (!value) return false;
-    (*to)[static_cast<std::size_t>(3 - dims + i)] = *value;
-  }
-  return true;
-}
-
-bool positive(const Spatial& sizes) { return sizes[0] > 0 && sizes[1] > 0 && sizes[2] > 0; }
-bool not_negative(const Spatial& sizes) { return sizes[0] >= 0 && sizes[1] >= 0 && sizes[2] >= 0; }
-
 bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
   const std::int64_t dim = x.dim();
   if (dim < 3 || dim > 5 || w.dim() != dim) return false;
@@ -44,6 +30,7 @@ bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Ten
   call->x = &x;
   call->w = &w;
   call->dtype = x.scalar_type();
+  call->training = is_training(*call, x, w);
   if (bias.has_value() && bias->defined()) {
     if (bias->dim() != 1 || bias->scalar_type() != call->dtype || !plain(*bias)) return false;
     call->bias = &*bias;

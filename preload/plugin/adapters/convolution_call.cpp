@@ -3,6 +3,7 @@
 #include "preload/plugin/adapters/convolution_call.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/convolution_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty_cpu_dispatch.h>
 
 #include "configs/contract/decision.h"
@@ -52,7 +53,7 @@ SiteId ConvolutionCall::site_id() const {
   id.op = static_cast<std::uint32_t>(op);
   id.form = static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(layout_letter(*x)) << 8 |
             static_cast<std::uint32_t>(layout_letter(*w)) << 16 | (bias != nullptr ? 1u << 24 : 0) | (channels_last ? 1u << 25 : 0) |
-            (transposed ? 1u << 26 : 0);
+            (transposed ? 1u << 26 : 0) | (training ? kFormTraining : 0);
   id.threads = at::get_num_threads();
   id.batch = site_batch(x->size(0));
   id.m = round_up_rows(out[0] * out[1] * out[2]);
@@ -73,7 +74,7 @@ SiteKey ConvolutionCall::site_key(const SiteId& id, const TierOptions& options) 
   key.sizes = "b=" + std::to_string(id.batch) + ",px=" + std::to_string(id.m) + ",ci=" + std::to_string(in_channels()) +
               ",co=" + std::to_string(id.n) + sizes_text('k', kernel, dims(), 0) + sizes_text('s', stride, dims(), 1) +
               sizes_text('p', padding, dims(), 0) + sizes_text('d', dilation, dims(), 1) + sizes_text('o', output_padding, dims(), 0) +
-              (groups == 1 ? "" : ",g=" + std::to_string(groups));
+              (groups == 1 ? "" : ",g=" + std::to_string(groups)) + (training ? ",training=1" : "");
   key.threads = id.threads;
   key.isa = level_name(options.isa);
   key.torch = options.torch_minor;
@@ -92,6 +93,7 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
                               : dense() && kernels::conv_supported(kernel_args(kernels::DType::kBf16), options.isa))) {
     fitting.push_back(kOwnBf16);
   }
+  if (training && in_bf16 && !half_inputs && !transposed) fitting.push_back(kOnednnBf16Cast);
   if (!offered) return fitting;
   if (in_bf16) fitting.push_back(kOnednnBf16Packed);
   if (!half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
@@ -268,8 +270,24 @@ std::shared_ptr<const TensorPack> ConvolutionCall::pack(int /*i*/, int candidate
   return std::make_shared<const TensorPack>(std::move(packed), bytes);
 }
 
+Outputs ConvolutionCall::run_cast() const {
+  std::optional<at::Tensor> added;
+  if (bias != nullptr) added = bias->to(at::kBFloat16);
+  const at::Tensor result = at::compositeexplicitautograd::convolution(
+      widened(*x).to(at::kBFloat16), widened(*w).to(at::kBFloat16), added, OnednnSizes(stride, dims()), OnednnSizes(padding, dims()),
+      OnednnSizes(dilation, dims()), false, std::vector<std::int64_t>(dims() == 3 ? 3 : 2, 0), groups);
+  const at::Tensor answer = as_stock(result, dtype, channels_last, tier()->options.isa);
+  return dims() == 1 ? answer.squeeze(2) : answer;
+}
+
 Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) const {
+  if (candidate == kOnednnBf16Cast) return run_cast();
   const TensorPack* pack = packs[0];
+  std::shared_ptr<const TensorPack> of_this_step;
+  if (training) {
+    of_this_step = this->pack(0, candidate);
+    pack = of_this_step.get();
+  }
   if (pack == nullptr) return {};
   if (candidate == kOwnF32) return run_own(*pack, kernel_dtype(*w), isa);
   if (candidate == kOwnBf16) return pointwise() ? run_pointwise(*pack, isa) : run_own(*pack, kernels::DType::kBf16, isa);

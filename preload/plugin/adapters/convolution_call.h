@@ -27,6 +27,8 @@ class OnednnSizes {
 
 class ConvolutionCall final : public OpCall {
  public:
+  static constexpr bool kInBackward = true;  ///< what activation checkpointing computes again
+
   const at::Tensor* x = nullptr;     ///< [N, Ci, spatial...]
   const at::Tensor* w = nullptr;     ///< [Co, Ci/groups, kernel...]; transposed: [Ci, Co/groups, kernel...]
   const at::Tensor* bias = nullptr;  ///< [Co], null = none
@@ -53,7 +55,7 @@ class ConvolutionCall final : public OpCall {
   [[nodiscard]] SiteId site_id() const override;
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
-  [[nodiscard]] int weight_count() const override { return 1; }
+  [[nodiscard]] int weight_count() const override { return training ? 0 : 1; }
   [[nodiscard]] const at::Tensor* weight(int /*i*/) const override { return w; }
   void weight_view(int i, WeightKey* key) const override;
   [[nodiscard]] std::shared_ptr<const TensorPack> pack(int i, int candidate) const override;
@@ -75,17 +77,20 @@ class ConvolutionCall final : public OpCall {
   [[nodiscard]] bool pointwise() const;
   /// As many groups as channels, one output each.
   [[nodiscard]] bool depthwise() const;
+  /// One element of the result, in double.
+  template <typename T>
+  [[nodiscard]] double sum_at(std::int64_t sample, std::int64_t channel, const Spatial& at) const;
 
  private:
   [[nodiscard]] Outputs run_own(const TensorPack& pack, kernels::DType packed, IsaSet isa) const;
   /// Not transposed, and not a window a channel.
   [[nodiscard]] bool dense() const;
   [[nodiscard]] std::shared_ptr<const TensorPack> pointwise_pack() const;
+  /// Stock's own, on copies in bf16 that lie as the operands do.
+  [[nodiscard]] Outputs run_cast() const;
   [[nodiscard]] Outputs run_pointwise(const TensorPack& pack, IsaSet isa) const;
   /// Of a pack, as for oneDNN's: what padding adds to the weight is not counted.
   [[nodiscard]] std::size_t uncounted_padding(std::size_t bytes) const;
-  template <typename T>
-  [[nodiscard]] double sum_at(std::int64_t sample, std::int64_t channel, const Spatial& at) const;
   template <typename T>
   [[nodiscard]] bool accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const;
 };

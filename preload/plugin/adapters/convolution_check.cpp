@@ -62,6 +62,8 @@ double ConvolutionCall::sum_at(std::int64_t sample, std::int64_t channel, const 
   return sum;
 }
 
+template double ConvolutionCall::sum_at<float>(std::int64_t, std::int64_t, const Spatial&) const;
+
 template <typename T>
 bool ConvolutionCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const {
   // Dense and with equal strides: both lie in memory in the same order, whatever that is.

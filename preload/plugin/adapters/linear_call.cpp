@@ -8,6 +8,7 @@
 #include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/empty_cpu_dispatch.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
 
 #include "configs/contract/decision.h"
@@ -82,7 +83,8 @@ SiteId LinearCall::site_id() const {
   SiteId id;
   id.op = static_cast<std::uint32_t>(op);
   id.form = static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(x_layout) << 8 | static_cast<std::uint32_t>(w_layout) << 16 |
-            (bias != nullptr ? 1u << 24 : 0) | (batched ? 1u << 25 : 0) | (addend != nullptr ? 1u << 26 : 0) | (alpha != 1 ? 1u << 27 : 0);
+            (bias != nullptr ? 1u << 24 : 0) | (batched ? 1u << 25 : 0) | (addend != nullptr ? 1u << 26 : 0) | (alpha != 1 ? 1u << 27 : 0) |
+            (training ? kFormTraining : 0);
   id.threads = at::get_num_threads();
   id.batch = batch;
   id.m = round_up_rows(m);
@@ -99,7 +101,7 @@ SiteKey LinearCall::site_key(const SiteId& id, const TierOptions& options) const
   key.layouts = {x_layout, folded() ? 'e' : w_layout};
   if (addend != nullptr) key.layouts += 's';
   key.sizes = (batched ? "b=" + std::to_string(id.batch) + ',' : "") + "m=" + std::to_string(id.m) + ",n=" + std::to_string(id.n) +
-              ",k=" + std::to_string(id.k) + (alpha != 1 ? ",scaled=1" : "");
+              ",k=" + std::to_string(id.k) + (alpha != 1 ? ",scaled=1" : "") + (training ? ",training=1" : "");
   key.threads = id.threads;
   key.isa = level_name(options.isa);
   key.torch = options.torch_minor;
@@ -109,6 +111,7 @@ SiteKey LinearCall::site_key(const SiteId& id, const TierOptions& options) const
 std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   const bool half_inputs = dtype == at::kBFloat16;
   const bool bf16_allowed = half_inputs || bf16_inside_allowed(options);
+  if (training && !batched) return training_candidates(options);
   std::vector<int> fitting;
   const bool onednn = operators().pointwise.has_value();
   if (batched) {
@@ -128,6 +131,18 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   if (bf16_allowed && onednn && !(half_inputs && scaled())) fitting.push_back(kOnednnBf16Packed);
   // Asked for bfloat16, fp32 products are no answer unless the user forces them.
   if (onednn && !half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
+  return fitting;
+}
+
+/// float32 stays with stock, whose product reads both operands where they lie; bf16 operands (the user's autocast) too.
+std::vector<int> LinearCall::training_candidates(const TierOptions& options) const {
+  if (dtype != at::kFloat || !bf16_inside_allowed(options)) return {};
+  std::vector<int> fitting;
+  if (x_layout == 't' ? isa_has(options.isa, kIsaAmxBf16)
+                      : kernels::packed_b_bytes(k, n) > 0 && kernels::linear_bf16_supported(kernel_args(*this), options.isa)) {
+    fitting.push_back(kOwnBf16);
+  }
+  fitting.push_back(kOnednnBf16Cast);
   return fitting;
 }
 
@@ -161,6 +176,26 @@ at::Tensor LinearCall::run_own(const TensorPack& pack, IsaSet isa) const {
   return kernels::linear_bf16(args, torch_pool(), isa) ? c : at::Tensor();
 }
 
+at::Tensor LinearCall::run_own_unpacked(IsaSet isa) const {
+  at::Tensor c = at::cpu::empty({m, n}, x->options());
+  if (x_layout == 't') {
+    kernels::BatchedArgs args = batched_args(*this, true);
+    args.a.batch = args.b.batch = 0;
+    args.alpha = 1;
+    args.beta = 0;
+    args.out = c.mutable_data_ptr();
+    return kernels::batched(args, torch_pool(), isa) ? c : at::Tensor();
+  }
+  const auto bytes = static_cast<std::int64_t>(kernels::packed_b_bytes(k, n));
+  const at::Tensor packed = at::cpu::empty({bytes}, x->options().dtype(at::kByte));
+  kernels::pack_b({w->const_data_ptr(), kernels::DType::kF32, k, n, stride_k, stride_n}, packed.mutable_data_ptr(), torch_pool());
+  kernels::LinearArgs args = kernel_args(*this);
+  args.packed_b = packed.const_data_ptr();
+  if (bias != nullptr) args.bias = bias->const_data_ptr();
+  args.c = c.mutable_data_ptr();
+  return kernels::linear_bf16(args, torch_pool(), isa) ? c : at::Tensor();
+}
+
 at::Tensor LinearCall::run_own_batched(bool bf16_inside, IsaSet isa) const {
   at::Tensor result = at::cpu::empty({batch, m, n}, x->options());
   kernels::BatchedArgs args = batched_args(*this, bf16_inside);
@@ -187,8 +222,13 @@ Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   }
   const TensorPack* pack = packs[0];
   at::Tensor product;
-  if (candidate == kOnednnBf16Cast) {
+  if (candidate == kOnednnBf16Cast && batched) {
     product = at::cpu::bmm(x->to(at::kBFloat16), w->to(at::kBFloat16)).to(dtype);
+  } else if (candidate == kOnednnBf16Cast) {
+    product = at::cpu::mm(x2d().to(at::kBFloat16), w2d().to(at::kBFloat16)).to(dtype);
+    if (bias != nullptr) at::cpu::add_(product, *bias);
+  } else if (training) {
+    product = run_own_unpacked(isa);
   } else if (pack != nullptr) {
     product = candidate == kOwnBf16 ? run_own(*pack, isa) : run_onednn(*pack, candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat);
   }

@@ -8,6 +8,8 @@ namespace ipexrun::preload {
 /// Rows of x are `lda` elements apart, its columns `x_step`: adjacent, but for a batched x that is transposed.
 class LinearCall final : public OpCall {
  public:
+  static constexpr bool kInBackward = true;
+
   const at::Tensor* x = nullptr;       ///< [M,K], or [B,M,K]
   const at::Tensor* w = nullptr;       ///< [K,N], or [B,K,N]
   const at::Tensor* bias = nullptr;    ///< [N], alpha = beta = 1; null = none
@@ -36,12 +38,13 @@ class LinearCall final : public OpCall {
   [[nodiscard]] SiteId site_id() const override;
   [[nodiscard]] SiteKey site_key(const SiteId& id, const TierOptions& options) const override;
   [[nodiscard]] std::vector<int> candidates(const TierOptions& options) const override;
-  [[nodiscard]] int weight_count() const override { return batched ? 0 : 1; }
+  [[nodiscard]] int weight_count() const override { return batched || training ? 0 : 1; }
   [[nodiscard]] const at::Tensor* weight(int /*i*/) const override { return w; }
   void weight_view(int i, WeightKey* key) const override;
   [[nodiscard]] std::shared_ptr<const TensorPack> pack(int i, int candidate) const override;
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
+  [[nodiscard]] bool gradients_finite() const override;
   [[nodiscard]] bool delivers() const override { return out != nullptr; }
   void deliver(Outputs* results) const override;
   void deliver_aside(const Outputs& results) const override;
@@ -53,6 +56,9 @@ class LinearCall final : public OpCall {
   /// Adds and scales as well.
   [[nodiscard]] at::Tensor run_own_batched(bool bf16_inside, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_onednn(const TensorPack& pack, at::ScalarType inside) const;
+  /// Nothing was packed before: of a training step.
+  [[nodiscard]] at::Tensor run_own_unpacked(IsaSet isa) const;
+  [[nodiscard]] std::vector<int> training_candidates(const TierOptions& options) const;
   template <typename T>
   [[nodiscard]] bool accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const;
 };

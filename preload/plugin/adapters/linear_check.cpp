@@ -1,5 +1,7 @@
 // The accuracy rule for products: rows and columns spread over the result against fp64, the whole result against stock's.
+#include <cmath>
 #include "preload/plugin/adapters/linear_call.h"
+
 #include "preload/plugin/adapters/sampling.h"
 
 namespace ipexrun::preload {
@@ -39,6 +41,20 @@ bool LinearCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidat
     });
   });
   return samples.pass(sampled_rows, s, c, rows * n, precision);
+}
+
+/// The first row and the first column of both operands: of a gradient, one lies along its samples.
+bool LinearCall::gradients_finite() const {
+  if (dtype != at::kFloat) return true;
+  const auto line = [](const float* data, std::int64_t step, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (!std::isfinite(data[i * step])) return false;
+    }
+    return true;
+  };
+  const float* x_data = x->const_data_ptr<float>();
+  const float* w_data = w->const_data_ptr<float>();
+  return line(x_data, x_step, k) && line(x_data, lda, m) && line(w_data, stride_k, k) && line(w_data, stride_n, n);
 }
 
 bool LinearCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {

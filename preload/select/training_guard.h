@@ -1,0 +1,62 @@
+// When bf16 leaves a training run: NaN or infinity in the gradients with which a backward pass begins, or checks that fail one after the
+// other. Torch-free. From then on training steps compute in float32, for good: what a run that diverges needs is one cause less.
+//
+// Thread rule: all functions may be called from any thread; passes of several threads share one look.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace ipexrun::preload {
+
+inline constexpr int kFailedChecks = 3;  ///< kinds of call whose results failed when they were checked again
+/// Calls of a kind after which its accuracy is checked again: when their number is a power of two from here on.
+inline constexpr std::uint64_t kFirstRecheck = 256;
+
+class TrainingGuard {
+ public:
+  /// A backward pass that was not seen before began: its first product is looked at.
+  void begin_backward() noexcept { look_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool wants_look() noexcept {
+    return look_.load(std::memory_order_relaxed) && look_.exchange(false, std::memory_order_relaxed);
+  }
+  void looked(bool finite) noexcept {
+    if (!finite && used_.load(std::memory_order_relaxed)) leave("NaN or infinity in the gradients that a backward pass began with");
+  }
+
+  /// bf16 answered a call of a training step: whatever goes wrong from here on may be its doing.
+  void note_use() noexcept {
+    if (!used_.load(std::memory_order_relaxed)) used_.store(true, std::memory_order_relaxed);
+  }
+  /// A kind of call that was accurate when it was chosen is not any more.
+  void note_failure() noexcept {
+    if (failed_.fetch_add(1, std::memory_order_relaxed) + 1 == kFailedChecks)
+      leave("results that are no longer as accurate as when they were chosen");
+  }
+
+  /// Whether training steps keep to float32, and why.
+  [[nodiscard]] bool off() const noexcept { return reason_.load(std::memory_order_relaxed) != nullptr; }
+  [[nodiscard]] const char* reason() const noexcept {
+    const char* why = reason_.load(std::memory_order_relaxed);
+    return why == nullptr ? "" : why;
+  }
+  /// Says so when bf16 is given up; set once, before the first step.
+  using OnLeave = void (*)(const char* reason);
+  void on_leave(OnLeave tell) noexcept { tell_ = tell; }
+
+  [[nodiscard]] static bool is_recheck(std::uint64_t call) noexcept { return call >= kFirstRecheck && (call & (call - 1)) == 0; }
+
+ private:
+  void leave(const char* why) noexcept {
+    const char* none = nullptr;
+    if (reason_.compare_exchange_strong(none, why, std::memory_order_relaxed) && tell_ != nullptr) tell_(why);
+  }
+
+  std::atomic<bool> look_{false};
+  std::atomic<bool> used_{false};
+  std::atomic<int> failed_{0};
+  std::atomic<const char*> reason_{nullptr};
+  OnLeave tell_ = nullptr;
+};
+
+}  // namespace ipexrun::preload

@@ -1,0 +1,261 @@
+"""Products and convolutions of training steps in bf16 (the op tier inside backward passes and the forward passes before them).
+
+Risk covered: gradients that are wrong, have other strides than stock's or come from weights of an earlier step; bf16 where float32 was
+asked for; a run that goes on in bf16 after NaN appeared; second derivatives, checkpoints, hooks or frozen layers that see something else.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+CANDIDATES = ["own_bf16", "onednn_bf16_cast", "onednn_bf16_last", "onednn_bf16_packed", "onednn_f32_packed"]
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+
+
+@pytest.fixture(params=CANDIDATES)
+def candidate(request, hook):
+    torch.nn.functional.linear(torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)).sum().backward()  # from here on steps are training
+    assert hook.force(request.param)
+    return request.param
+
+
+def relative(mine, stock):
+    mine, stock = mine.detach().double(), stock.detach().double()
+    return ((mine - stock).norm() / stock.norm().clamp_min(1e-300)).item()
+
+
+def gradients(net, x, target=None):
+    net.zero_grad()
+    x = x.detach().clone().requires_grad_(True)
+    y = net(x)
+    weight = torch.linspace(-1, 1, y.numel()).view(y.shape) + 0.3 if target is None else target
+    (y * weight).sum().backward()
+    return [y.detach(), x.grad, *(p.grad.clone() for p in net.parameters() if p.grad is not None)]
+
+
+def same(net, x, hook, bound):
+    torch.manual_seed(1)
+    mine = gradients(net, x)
+    mine = gradients(net, x)  # the first call of a kind is checked and answered by stock
+    hook.set_enabled(False)
+    stock = gradients(net, x)
+    hook.set_enabled(True)
+    for one, other in zip(mine, stock, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape and one.stride() == other.stride()
+        assert relative(one, other) <= bound
+    return mine, stock
+
+
+NETS = {
+    "linear": (lambda: nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 32, bias=False)), (20, 48)),
+    "linear 3d": (lambda: nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 32)), (4, 6, 48)),
+    "attention": (lambda: nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), (3, 10, 32)),
+    "conv2d": (lambda: nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.Tanh(), nn.Conv2d(16, 8, 1, bias=False)), (2, 8, 12, 12)),
+    "conv2d stride": (lambda: nn.Conv2d(8, 16, 3, stride=2, padding=1, dilation=1), (2, 8, 13, 11)),
+    "conv2d dilated": (lambda: nn.Conv2d(8, 16, 3, padding=2, dilation=2), (2, 8, 12, 12)),
+    "conv2d groups": (lambda: nn.Conv2d(8, 16, 3, groups=4), (2, 8, 12, 12)),
+    "conv2d depthwise": (lambda: nn.Conv2d(8, 8, 3, groups=8), (2, 8, 12, 12)),
+    "conv1d": (lambda: nn.Conv1d(8, 16, 5, padding=2), (2, 8, 30)),
+    "conv3d": (lambda: nn.Conv3d(4, 8, 3, padding=1), (2, 4, 6, 7, 8)),
+    "transposed": (lambda: nn.ConvTranspose2d(8, 4, 3, stride=2), (2, 8, 6, 6)),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_gradients_are_near_stocks(hook, candidate, name):
+    make, shape = NETS[name]
+    torch.manual_seed(0)
+    same(make(), torch.randn(shape), hook, 2e-2)
+
+
+@pytest.mark.parametrize("which", ["image", "weight", "both"])
+def test_channels_last_stays(hook, candidate, which):
+    torch.manual_seed(0)
+    net, x = nn.Conv2d(8, 16, 3, padding=1), torch.randn(2, 8, 12, 12)
+    if which != "image":
+        net = net.to(memory_format=torch.channels_last)
+    if which != "weight":
+        x = x.contiguous(memory_format=torch.channels_last)
+    same(net, x, hook, 2e-2)
+
+
+def test_writes_of_every_kind_are_seen(hook, candidate):
+    torch.manual_seed(0)
+    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
+    for change in (
+        lambda: layer.weight.data.mul_(-2.0),
+        lambda: layer.weight.detach().numpy().__imul__(0.5),
+        lambda: torch.nn.utils.vector_to_parameters(torch.randn(64 * 65), layer.parameters()),
+        lambda: layer.load_state_dict({"weight": torch.eye(64), "bias": torch.zeros(64)}),
+    ):
+        same(layer, x, hook, 2e-2)
+        change()
+        same(layer, x, hook, 2e-2)
+
+
+def test_trains_like_stock(hook, candidate):
+    def run():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 32), nn.ReLU(), nn.Linear(32, 4))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        x, y = torch.randn(32, 1, 8, 8), torch.arange(32) % 4
+        losses = []
+        for _ in range(25):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, [buffer.clone() for buffer in net.buffers()]
+
+    losses, buffers = run()
+    hook.set_enabled(False)
+    stock, stock_buffers = run()
+    hook.set_enabled(True)
+    assert losses == pytest.approx(stock, abs=0.05)
+    for one, other in zip(buffers, stock_buffers):
+        assert one.dtype == other.dtype and relative(one.float(), other.float()) < 2e-2
+
+
+def test_frozen_layers_hooks_and_accumulation(hook, candidate):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8))
+    net[2].requires_grad_(False)
+    seen = []
+    net[4].register_full_backward_hook(lambda module, given, got: seen.append((given[0].shape, got[0].shape)))
+    x = torch.randn(16, 48)
+    for _ in range(3):
+        net(x).square().mean().backward()
+    mine = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+    assert len(mine) == 4 and seen == [((16, 64), (16, 8))] * 3
+    net.zero_grad()
+    hook.set_enabled(False)
+    for _ in range(3):
+        net(x).square().mean().backward()
+    hook.set_enabled(True)
+    for one, other in zip(mine, (p.grad for p in net.parameters() if p.grad is not None)):
+        assert relative(one, other) < 2e-2
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activation_checkpoints(hook, candidate, reentrant):
+    torch.manual_seed(0)
+    inner = nn.Sequential(nn.Linear(48, 96), nn.Tanh(), nn.Linear(96, 48))
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return checkpoint(self.inner, x, use_reentrant=reentrant)
+
+    same(Net(), torch.randn(32, 48), hook, 2e-2)
+
+
+def test_second_derivatives(hook, candidate):
+    torch.manual_seed(0)
+    layer, x = nn.Linear(32, 32), torch.randn(64, 32, requires_grad=True)
+
+    def second():
+        (first,) = torch.autograd.grad(torch.tanh(layer(x)).sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), [x, layer.weight])
+
+    second()
+    mine = second()
+    hook.set_enabled(False)
+    stock = second()
+    hook.set_enabled(True)
+    for one, other in zip(mine, stock):
+        assert relative(one, other) < 3e-2
+
+
+def test_gradcheck_in_double(hook, candidate):
+    x, w = torch.randn(6, 5, dtype=torch.double, requires_grad=True), torch.randn(4, 5, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(nn.functional.linear, (x, w))
+    image, kernel = torch.randn(1, 2, 5, 5, dtype=torch.double, requires_grad=True), torch.randn(3, 2, 3, 3, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(nn.functional.conv2d, (image, kernel))
+
+
+def test_functional_gradients(hook, candidate):
+    torch.manual_seed(0)
+    w, x = torch.randn(32, 64), torch.randn(48, 64)
+    loss = lambda w: torch.tanh(x @ w.t()).sum()  # noqa: E731
+    mine = torch.func.grad(loss)(w), torch.func.jvp(loss, (w,), (torch.ones_like(w),))[1]
+    per_sample = torch.func.vmap(torch.func.grad(lambda w, one: torch.tanh(w @ one).sum()), (None, 0))(w, x)
+    hook.set_enabled(False)
+    stock = torch.func.grad(loss)(w), torch.func.jvp(loss, (w,), (torch.ones_like(w),))[1]
+    stock_per_sample = torch.func.vmap(torch.func.grad(lambda w, one: torch.tanh(w @ one).sum()), (None, 0))(w, x)
+    hook.set_enabled(True)
+    for one, other in zip((*mine, per_sample), (*stock, stock_per_sample)):
+        assert relative(one, other) < 2e-2
+
+
+# What follows needs a process of its own: the environment is read once, and the guard acts once.
+PROGRAM = """
+import sys, json, torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256), torch.nn.ReLU(), torch.nn.Linear(256, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+x, y = torch.randn(256, 256), torch.arange(256) % 4
+losses, taken = [], []
+def count():
+    if "ipexrun" not in sys.modules and "_ipexrun_hook" not in sys.modules: return 0
+    import ipexrun
+    return sum(site["taken"] for site in ipexrun.report()["sites"] if "training=1" in site["site"] and "bf16" in site["choice"])
+for step in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    batch = x * float("nan") if step == int(sys.argv[2]) else x
+    loss = torch.nn.functional.cross_entropy(net(batch), y)
+    loss.backward()
+    if step != int(sys.argv[2]): optimizer.step()
+    losses.append(loss.item()); taken.append(count())
+print(json.dumps({"losses": losses, "taken": taken}))
+"""
+
+
+def run(*options, steps=60, nan_at=-1, launched=True, **more):
+    import json
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
+    launcher = [f"{BUILD}/bin/ipexrun", *options] if launched else []
+    done = subprocess.run([*launcher, sys.executable, "-c", PROGRAM, str(steps), str(nan_at)], capture_output=True, text=True, timeout=300,
+                          env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture(scope="module")
+def stock_run():
+    return run(launched=False)[0]
+
+
+def test_losses_of_an_unedited_loop(stock_run):
+    found, said = run("--dtype", "bfloat16")
+    assert found["taken"][-1] > 60, said  # asked for, bf16 is used however fast it is
+    assert found["losses"] == pytest.approx(stock_run["losses"], rel=2e-2)
+
+
+def test_float32_stays_float32(stock_run):
+    found, said = run("--dtype", "float32")
+    assert found["taken"][-1] == 0
+    assert found["losses"] == pytest.approx(stock_run["losses"], rel=1e-4)
+
+
+def test_after_nan_training_goes_on_in_float32():
+    found, said = run("--dtype", "bfloat16", nan_at=40)
+    assert said.count("training: float32 from here on") == 1, said
+    assert found["taken"][39] > 30 and found["taken"][-1] <= found["taken"][40]
+    assert found["losses"][40] != found["losses"][40]  # the program sees its own NaN
+    assert found["losses"][-1] < found["losses"][0]
+
+
+def test_nan_before_any_bf16_is_the_programs_own():
+    found, said = run("--dtype", "float32", nan_at=5)
+    assert "training:" not in said and found["losses"][5] != found["losses"][5]

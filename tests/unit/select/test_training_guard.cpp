@@ -1,0 +1,78 @@
+// Risk: a run that diverges stays in bf16, or one that does not loses it; the line that says so comes twice.
+#include "preload/select/training_guard.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ipexrun::preload {
+namespace {
+
+std::vector<std::string>& said() {
+  static std::vector<std::string> lines;
+  return lines;
+}
+
+class TrainingGuardTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    said().clear();
+    guard_.on_leave([](const char* reason) { said().emplace_back(reason); });
+  }
+  TrainingGuard guard_;
+};
+
+TEST_F(TrainingGuardTest, looks_once_at_each_backward_pass) {
+  EXPECT_FALSE(guard_.wants_look());
+  guard_.begin_backward();
+  EXPECT_TRUE(guard_.wants_look());
+  EXPECT_FALSE(guard_.wants_look());
+}
+
+TEST_F(TrainingGuardTest, leaves_bf16_after_nan_once_and_for_good) {
+  guard_.note_use();
+  guard_.looked(true);
+  EXPECT_FALSE(guard_.off());
+  guard_.looked(false);
+  guard_.looked(false);
+  EXPECT_TRUE(guard_.off());
+  guard_.looked(true);
+  EXPECT_TRUE(guard_.off());
+  EXPECT_EQ(said().size(), 1U);
+}
+
+TEST_F(TrainingGuardTest, nan_before_any_bf16_is_the_programs_own) {
+  guard_.looked(false);
+  EXPECT_FALSE(guard_.off());
+  EXPECT_TRUE(said().empty());
+}
+
+TEST_F(TrainingGuardTest, leaves_bf16_after_several_kinds_of_call_failed) {
+  for (int i = 1; i < kFailedChecks; ++i) guard_.note_failure();
+  EXPECT_FALSE(guard_.off());
+  guard_.note_failure();
+  EXPECT_TRUE(guard_.off());
+  EXPECT_NE(std::string(guard_.reason()), "");
+}
+
+TEST_F(TrainingGuardTest, checks_again_ever_more_seldom) {
+  std::vector<std::uint64_t> calls;
+  for (std::uint64_t call = 0; call < 5000; ++call) {
+    if (TrainingGuard::is_recheck(call)) calls.push_back(call);
+  }
+  EXPECT_EQ(calls, (std::vector<std::uint64_t>{256, 512, 1024, 2048, 4096}));
+}
+
+TEST_F(TrainingGuardTest, says_it_once_from_many_threads) {
+  guard_.note_use();
+  std::vector<std::thread> threads;
+  threads.reserve(8);
+  for (int i = 0; i < 8; ++i) threads.emplace_back([this] { guard_.looked(false); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(said().size(), 1U);
+}
+
+}  // namespace
+}  // namespace ipexrun::preload
