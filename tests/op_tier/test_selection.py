@@ -85,7 +85,7 @@ def test_selection_off_measures_nothing():
     assert done.stdout.split() == ["0", "0", "0"]
 
 
-def test_training_is_left_to_stock():
+def test_training_keeps_no_packs():
     done = run_python(
         """
         import json
@@ -93,8 +93,8 @@ def test_training_is_left_to_stock():
         layer = torch.nn.Linear(512, 512)
         for _ in range(60): layer(x).square().mean().backward()
         report = json.loads(sys.modules["_ipexrun_hook"].report())
-        print(report["taken"], report["pack_bytes"])
+        print(report["pack_bytes"])
         """,
         IPEXRUN_SELECT="on",
     )
-    assert done.stdout.split() == ["0", "0"]
+    assert done.stdout.split() == ["0"]
