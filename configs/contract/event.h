@@ -67,7 +67,8 @@ enum IpexrunEventKind {
                                 largest drift of those within IPEXRUN_DRIFT_BOUND: "1.881e-02", "" = none was */
   IPEXRUN_EVENT_REGION = 9,  /* a row of operators in a TorchScript graph (cumulative, latest wins); text = where it stands, then after one
                                 '\t' which form answers and what is fused in it, or why stock's does */
-  IPEXRUN_EVENT_OP_TIME = 10 /* where one call of a captured graph spends its time (latest wins for a graph and a text); text = operator */
+  IPEXRUN_EVENT_OP_TIME = 10, /* where one call of a captured graph spends its time (latest wins for a graph and a text); text = operator */
+  IPEXRUN_EVENT_STEP = 11 /* an optimizer step ended; times since the one before, or since what began first */
 };
 
 #define IPEXRUN_DRIFT_BOUND 2e-2 /* how far candidates may move the results of a pass: RMS of the difference / RMS of stock's */
@@ -94,6 +95,7 @@ typedef struct IpexrunEvent {
                              without weights: [3] let through [4] left in float32 [5] that wait for a check
                        REGION: [0] its number in the process [1] operators [2] calls [3] taken [4] times stock's speed, in thousandths,
                              0 = not decided [5] error, in billionths
+                       STEP: ns in [0] data loading [1] forward [2] backward [3] optimizer; [4] samples, 0 = unknown [5] batches loaded
                        OP_TIME: [0] number of its REGION; how often it stands there and ns in one call: [1] [2] by torch's own kernels as
                              captured [3] [4] in the program of ipexrun */
   char text[160];   /* NUL terminated, cut when longer */

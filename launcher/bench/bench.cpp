@@ -13,6 +13,7 @@
 #include "launcher/bench/environment.h"
 #include "launcher/bench/op_report.h"
 #include "launcher/bench/output.h"
+#include "launcher/bench/training.h"
 #include "launcher/bench/warnings.h"
 #include "launcher/run/system_facts.h"
 
@@ -128,6 +129,13 @@ Report make_report(const Options& options, const Machine& machine, const Session
   }
   const auto ours = session.of("ipexrun", false);
   report.modules = module_rows(ours);
+  for (const std::string& variant : session.variants) {
+    const auto runs = session.of(variant, false);
+    if (runs.empty()) continue;
+    for (const OneInstance& one : runs.back()->instances) {
+      if (auto row = training_row(one.facts, variant, options.bench)) report.training.push_back(std::move(*row));
+    }
+  }
   std::string process;
   for (const OneRun* run : ours) {
     for (const OneInstance& one : run->instances) {

@@ -2,6 +2,7 @@
 // one row in fields.cpp.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <variant>
@@ -80,12 +81,32 @@ struct Comparison {
   RankTest test;
 };
 
+/// Where the time of training steps goes: one instance of one variant.
+struct TrainingRow {
+  std::string variant;
+  int instance = 0;
+  long steps = 0;     ///< measured
+  long left_out = 0;  ///< at the start, and while selection was measuring
+  double seconds = 0;
+  std::optional<double> samples;  ///< in all of them; nullopt = unknown
+  double batches = 0;             ///< that DataLoaders gave
+  double data_s = 0;
+  double forward_s = 0;
+  double backward_s = 0;
+  double optimizer_s = 0;
+
+  [[nodiscard]] double other_s() const { return std::max(seconds - data_s - forward_s - backward_s - optimizer_s, 0.0); }
+  /// "the loader gives 31 batches/s; the model could take 80: ..."; "" where no part stands out.
+  [[nodiscard]] std::string bottleneck() const;
+};
+
 struct Report {
   std::string command;   ///< as typed, quoted for a shell
   std::string headline;  ///< what the speed-ups and the plot are about: "p50 of BertModel"
   std::vector<Fact> environment;
-  std::vector<Row> rows;     ///< of each variant: all instances, then (when several) each instance
-  std::vector<Row> modules;  ///< all instances, one row a module class, when there is more than one
+  std::vector<Row> rows;              ///< of each variant: all instances, then (when several) each instance
+  std::vector<Row> modules;           ///< all instances, one row a module class, when there is more than one
+  std::vector<TrainingRow> training;  ///< none where no optimizer stepped
   std::vector<Comparison> comparisons;
   std::vector<std::string> notes;     ///< how the measurement was made
   std::vector<std::string> warnings;  ///< what makes it doubtful

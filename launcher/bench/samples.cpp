@@ -23,6 +23,10 @@ void InstanceSamples::add(const IpexrunEvent& event) {
       calls.push_back({event.start_ns, event.duration_ns, event.flags, event.value[0], static_cast<int>(found - modules.begin())});
       break;
     }
+    case IPEXRUN_EVENT_STEP:
+      steps.push_back({event.start_ns, event.duration_ns, event.flags, event.value[0], event.value[1], event.value[2], event.value[3],
+                       event.value[4], event.value[5]});
+      break;
     default:
       break;
   }

@@ -18,10 +18,24 @@ struct CallSample {
   int module = 0;           ///< index into InstanceSamples::modules
 };
 
+/// One optimizer step and what went before it since the last one.
+struct StepSample {
+  std::uint64_t start_ns = 0;  ///< CLOCK_MONOTONIC
+  std::uint64_t duration_ns = 0;
+  std::uint32_t flags = 0;  ///< IPEXRUN_CALL_EXPLORING
+  std::int64_t data_ns = 0;
+  std::int64_t forward_ns = 0;
+  std::int64_t backward_ns = 0;
+  std::int64_t optimizer_ns = 0;
+  std::int64_t samples = 0;  ///< 0 = unknown
+  std::int64_t batches = 0;  ///< that a DataLoader gave
+};
+
 struct InstanceSamples {
   int instance = 0;
   std::vector<std::string> modules;  ///< class names in order of first appearance
   std::vector<CallSample> calls;     ///< in the order in which they ended
+  std::vector<StepSample> steps;     ///< in order
   std::uint64_t lost = 0;            ///< records that were overwritten before they could be read
   bool has_totals = false;
   std::int64_t ops_taken = 0;     ///< operator calls that a candidate computed

@@ -33,6 +33,24 @@ Json row_json(const Row& row) {
   return out;
 }
 
+Json training_json(const TrainingRow& row) {
+  Json out{{"variant", row.variant},
+           {"instance", row.instance},
+           {"steps", row.steps},
+           {"left_out", row.left_out},
+           {"steps_per_s", static_cast<double>(row.steps) / row.seconds},
+           {"samples_per_s", nullptr},
+           {"batches_per_s", row.batches / row.seconds},
+           {"data_s", row.data_s},
+           {"forward_s", row.forward_s},
+           {"backward_s", row.backward_s},
+           {"optimizer_s", row.optimizer_s},
+           {"other_s", row.other_s()},
+           {"bottleneck", row.bottleneck()}};
+  if (row.samples) out["samples_per_s"] = *row.samples / row.seconds;
+  return out;
+}
+
 Json comparison_json(const Comparison& one) {
   Json out{{"variant", one.variant}, {"baseline", one.baseline}, {"speedup", one.speedup}, {"pair_ratios", one.ratios}};
   out["interval_95"] = one.interval ? Json::array({one.interval->low, one.interval->high}) : Json(nullptr);
@@ -73,6 +91,8 @@ std::string report_json(const Report& report) {
   for (const Row& row : report.rows) out["rows"].push_back(row_json(row));
   out["modules"] = Json::array();
   for (const Row& row : report.modules) out["modules"].push_back(row_json(row));
+  out["training"] = Json::array();
+  for (const TrainingRow& row : report.training) out["training"].push_back(training_json(row));
   out["comparisons"] = Json::array();
   for (const Comparison& one : report.comparisons) out["comparisons"].push_back(comparison_json(one));
   out["notes"] = report.notes;

@@ -5,6 +5,7 @@
 
 #include "launcher/bench/report.h"
 #include "launcher/bench/table.h"
+#include "launcher/bench/training.h"
 
 namespace ipexrun::launcher::bench {
 namespace {
@@ -27,6 +28,7 @@ std::vector<Section> sections(const Report& report) {
   if (!report.comparisons.empty()) out.push_back({"Speed-up in " + report.headline, comparison_table(report.comparisons), {}});
   if (report.rows.size() > 1) out.push_back({"Runs", brief_table(report.rows), {}});
   if (!report.modules.empty()) out.push_back({"Module classes", module_table(report.modules), {}});
+  if (!report.training.empty()) out.push_back({"Training steps", training_table(report.training), {}});
   if (!report.warnings.empty()) out.push_back({"Warnings", {}, report.warnings});
   if (!report.notes.empty()) out.push_back({"How it was measured", {}, report.notes});
   if (const Row* row = headline_row(report)) out.push_back({"All fields of the ipexrun run", full_table(*row), {}});

@@ -5,6 +5,7 @@
 
 #include "launcher/bench/report.h"
 #include "launcher/bench/table.h"
+#include "launcher/bench/training.h"
 
 namespace ipexrun::launcher::bench {
 namespace {
@@ -68,6 +69,7 @@ std::string report_text(const Report& report) {
     out += "by module class\n";
     out += text_table(module_table(report.modules));
   }
+  out += training_text(report.training);
   if (!report.comparisons.empty()) out += comparison_lines(report);
   for (const std::string& note : report.notes) out += "note: " + note + '\n';
   for (const std::string& warning : report.warnings) out += "warning: " + warning + '\n';

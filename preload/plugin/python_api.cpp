@@ -11,6 +11,7 @@
 #include "configs/contract/env.h"
 #include "configs/contract/event_ring.h"
 #include "preload/plugin/drift_switch.h"
+#include "preload/plugin/phases.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
@@ -32,6 +33,7 @@ void write_call(const IpexrunHookCall* call) {
   event.thread = thread_id();
   event.value[0] = call->batch;
   events().write(event, call->class_name);
+  phases_note_call(call->duration_ns, call->batch);
 }
 
 int force(const char* candidate) {
@@ -101,6 +103,7 @@ IpexrunHookApi make_api() {
 void python_entry_start(const IpexrunStart& start) {
   try {
     static const IpexrunHookApi api = make_api();
+    if (api.bench != 0) phases_start();
     python_entry_run(start.lib_dir, api);
   } catch (const std::exception& problem) {
     log::debug(std::string("python hook: left out: ") + problem.what());
