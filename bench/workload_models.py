@@ -30,9 +30,12 @@ def vit(batch):
 WORKLOADS = {
     "resnet50_b1": lambda: resnet50(1),
     "resnet50_b16": lambda: resnet50(16),
+    "resnet50_b32": lambda: resnet50(32),
     "bert_b1": lambda: bert(1),
     "bert_b8": lambda: bert(8),
+    "bert_b16": lambda: bert(16),
     "vit_b4": lambda: vit(4),
+    "vit_b8": lambda: vit(8),
     "tiny": lambda: bert(1, hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=128, vocab_size=30000),
 }
 

@@ -30,6 +30,7 @@ import rounds as paired  # noqa: E402
 
 WORKLOADS = {"resnet50_b1": "ResNet-50 b1", "resnet50_b16": "ResNet-50 b16", "bert_b1": "BERT-base b1 s128", "bert_b8": "BERT-base b8 s128",
              "vit_b4": "ViT-B/16 b4"}
+LARGER = {"resnet50_b32": "ResNet-50 b32", "bert_b16": "BERT-base b16 s128", "vit_b8": "ViT-B/16 b8"}  # for machines of many cores, by --only
 COLUMNS = {"bf16": "ipexrun", "float32": "ipexrun float32"}  # who stands for us
 STATE = """(lambda found: {'states': [one['state'] for one in found.get('modules', [])], 'graphs': found.get('graphs', [])})(
     __import__('sys').modules['ipexrun'].report() if 'ipexrun' in __import__('sys').modules else {})"""
@@ -268,7 +269,7 @@ def best_of_others(rows, column):
 
 
 def show(workload, found):
-    print(f"\n{WORKLOADS.get(workload, workload)}, {found['flops'] / 1e9:.1f} GFLOP a call")
+    print(f"\n{(WORKLOADS | LARGER).get(workload, workload)}, {found['flops'] / 1e9:.1f} GFLOP a call")
     header = ("", "ms", "least", "most", "over ours", "95%", "first s", "best after s", "peak MiB", "MiB", "error", "cosine", "of rate")
     lines = [header]
     for name, row in found["rows"].items():
@@ -296,7 +297,7 @@ def summary(results):
             ratio = rows[best]["over_ipexrun"]
             ratios.append(ratio["ratio"])
             stock.append(rows["stock"]["ms"] / rows[mine]["ms"])
-            print(f"  {column:8s} {WORKLOADS.get(workload, workload):18s} {ratio['ratio']:.2f} ({ratio['interval_95'][0]:.2f} to {ratio['interval_95'][1]:.2f})  "
+            print(f"  {column:8s} {(WORKLOADS | LARGER).get(workload, workload):18s} {ratio['ratio']:.2f} ({ratio['interval_95'][0]:.2f} to {ratio['interval_95'][1]:.2f})  "
                   f"{best}; stock {stock[-1]:.2f}")
         if ratios:
             mean, stock_mean = (math.exp(statistics.fmean(map(math.log, one))) for one in (ratios, stock))
@@ -309,7 +310,7 @@ def parse():
     parser.add_argument("--python", default=sys.executable, help="has torch and transformers")
     parser.add_argument("--openvino-python", default="", help="has openvino, torch and transformers")
     parser.add_argument("--ipex-python", default="", help="has intel_extension_for_pytorch, torch and transformers")
-    parser.add_argument("--only", default="", help=f"workloads, of {','.join(WORKLOADS)}")
+    parser.add_argument("--only", default="", help=f"workloads, of {','.join(WORKLOADS | LARGER)}; default: the first five")
     parser.add_argument("--contenders", default="", help="names or groups (compile, openvino, ipex); stock always runs")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a contender in a round; at least two calls count")
