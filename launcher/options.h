@@ -59,6 +59,8 @@ struct DistributedOptions {
   }
 };
 
+inline constexpr int kLoaderCoresAuto = -1;
+
 struct Options {
   Command command = Command::kRun;
 
@@ -71,6 +73,7 @@ struct Options {
   int ninstances = 0;            ///< 0 = not given
   bool ninstances_auto = false;  ///< --ninstances auto: the planner's own choice for total throughput
   int ncores_per_instance = 0;   ///< 0 = not given
+  int loader_cores = 0;          ///< CPUs of an instance kept for DataLoader workers; 0 = none, kLoaderCoresAuto = the planner's choice
   std::vector<int> nodes_list;   ///< OS NUMA node numbers; empty = all allowed
   std::vector<int> cores_list;   ///< OS CPU numbers; empty = all allowed
   bool use_logical_cores = false;

@@ -25,6 +25,26 @@ OptionRow ninstances_row() {
   return out;
 }
 
+OptionRow loader_cores_row() {
+  OptionRow out = number<int>(
+      "loader-cores", OptionGroup::kInstances, [](auto& o) -> auto& { return o.loader_cores; }, 0, kMostInstances,
+      "cores of each instance kept for workers of DataLoaders, away from the cores that compute; auto: one of eight, from four on (0: "
+      "none)",
+      "N|auto");
+  out.set = [inner = out.set](Options& options, const std::string& value) -> Status {
+    if (value == "auto") {
+      options.loader_cores = kLoaderCoresAuto;
+      return ok_status();
+    }
+    if (inner(options, value).ok()) return ok_status();
+    return bad_value("loader-cores", "auto or a whole number from 0 to " + std::to_string(kMostInstances), value);
+  };
+  out.get = [inner = out.get](const Options& options) {
+    return options.loader_cores == kLoaderCoresAuto ? std::vector<std::string>{"auto"} : inner(options);
+  };
+  return out;
+}
+
 }  // namespace
 
 void add_instance_rows(std::vector<OptionRow>& rows) {
@@ -34,6 +54,7 @@ void add_instance_rows(std::vector<OptionRow>& rows) {
                                   "ncores-per-instance", group, [](auto& o) -> auto& { return o.ncores_per_instance; }, 0, kMostInstances,
                                   "cores of one instance; alone: as many instances as fit (0: decide)"),
                               {"ncore-per-instance"}));
+  rows.push_back(loader_cores_row());
   rows.push_back(with_aliases(
       number_list(
           "nodes-list", group, [](auto& o) -> auto& { return o.nodes_list; }, "use the cores of these NUMA nodes only, e.g. 0,2"),

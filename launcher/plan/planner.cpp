@@ -165,6 +165,20 @@ ShimUse shim_use(const Options& options) {
   return options.bench.enabled ? ShimUse::kObserve : ShimUse::kNone;
 }
 
+/// CPUs of an instance that workers of DataLoaders get: the last ones, which are near the others.
+Result<std::size_t> loader_cores(const Options& options, const Slot& slot) {
+  constexpr std::size_t kLeastForAuto = 4;
+  constexpr std::size_t kComputeEach = 8;
+  const std::size_t cpus = slot.cpus.size();
+  if (options.loader_cores == kLoaderCoresAuto)
+    return cpus < kLeastForAuto ? std::size_t{0} : std::max<std::size_t>(1, cpus / kComputeEach);
+  const auto wanted = static_cast<std::size_t>(options.loader_cores);
+  if (wanted > 0 && wanted >= cpus)
+    return Error{kExitUsage, "--loader-cores " + std::to_string(wanted) + ": an instance has " + count_text(cpus, "CPU"),
+                 "at least one has to be left to compute"};
+  return wanted;
+}
+
 }  // namespace
 
 Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, const PlanContext& context) {
@@ -214,8 +228,19 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     instance.index = static_cast<int>(index);
     instance.cpus = slot.cpus;
     instance.numa_nodes = slot.nodes;
-    instance.threads = env.threads_for(std::min(slot.cpus.size(), most));
+    const bool can_move = plan.pin && shim_use(options) != ShimUse::kNone;
+    const Result<std::size_t> for_loaders = can_move ? loader_cores(options, slot) : Result<std::size_t>(std::size_t{0});
+    if (!for_loaders.ok()) return for_loaders.error();
+    const std::vector<int> loader_cpus(instance.cpus.end() - static_cast<std::ptrdiff_t>(*for_loaders), instance.cpus.end());
+    instance.cpus.resize(instance.cpus.size() - *for_loaders);
+    instance.threads = env.threads_for(std::min(instance.cpus.size(), most));
     instance.env = env.for_instance(instance.index, slots->size(), instance.threads);
+    if (!loader_cpus.empty()) instance.env[env::name(env::Id::kLoaderCpus)] = cpu_list_text(loader_cpus);
+    if (options.loader_cores != 0)
+      plan.reasons.push_back({"loader", loader_cpus.empty() ? "none" : cpu_list_text(loader_cpus),
+                              !can_move             ? "--loader-cores: nothing moves workers with --no-optimize or without pinning"
+                              : loader_cpus.empty() ? "--loader-cores auto: an instance of fewer than 4 CPUs keeps them all to compute"
+                                                    : "--loader-cores: workers of DataLoaders of instance " + std::to_string(index)});
     instance.unset_env = env.unset();
     if (xpu) set_devices((*devices)[index], instance);
     const std::string why = memory.choose(slot, instance);

@@ -111,6 +111,44 @@ def watch_optimizers(torch):
     base.register_optimizer_step_post_hook(told("after"))
 
 
+def cpus_of(text):
+    """The numbers of a list such as 0-3,8."""
+    found = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def is_loader_worker():
+    """Whether this process was forked just now to be a worker of a DataLoader: multiprocessing forks it with the process object at hand."""
+    frame = sys._getframe()
+    while frame is not None:
+        process = frame.f_locals.get("process_obj")
+        if process is not None:
+            target = getattr(process, "_target", None)
+            return getattr(target, "__module__", None) == "torch.utils.data._utils.worker"
+        frame = frame.f_back
+    return False
+
+
+def move_loader_workers():
+    """Workers that DataLoaders fork go to the cores that the launcher kept for them (--loader-cores)."""
+    text = posix.environ.get(b"IPEXRUN_LOADER_CPUS", b"").decode()
+    if not text:
+        return
+    cpus = cpus_of(text)
+
+    def in_child():
+        try:
+            if is_loader_worker():
+                posix.sched_setaffinity(0, cpus)
+        except Exception:  # cores that are gone: the worker stays where its parent is
+            pass
+
+    posix.register_at_fork(after_in_child=in_child)
+
+
 def capture_options(torch):
     """What the extension needs to offer hot modules to capture.py; nothing where this torch has other insides, or the user wants no compiler."""
     environment = posix.environ
@@ -151,6 +189,10 @@ def start(torch):
                 watch_optimizers(torch)
             except Exception as problem:
                 say(f"no fused optimizers: {type(problem).__name__}: {problem}")
+        try:
+            move_loader_workers()
+        except Exception as problem:
+            say(f"workers of DataLoaders stay: {type(problem).__name__}: {problem}")
         sys.modules[HOOK] = hook
         capture = capture_options(torch) if capture_wait_s >= 0 else {}
         if bench or capture:
