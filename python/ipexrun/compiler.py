@@ -498,9 +498,22 @@ def _boxed(function):
 
 
 def training_graph(module, example_inputs):
-    """Graphs of a training step run as captured: their weights change with every step, so nothing can be packed."""
-    new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step")
+    """Graphs of a training step run as captured, their operators by the op tier: weights change with every step, so nothing can be packed."""
+    new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step: operators one by one")
     return _boxed(module.forward)
+
+
+def forward_training_graph(module, example_inputs):
+    """The same of a forward half. AOTAutograd runs it without grad mode, by which the op tier tells training from inference; autograd itself has no
+    part in it."""
+    run = training_graph(module, example_inputs)
+
+    def recorded(arguments):
+        with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+            return run(arguments)
+
+    recorded._boxed_call = True
+    return recorded
 
 
 def backend(module, example_inputs, mode=None, options=None, made=None, timed=True, where="torch.compile"):
@@ -527,7 +540,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             mine.append(compiled)
         return compiled
 
-    compiler = aot_autograd(fw_compiler=training_graph, bw_compiler=training_graph, inference_compiler=inference_graph)
+    compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=inference_graph)
     with decompositions.resizes_whole():
         compiled = compiler(module, example_inputs)
     return Retreat(module, compiled, mine)
