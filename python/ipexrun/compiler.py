@@ -499,7 +499,7 @@ def _boxed(function):
 
 def training_graph(module, example_inputs):
     """Graphs of a training step run as captured, their operators by the op tier: weights change with every step, so nothing can be packed."""
-    new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step: operators one by one")
+    new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step")
     return _boxed(module.forward)
 
 
