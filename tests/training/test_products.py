@@ -197,6 +197,23 @@ def test_functional_gradients(hook, candidate):
         assert relative(one, other) < 2e-2
 
 
+def test_batches_of_every_length_are_a_few_kinds_of_call(hook):
+    import json
+
+    def kinds():
+        return sum("training=1" in site["site"] for site in json.loads(hook.report())["sites"])
+
+    torch.nn.functional.linear(torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)).sum().backward()
+    hook.force("onednn_bf16_cast")
+    layer, before = nn.Linear(40, 56), kinds()
+    for length in range(65, 129):
+        x = torch.randn(length, 40, requires_grad=True)
+        layer(x).square().mean().backward()
+        q = torch.randn(6, length, 24, requires_grad=True)
+        (torch.softmax(q @ q.transpose(1, 2), -1) @ q).square().mean().backward()
+    assert kinds() - before <= 16
+
+
 # What follows needs a process of its own: the environment is read once, and the guard acts once.
 PROGRAM = """
 import sys, json, torch

@@ -88,8 +88,10 @@ SiteId LinearCall::site_id() const {
   id.threads = at::get_num_threads();
   id.batch = batch;
   id.m = round_up_rows(m);
-  id.n = n;
-  id.k = k;
+  // Of training steps the rows of a batch are the K of a weight's gradient, and attention written out has its length in N or K: sizes that
+  // change with every batch.
+  id.n = training && batched ? round_up_rows(n) : n;
+  id.k = training && (batched || x_layout == 't') ? round_up_rows(k) : k;
   return id;
 }
 
