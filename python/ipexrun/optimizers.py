@@ -36,9 +36,9 @@ def kind_of(optimizer):
 
 
 def allowed_here():
-    if not TIMED or torch.are_deterministic_algorithms_enabled() or torch.overrides._len_torch_function_stack():
+    if not TIMED or torch.are_deterministic_algorithms_enabled():
         return False
-    if torch.utils._python_dispatch._len_torch_dispatch_stack():
+    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
         return False
     hook = sys.modules.get("_ipexrun_hook")
     return hook is not None and hook.enabled()

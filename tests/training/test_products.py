@@ -233,7 +233,8 @@ for step in range(int(sys.argv[1])):
     loss.backward()
     if step != int(sys.argv[2]): optimizer.step()
     losses.append(loss.item()); taken.append(count())
-print(json.dumps({"losses": losses, "taken": taken}))
+why = sys.modules["ipexrun"].report()["training"]["float32_because"] if "ipexrun" in sys.modules else ""
+print(json.dumps({"losses": losses, "taken": taken, "why": why}))
 """
 
 
@@ -268,6 +269,7 @@ def test_float32_stays_float32(stock_run):
 def test_after_nan_training_goes_on_in_float32():
     found, said = run("--dtype", "bfloat16", nan_at=40)
     assert said.count("training: float32 from here on") == 1, said
+    assert found["why"].startswith("NaN or infinity")
     assert found["taken"][39] > 30 and found["taken"][-1] <= found["taken"][40]
     assert found["losses"][40] != found["losses"][40]  # the program sees its own NaN
     assert found["losses"][-1] < found["losses"][0]
@@ -275,4 +277,4 @@ def test_after_nan_training_goes_on_in_float32():
 
 def test_nan_before_any_bf16_is_the_programs_own():
     found, said = run("--dtype", "float32", nan_at=5)
-    assert "training:" not in said and found["losses"][5] != found["losses"][5]
+    assert "training:" not in said and found["why"] == "" and found["losses"][5] != found["losses"][5]
