@@ -543,7 +543,15 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=inference_graph)
     with decompositions.resizes_whole():
         compiled = compiler(module, example_inputs)
-    return Retreat(module, compiled, mine)
+    retreat = Retreat(module, compiled, mine)
+    if made is None:
+        from . import training_graphs
+
+        if training_graphs.wanted(example_inputs):
+            builder = torch.classes.ipexrun.Graph()
+            if builder.may_time() and builder.bf16_allowed(dtype or ""):
+                return training_graphs.TrainingForms(module, retreat, dtype)
+    return retreat
 
 
 class Retreat:

@@ -1,10 +1,12 @@
-"""Training steps through `torch.compile(model, backend="ipex")`: graphs run as captured, their products as those of any training step.
+"""Training steps through `torch.compile(model, backend="ipex")`: graphs as captured, their products as those of any training step, or in bf16 and
+channels last from end to end (python/ipexrun/training_graphs.py).
 
 Risk covered: a forward half that is taken for inference (and packs weights that change), gradients that differ from stock's, state of batch
-norms or random masks that differ.
+norms or random masks that differ; results of another face; a form that stays after NaN; hooks that fire twice.
 """
 
 import json
+import sys
 
 import pytest
 import torch
@@ -24,9 +26,9 @@ def network():
                          nn.Linear(16 * 36, 64), nn.GELU(), nn.Linear(64, 5))
 
 
-def train(compiled, steps=6):
+def train(compiled, steps=6, options=None):
     net = network()
-    call = torch.compile(net, backend="ipex") if compiled else net
+    call = torch.compile(net, backend="ipex", options=options or {"dtype": "float32"}) if compiled else net
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     torch.manual_seed(1)
     losses = []
@@ -90,3 +92,122 @@ def test_inference_after_training_is_inference(forced):
     with torch.no_grad():
         near(result, net(x), 3e-2)
     forced.set_enabled(True)
+
+
+BF16 = {"dtype": "bfloat16"}  # asked for: used once it is right, however fast it is
+
+
+def notes():
+    """Of the graphs that were made last."""
+    return [note for note in sys.modules["ipexrun.compiler"].graphs if "left_alone" not in note]
+
+
+def test_bf16_from_end_to_end(hook):
+    hook.set_enabled(False)
+    stock_losses, stock_gradients, stock_buffers = train(False, 8)
+    random = torch.get_rng_state()
+    hook.set_enabled(True)
+    losses, gradients, buffers = train(True, 8, BF16)
+    note = notes()[-1]
+    assert note["choice"] == "bf16, channels last" and note["taken"] == 7, note
+    assert torch.equal(torch.get_rng_state(), random)
+    assert losses == pytest.approx(stock_losses, rel=5e-2, abs=5e-2)
+    for one, other in zip(gradients, stock_gradients):
+        assert one.dtype == other.dtype and one.stride() == other.stride()
+    near(*(torch.cat([one.flatten() for one in all]) for all in (gradients, stock_gradients)), 0.2)  # that of a bias before a norm is noise
+    for one, other in zip(buffers, stock_buffers):
+        assert one.dtype == other.dtype
+        near(one, other, 2e-2)
+    assert torch.equal(buffers[2], stock_buffers[2])  # num_batches_tracked: no step ran twice
+
+
+class Shapes(nn.Module):
+    """Results of several faces."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(4, 8, 3, padding=1), nn.Linear(8, 3)
+
+    def forward(self, x):
+        image = torch.tanh(self.first(x))
+        return {"image": image, "rows": self.second(image.mean((2, 3))), "count": image.argmax(1)}
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_results_look_like_stocks(hook, last):
+    torch.manual_seed(0)
+    net, x = Shapes(), torch.randn(2, 4, 6, 6)
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    call = torch.compile(net, backend="ipex", options=BF16)
+    for _ in range(4):
+        mine, stock = call(x), net(x)
+        assert mine.keys() == stock.keys()
+        for name in ("image", "rows"):
+            assert (mine[name].dtype, mine[name].stride(), mine[name].requires_grad) == (torch.float32, stock[name].stride(), True)
+            near(mine[name].detach(), stock[name].detach(), 3e-2)
+        (mine["image"].sum() + mine["rows"].sum()).backward()
+
+
+def test_hooks_and_accumulated_gradients(hook):
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 4)), torch.randn(16, 32)
+    fired = []
+    for parameter in net.parameters():
+        parameter.register_hook(lambda gradient: fired.append(gradient.shape))
+    call = torch.compile(net, backend="ipex", options=BF16)
+    for step in range(1, 6):
+        call(x).square().sum().backward()
+        assert len(fired) == 4 * step  # the comparison of gradients passes hooks by
+    mine = [parameter.grad.clone() for parameter in net.parameters()]
+    net.zero_grad()
+    (5 * net(x).square().sum()).backward()
+    for one, parameter in zip(mine, net.parameters()):
+        near(one, parameter.grad, 5e-2)
+
+
+def test_what_cannot_be_channels_last_stays(hook):
+    class Views(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Conv2d(4, 8, 3, padding=1), nn.Linear(8 * 36, 3)
+
+        def forward(self, x):
+            return self.last(self.first(x).view(x.shape[0], -1))
+
+    torch.manual_seed(0)
+    net, x = Views(), torch.randn(2, 4, 6, 6)
+    call = torch.compile(net, backend="ipex", options=BF16)
+    for _ in range(3):
+        result = call(x)
+        near(result.detach(), net(x).detach(), 3e-2)
+        result.sum().backward()
+    note = notes()[-1]
+    assert note["choice"] == "captured" and "view" in note["lost"][0], note
+
+
+def test_nan_takes_a_graph_back(hook, capfd):
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 4)), torch.randn(16, 32)
+    call = torch.compile(net, backend="ipex", options=BF16)
+    for step in range(6):
+        net.zero_grad()
+        (call(x).square().sum() * (float("nan") if step == 3 else 1)).backward()
+        assert bool(net[0].weight.grad.isnan().all()) == (step == 3)
+    assert notes()[-1]["choice"] == "captured"
+    assert capfd.readouterr().err.count("goes on in float32") == 1
+
+
+def test_autocast_of_the_program_is_its_own(hook):
+    torch.manual_seed(0)
+    net, x = nn.Linear(32, 8), torch.randn(4, 32)
+    call = torch.compile(net, backend="ipex", options=BF16)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = call(x)
+    assert result.dtype is torch.bfloat16
+
+
+def test_a_race_ends(hook):
+    _, _, _ = train(True, 60, {"dtype": "auto"})
+    note = notes()[-1]
+    assert note["choice"] in ("captured", "bf16, channels last") and note["calls"] == 60

@@ -1,0 +1,268 @@
+"""Training through torch.compile(backend="ipex"): the captured graph in two forms, as captured, and in bf16 with images channels last from end to
+end, as a careful author writes it by hand (autocast inside, results handed back in stock's dtype and strides).
+
+Which form answers is decided on the program's own steps. One step is answered as captured, while both forms compute it once more on copies: results
+and, when the program's own gradients arrive, the gradients of all inputs are compared (docs/decisions/0020-training.md). No hook of the program
+fires twice, no buffer is written twice, and the random stream goes on as if nothing had been. Then steps are answered in turn until one form won.
+
+Thread rule: under the interpreter lock; a step that another thread begins meanwhile is answered as captured.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+
+import torch
+
+from . import compiler, plugin
+
+COSINE = 0.99  # of all gradients together; single ones near zero are rounding noise in both forms
+ERROR = 0.15  # relative, of all gradients together: stock's own autocast has a few hundredths
+FIRST_RECHECK = 256  # steps in bf16 after which they are compared again; then twice as many, and so on
+ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
+
+
+def wanted(example_inputs):
+    return torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in example_inputs)
+
+
+def is_image(value):
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and value.dtype is torch.float32 and not isinstance(value, torch.nn.Parameter)
+
+
+@contextlib.contextmanager
+def stock_kernels():
+    """The truth is torch's own."""
+    hook = sys.modules.get("_ipexrun_hook")
+    if hook is None:
+        yield
+        return
+    hook.set_enabled(False)
+    try:
+        yield
+    finally:
+        hook.set_enabled(True)
+
+
+def finite(tensors):
+    return all(bool(one.isfinite().all()) for one in tensors if one is not None)
+
+
+def flat(tensors):
+    return torch.cat([one.detach().flatten().double() for one in tensors])
+
+
+class Arrivals:
+    """Waits for the gradients of some results and calls `at_end` with them (None where none came) when that backward pass is over."""
+
+    def __init__(self, tensors, at_end):
+        self.gradients = [None] * len(tensors)
+        self.at_end = at_end
+        self.begun_ns = self.backward_ns = 0
+        for i, tensor in enumerate(tensors):
+            tensor.register_hook(lambda gradient, i=i: self.arrived(i, gradient))
+
+    def arrived(self, i, gradient):
+        if not self.begun_ns:
+            self.begun_ns = time.perf_counter_ns()
+            torch.autograd.Variable._execution_engine.queue_callback(self.over)
+        self.gradients[i] = None if gradient is None else gradient.detach()
+
+    def over(self):
+        self.backward_ns = time.perf_counter_ns() - self.begun_ns
+        gradients, self.gradients = self.gradients, [None] * len(self.gradients)
+        at_end, self.at_end = self.at_end, lambda _: None  # a graph that is kept may be run again
+        try:
+            at_end(gradients)
+        except Exception:  # nothing of ours may end the program's backward pass
+            pass
+
+
+class TrainingForms:
+    """A graph of a training step. `phase`: "check" (next step is compared), "waiting" (for its gradients), "race", then "bf16" or "captured"."""
+
+    def __init__(self, module, captured, dtype):
+        self.module, self.captured = module, captured
+        self.faces = None  # of stock's results: dtype and memory format
+        self.trial = torch.classes.ipexrun.Trial()
+        self.asked_for = ASKED_FOR or dtype == "bfloat16"
+        self.phase = "check"
+        self.checked = False
+        self.steps = self.used = 0
+        self.recheck_at = FIRST_RECHECK
+        self.open = {}  # the race's pair: form -> nanoseconds
+        self.lock = threading.Lock()
+        self.note = compiler.new_note("torch.compile", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
+
+    def __call__(self, *arguments):
+        self.note["calls"] += 1
+        if self.phase == "captured" or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not compiler.enabled_here():
+            return self.captured(*arguments)
+        if not self.lock.acquire(blocking=False):
+            return self.captured(*arguments)
+        try:
+            self.steps += 1
+            if self.phase == "check":
+                return self.check(arguments)
+            if self.phase == "waiting":
+                return self.captured(*arguments)
+            bf16 = self.phase == "bf16" or self.steps % 4 in (1, 2)
+            if bf16 and self.used >= self.recheck_at:
+                self.recheck_at *= 2
+                return self.check(arguments)
+            return self.answer(bf16, arguments)
+        finally:
+            self.lock.release()
+
+    def rounded(self, arguments):
+        values = [one.contiguous(memory_format=torch.channels_last) if is_image(one) else one for one in arguments]
+        with torch.autocast("cpu", torch.bfloat16):
+            results = self.module.forward(*values)
+        return tuple(self.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
+
+    @staticmethod
+    def as_stock(value, face):
+        if face is None:
+            return value
+        dtype, memory_format = face
+        return value.to(dtype).contiguous(memory_format=memory_format)
+
+    def describe(self, results, arguments):
+        """What stock's results look like; raises where ours cannot look the same."""
+        memory = {one.untyped_storage().data_ptr() for one in arguments if isinstance(one, torch.Tensor)}
+        self.faces = []
+        for one in results:
+            if not isinstance(one, torch.Tensor):
+                self.faces.append(None)
+                continue
+            if one.untyped_storage().data_ptr() in memory:
+                raise compiler.Unsupported("a result that shares memory with an input")
+            last = one.dim() == 4 and one.is_contiguous(memory_format=torch.channels_last)
+            if not last and not one.is_contiguous():
+                raise compiler.Unsupported("a result that is not dense")
+            self.faces.append((one.dtype, torch.contiguous_format if one.is_contiguous() else torch.channels_last))
+
+    # ---- is it right -----------------------------------------------------------------------------------------------------------------
+
+    def check(self, arguments):
+        random = torch.get_rng_state()
+        try:
+            with stock_kernels():
+                stock, copies = self.on_copies(self.captured, arguments)
+            if any(is_image(one) and one._version != 0 for one in copies):
+                raise compiler.Unsupported("an image among its inputs is written")
+            self.describe(stock, copies)
+            torch.set_rng_state(random)
+            mine, mine_copies = self.on_copies(self.rounded, arguments)
+            self.compare_results(stock, mine)
+        except Exception as problem:
+            self.lose(compiler.first_line(problem))
+            torch.set_rng_state(random)
+            return self.captured(*arguments)
+        torch.set_rng_state(random)
+        results = self.captured(*arguments)
+        wanting = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and one.requires_grad]
+        if not wanting:
+            return results
+        self.phase = "waiting"
+
+        def compare_gradients(gradients):
+            self.compare_gradients(wanting, gradients, stock, copies, mine, mine_copies)
+
+        Arrivals([results[i] for i in wanting], at_end=compare_gradients)
+        return results
+
+    def on_copies(self, form, arguments):
+        copies = []
+        for one in arguments:
+            if isinstance(one, torch.Tensor):
+                copy = one.detach().clone(memory_format=torch.preserve_format)
+                one = copy.requires_grad_(one.requires_grad)
+            copies.append(one)
+        return tuple(form(*copies) if form is self.captured else form(copies)), copies
+
+    def compare_results(self, stock, mine):
+        tensors = [(one, other) for one, other in zip(stock, mine) if isinstance(one, torch.Tensor)]
+        trial = torch.classes.ipexrun.Trial()
+        if not trial.check_beside([one.detach() for one, _ in tensors], [other.detach() for _, other in tensors], True, []):
+            raise compiler.Unsupported(f"results are {trial.error():.1e} away")
+        self.note["error"] = trial.error()
+
+    def compare_gradients(self, wanting, given, stock, copies, mine, mine_copies):
+        """At the end of the program's own backward pass."""
+        try:
+            if not finite(given):
+                self.phase = "check"  # a step that says nothing of ours
+                return
+            found = []
+            for results, values in ((stock, copies), (mine, mine_copies)):
+                leaves = [one for one in values if isinstance(one, torch.Tensor) and one.requires_grad]
+                outputs = [(results[i], gradient) for i, gradient in zip(wanting, given) if gradient is not None]
+                with stock_kernels() if results is stock else contextlib.nullcontext():
+                    found.append(torch.autograd.grad([one for one, _ in outputs], leaves, [one for _, one in outputs], allow_unused=True))
+            pairs = [(one, other) for one, other in zip(*found) if one is not None and other is not None]
+            if [one is None for one in found[0]] != [one is None for one in found[1]]:
+                raise compiler.Unsupported("other inputs have gradients")
+            truth, ours = flat([one for one, _ in pairs]), flat([other for _, other in pairs])
+            cosine = float(torch.dot(truth, ours) / (truth.norm() * ours.norm()).clamp_min(1e-300))
+            error = float((truth - ours).norm() / truth.norm().clamp_min(1e-300))
+            if not cosine >= COSINE or not error <= ERROR:
+                raise compiler.Unsupported(f"gradients are {error:.1e} away, cosine {cosine:.4f}")
+            self.note["gradient_error"] = error
+        except Exception as problem:
+            return self.lose(compiler.first_line(problem))
+        if self.checked:
+            self.phase = "bf16"
+        else:
+            self.checked = True
+            self.phase = "bf16" if self.asked_for else "race"
+        self.say_choice()
+
+    # ---- is it faster ----------------------------------------------------------------------------------------------------------------
+
+    def answer(self, bf16, arguments):
+        started = time.perf_counter_ns()
+        results = self.rounded(arguments) if bf16 else self.captured(*arguments)
+        forward_ns = time.perf_counter_ns() - started
+        self.used += bf16
+        self.note["taken"] += bf16
+        wanting = [one for one in results if isinstance(one, torch.Tensor) and one.requires_grad]
+        if wanting:
+
+            def passed(gradients):
+                if bf16 and not finite(gradients):
+                    plugin.say("training: a captured graph goes on in float32: NaN or infinity in the gradients that it was given")
+                    self.lose("NaN or infinity in the gradients that it was given")
+                elif self.phase == "race":
+                    self.ended(bf16, forward_ns + arrivals.backward_ns)
+
+            arrivals = Arrivals(wanting, at_end=passed)
+        return results
+
+    def ended(self, bf16, nanoseconds):
+        """A backward pass of the race is over."""
+        if self.phase != "race":
+            return
+        self.open[bf16] = nanoseconds
+        if len(self.open) < 2:
+            return
+        self.trial.add(self.open[False], self.open[True])
+        self.open = {}
+        result = self.trial.result()
+        if result > 0:
+            self.phase = "bf16"
+            self.note["speed"] = round(1 / self.trial.ratio(), 2)
+            self.say_choice()
+        elif result < 0:
+            self.lose(f"not faster, {1 / self.trial.ratio():.2f} of the captured form's speed")
+
+    def lose(self, why):
+        self.phase = "captured"
+        self.note["choice"] = "captured"
+        self.note.setdefault("lost", []).append(f"bf16, channels last: {why}")
+
+    def say_choice(self):
+        if self.phase == "bf16":
+            self.note["choice"] = "bf16, channels last"
