@@ -5,8 +5,8 @@ stock float32.
     python bench/training_curves.py --build build/dev --task digits --task sentences --task docstrings --plot /tmp/curves
 
 A curve is the mean loss of each 20 steps. Said of each: the share of its points within the band (least to greatest of stock's five seeds), how far
-the furthest lies outside in units of the band's width there, the same for the loss on held-out data, and the median step beside stock's of the same
-seed. Plots want matplotlib.
+the furthest lies outside in units of the band's width there, and the loss on held-out data beside its band. (Times of steps are no part of it: runs follow
+one another. training_speed.py has them.) Plots want matplotlib.
 """
 
 import argparse
@@ -92,8 +92,7 @@ def main():
                 for seed, one in enumerate(found):
                     row = {"task": task, "form": form, "seed": seed, **beside(curves[form][seed], low, high),
                            "held_out": round(one["held_out"], 4), "held_out_band": [round(min(held), 4), round(max(held), 4)],
-                           "last": round(curves[form][seed][-1], 4), "last_of_stock": round(curves["stock"][seed][-1], 4),
-                           "step_of_stock": round(statistics.median(stock[seed]["seconds"]) / statistics.median(one["seconds"]), 2)}
+                           "last": round(curves[form][seed][-1], 4), "last_of_stock": round(curves["stock"][seed][-1], 4)}
                     if one["said"]:
                         row["said"] = one["said"][-1]
                     print(json.dumps(row), flush=True)

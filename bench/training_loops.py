@@ -1,7 +1,8 @@
 """A training step as its author would write it, or tuned by hand: training_loops.py SOCKET MODEL FORM
 
 MODEL: bert (BERT-base, 4 sentences of 128 tokens, AdamW), resnet (ResNet-50, 8 images, SGD with momentum), mlp (small, for --smoke).
-FORM: plain, or hand (bf16 autocast, fused optimizer, images and their network channels last).
+FORM: plain, hand (bf16 autocast, fused optimizer, images and their network channels last), or compiled (plain, with torch.compile(model,
+backend="ipex")).
 """
 
 import contextlib
@@ -41,6 +42,8 @@ def main(path, name, form):
     hand = form == "hand"
     model, loss_of, (kind, settings) = {"bert": bert, "resnet": lambda: resnet(hand), "mlp": mlp}[name]()
     optimizer = kind(model.parameters(), fused=True, **settings) if hand else kind(model.parameters(), **settings)
+    if form == "compiled":
+        model.compile(backend="ipex")
     cast = (lambda: torch.autocast("cpu", torch.bfloat16)) if hand else contextlib.nullcontext
 
     def step():

@@ -58,7 +58,9 @@ def measure(options, model, folder):
     program = [options.python, os.path.join(HERE, "training_loops.py"), model]
     launcher = [os.path.join(os.path.abspath(options.build), "bin", "ipexrun")]
     commands = {"stock": [*program, "plain"], "by hand": [*program, "hand"], "ipexrun": [*launcher, *program, "plain"],
+                "ipexrun, compiled": [*launcher, *program, "compiled"],
                 "ipexrun float32": [*launcher, "--dtype", "float32", *program, "plain"]}
+    commands = {name: command for name, command in commands.items() if not options.contender or name in ("stock", "ipexrun", *options.contender)}
     environment = {**os.environ, "IPEXRUN_CACHE": "off", "PYTHONPATH": HERE}
     contenders = {name: Contender(command, folder, f"{model}-{number}", environment) for number, (name, command) in enumerate(commands.items())}
     try:
@@ -83,6 +85,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=2, help="of each process in a round")
     parser.add_argument("--warm", type=int, default=40, help="steps before the rounds: ipexrun explores")
+    parser.add_argument("--contender", action="append", help="besides stock and ipexrun; default: all")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for machines that do other work beside")
     parser.add_argument("--smoke", action="store_true", help="seconds: a small model, few rounds")
     options = parser.parse_args()
