@@ -64,12 +64,12 @@ def operator_of(module):
 
 
 class OfModule:
-    """Decisions about one module."""
+    """Decisions about one module; `way`: of capturing it, where that is not TorchDynamo's."""
 
-    def __init__(self, module):
+    def __init__(self, module, way=""):
         self.operator = operator_of(module)
         try:
-            self.name = structure(module)
+            self.name = digest(way, structure(module)) if way else structure(module)
         except Exception:  # a module of the program's own making
             self.name = ""
         self.calls = {}  # signature -> what is known of such calls

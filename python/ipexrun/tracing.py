@@ -27,6 +27,7 @@ FORMS = 8  # kept for one module
 TRACES = 32  # made for one module
 SEEN = 64  # descriptions of calls that were seen once
 CHECKS = 3  # calls with values of their own that are judged before the race, and one behind it
+CHECKS_AGAIN = 1  # likewise where an earlier process found the trace right and faster
 QUIET = 3  # runs in a row in which no region tried anything
 WARMING = 200  # calls after which regions that are not decided wait no longer
 SAME_VALUES = 32  # calls with values that were judged before, after which few are looked at
@@ -65,8 +66,11 @@ def attempt(module):
 class Form:
     """One trace: whether it is right, and whether it is faster."""
 
-    def __init__(self, target, trace):
+    def __init__(self, target, trace, signature, certain):
         self.target = target
+        self.signature = signature  # by which later processes know such calls
+        self.certain = certain  # an earlier one found the trace right and faster
+        self.wanted = CHECKS_AGAIN if certain else CHECKS
         self.method = trace.method
         self.taken = trace.taken
         self.layout = [(one.dtype, one.shape, one.stride()) for one in self.taken.tensors]
@@ -93,10 +97,10 @@ class Form:
             return target.eager
         try:
             self.calls += 1
-            if self.checks >= CHECKS and (self.quiet >= QUIET or self.calls > WARMING):
+            if self.checks >= self.wanted and (self.quiet >= QUIET or self.calls > WARMING):
                 wants_check = True
             else:
-                wants_check = self.checks < CHECKS
+                wants_check = self.checks < self.wanted
             if wants_check:
                 if self.repeated > SAME_VALUES and self.calls & (self.calls - 1):
                     return target.eager
@@ -132,11 +136,11 @@ class Form:
             return result
         self.judged.add(values)
         self.checks += 1
-        if self.checks > CHECKS:
+        if self.checks > self.wanted:
             self.judged.clear()
             self.phase = self.race
-            if not RACE or target.pinned:
-                self.settle("pinned" if target.pinned else "forced")
+            if not RACE or target.pinned or self.certain:
+                self.settle("pinned" if target.pinned else "remembered" if self.certain else "forced")
             else:
                 target.note["state"] = "racing stock" if target.answering == 0 else target.note["state"]
         return result
@@ -191,6 +195,7 @@ class Form:
         return target.eager
 
     def pair(self, nanoseconds, stock):
+        target = self.target
         if self.phase != self.race:
             return
         waiting, self.waiting = self.waiting, None
@@ -200,13 +205,15 @@ class Form:
         self.trial.add(nanoseconds if stock else waiting[0], waiting[0] if stock else nanoseconds)
         decided = self.trial.result()
         if decided == 1:
-            self.target.note["speed"] = round(1 / self.trial.ratio(), 2)
+            target.note["speed"] = round(1 / self.trial.ratio(), 2)
+            target.kept.remember(self.signature, remembered.CAPTURED)
             self.settle("faster")
         elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.looked_won(self.trial):
             self.rematches += 1
             self.trial = torch.classes.ipexrun.Trial()
         elif decided == -1:
-            self.target.lost(self, f"as a whole it was not faster, {1 / self.trial.ratio():.2f} of stock's speed")
+            target.kept.remember(self.signature, remembered.STOCK, reason="slower")
+            target.lost(self, f"as a whole it was not faster, {1 / self.trial.ratio():.2f} of stock's speed")
 
     def settle(self, reason):
         self.phase = self.answer
@@ -265,6 +272,7 @@ class Target:
         self.note = capture.note(module, "waiting for calls that come again")
         self.note["by"] = "trace"
         self.known = known
+        self.kept = remembered.OfModule(module, "trace")  # what earlier processes found
         self.pinned = known.pinned() == remembered.CAPTURED  # no timing decides
         self.module = weakref.ref(module, self.forget_weakly(weakref.ref(self)))
         self.forms = collections.OrderedDict()
@@ -346,12 +354,16 @@ class Target:
                 self.give_up("its attributes change again and again")
 
     def new_kind(self, key, module, args, kwargs, tensors):
-        """The second call of its kind is traced, if it is plain enough."""
+        """The second call of its kind is traced, if it is plain enough; the first where that won in an earlier process."""
         again = self.seen_once.get(key)
         if again is False:
             return self.eager
         if again is None:
-            self.seen_once[key] = True
+            signature = capture.signature_of_call(args, kwargs)
+            known = self.kept.of_call(signature)
+            again = known == remembered.CAPTURED
+            self.seen_once[key] = known != remembered.STOCK
+        if not again:
             if len(self.seen_once) > SEEN:
                 self.seen_once.popitem(last=False)
             return self.eager
@@ -406,7 +418,8 @@ class Target:
             self.give_up(made.refused)
             return result
         self.seen_once.pop(key, None)
-        self.forms[key] = Form(self, made)
+        signature = capture.signature_of_call(args, kwargs)
+        self.forms[key] = Form(self, made, signature, self.kept.of_call(signature) == remembered.CAPTURED)
         if len(self.forms) > FORMS:
             self.forms.popitem(last=False)
         if self.answering == 0:

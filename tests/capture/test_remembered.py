@@ -97,6 +97,28 @@ def test_what_lost_before_is_not_traced(first, tmp_path):
     assert "capture_s" not in found["end"][0]
 
 
+CHANGING = PROGRAM.replace("        got = model(x)", "        x = torch.randn(512, 256); sys.modules['ipexrun'].set_enabled(False); want = model.forward(x); sys.modules['ipexrun'].set_enabled(True)\n        got = model(x)")
+
+
+def test_a_trace_that_won_before_is_made_at_the_first_call_and_races_nothing(tmp_path):
+    tmp_path.chmod(0o700)
+    found, _ = run(tmp_path, "--graph-mode", "trace", calls=200, program=CHANGING)
+    (module,) = found["end"]
+    if module["state"] == "captured":  # what the clock said; else there is nothing to remember but the name
+        assert module["reason"] == "faster"
+    (file,) = tmp_path.glob("decisions-*")
+    text = file.read_text()
+    assert text.count("module:Net|") == 2
+    for choice, state in (("captured", ("captured", "remembered")), ("stock", ("stock", None))):
+        file.write_text(re.sub(r"^(module:[^\t]*)\t\w+", rf"\1\t{choice}", text, flags=re.M))
+        found, _ = run(tmp_path, "--graph-mode", "trace", calls=60, program=CHANGING)
+        (module,) = found["end"] or [{"state": "stock"}]
+        if choice == "captured":
+            assert (module["state"], module["reason"]) == state and "speed" not in module
+        else:
+            assert "traces" not in module, module
+
+
 def test_another_module_of_the_name_is_none_of_it(first, tmp_path):
     folder = with_choice(first[0], tmp_path, "captured")
     found, _ = run(folder, calls=120, program=PROGRAM.replace("torch.relu", "torch.tanh"))

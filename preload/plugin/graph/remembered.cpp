@@ -32,32 +32,6 @@ std::string one_field(std::string text) {
 
 class Decisions final : public torch::CustomClassHolder {
  public:
-  static std::string recall(const std::string& op, const std::string& key, bool only_pinned) {
-    TierState* state = tier();
-    if (state == nullptr) return "";
-    state->decisions.load(std::time(nullptr));
-    Decision decision;
-    bool pinned = false;
-    if (!state->decisions.find(key_of(*state, op, key).text(), dtype_name(state->options.dtype), &decision, &pinned)) return "";
-    return pinned || !only_pinned ? decision.choice : "";
-  }
-
-  static void remember(const std::string& op, const std::string& key, const std::string& choice, std::int64_t stock_ns,
-                       std::int64_t choice_ns, std::int64_t samples, const std::string& reason) {
-    TierState* state = tier();
-    if (state == nullptr) return;
-    Decision decision;
-    decision.site = key_of(*state, op, key);
-    decision.choice = choice;
-    decision.stock_ns = stock_ns;
-    decision.choice_ns = choice_ns;
-    decision.samples = static_cast<int>(samples);
-    decision.reason = one_field(reason);
-    decision.dtype = dtype_name(state->options.dtype);
-    decision.decided_at = std::time(nullptr);
-    state->decisions.remember(decision);
-  }
-
   static bool any(const std::string& op) {
     TierState* state = tier();
     if (state == nullptr) return false;
@@ -89,21 +63,47 @@ using Self = c10::intrusive_ptr<Decisions>;
 
 }  // namespace
 
+std::string recalled(const std::string& op, const std::string& key, bool only_pinned) {
+  TierState* state = tier();
+  if (state == nullptr) return "";
+  state->decisions.load(std::time(nullptr));
+  Decision decision;
+  bool pinned = false;
+  if (!state->decisions.find(key_of(*state, op, key).text(), dtype_name(state->options.dtype), &decision, &pinned)) return "";
+  return pinned || !only_pinned ? decision.choice : "";
+}
+
+void remember(const std::string& op, const std::string& key, const Found& found) {
+  TierState* state = tier();
+  if (state == nullptr) return;
+  Decision decision;
+  decision.site = key_of(*state, op, key);
+  decision.choice = found.choice;
+  decision.stock_ns = found.stock_ns;
+  decision.choice_ns = found.choice_ns;
+  decision.samples = static_cast<int>(found.samples);
+  decision.reason = one_field(found.reason);
+  decision.dtype = dtype_name(state->options.dtype);
+  decision.decided_at = std::time(nullptr);
+  state->decisions.remember(decision);
+}
+
 void register_remembered() {
   static auto decisions =
       torch::class_<Decisions>("ipexrun", "Decisions")
           .def(torch::init<>())
-          .def("recall", [](const Self&, const std::string& op, const std::string& key) { return Decisions::recall(op, key, false); })
-          .def("pinned", [](const Self&, const std::string& op, const std::string& key) { return Decisions::recall(op, key, true); })
+          .def("recall", [](const Self&, const std::string& op, const std::string& key) { return recalled(op, key, false); })
+          .def("pinned", [](const Self&, const std::string& op, const std::string& key) { return recalled(op, key, true); })
           .def("any", [](const Self&, const std::string& op) { return Decisions::any(op); })
-          .def("remember", [](const Self&, const std::string& op, const std::string& key, const std::string& choice, std::int64_t stock_ns,
-                              std::int64_t choice_ns, std::int64_t samples,
-                              const std::string& reason) { Decisions::remember(op, key, choice, stock_ns, choice_ns, samples, reason); })
+          .def("remember",
+               [](const Self&, const std::string& op, const std::string& key, const std::string& choice, std::int64_t stock_ns,
+                  std::int64_t choice_ns, std::int64_t samples, const std::string& reason) {
+                 graph::remember(op, key, {choice, reason, stock_ns, choice_ns, samples});
+               })
           .def("tell", [](const Self&, const std::string& op, const std::string& key, const std::string& choice, const std::string& reason,
                           const std::vector<std::int64_t>& values) { Decisions::tell(op, key, choice, reason, values); })
-          .def("tell_graph", [](const Self&, const std::string& where, const std::string& form, const std::vector<std::int64_t>& values) {
-            Decisions::tell_graph(where, form, values);
-          })
+          .def("tell_graph", [](const Self&, const std::string& where, const std::string& form,
+                                const std::vector<std::int64_t>& values) { Decisions::tell_graph(where, form, values); })
           .def("tell_times",
                [](const Self&, std::int64_t number, const std::vector<OpTimeRow>& rows) { Decisions::tell_times(number, rows); });
 }

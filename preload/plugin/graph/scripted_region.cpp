@@ -18,6 +18,7 @@
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/recorder.h"
+#include "preload/plugin/graph/remembered.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -28,6 +29,9 @@ constexpr int kMostRepeats = 2;            ///< races that were lost while somet
 constexpr int kMostMistakes = 16;          ///< calls that could not be recorded because they threw
 constexpr int kMostDisturbed = 32;         ///< pairs that are left out
 constexpr std::size_t kMostNotes = 512;
+
+constexpr const char* kRemembered = "region";  // the operator of its decisions
+constexpr const char* kStockWord = "stock";
 
 constexpr int kUndecided = -2;
 constexpr int kStockAnswers = -1;
@@ -83,6 +87,15 @@ struct Look {
 
 std::atomic<std::uint64_t> trials{0};
 
+/// FNV-1a, 64 bits.
+std::string digest(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  char words[17];
+  std::snprintf(words, sizeof words, "%016llx", static_cast<unsigned long long>(hash));
+  return words;
+}
+
 std::string name_of(int candidate) { return candidate == 1 ? "bf16" : "float32"; }
 
 std::string times_text(double ratio) {
@@ -126,7 +139,8 @@ struct Region::Choice {
   int calls = 0;
   int disturbed = 0;
   int repeats = 0;
-  std::string lost;  ///< which did, and why
+  bool remembered = false;  ///< raced in an earlier process: results are judged again, times are not
+  std::string lost;         ///< which did, and why
 };
 
 /// The program for calls that look like the first one of its kind.
@@ -194,6 +208,9 @@ Region::Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weight
   }
   note_->where = std::move(where);
   note_->nodes = nodes;
+  std::string text = body_->toString(false);
+  for (const bool weight : weights_) text += weight ? 'w' : 'v';
+  name_ = digest(text);
   Notes& known = notes();
   const std::lock_guard lock(known.mutex);
   if (known.all.size() < kMostNotes) known.all.push_back(note_);
@@ -334,6 +351,13 @@ Region::Choice* Region::choice_of(const c10::IValue* inputs) {
   choice->bucket = bucket;
   choice->open = {0};
   if (bf16_inside_allowed(tier()->options)) choice->open.insert(choice->open.begin(), 1);
+  const std::string known = recalled(kRemembered, key_of(*choice), false);
+  for (const int candidate : {0, 1}) {
+    if (known != name_of(candidate) || std::ranges::find(choice->open, candidate) == choice->open.end()) continue;
+    choice->open = {candidate};
+    choice->remembered = true;
+  }
+  if (known == kStockWord) choice->choice.store(kStockAnswers, std::memory_order_release);
   choices_.push_back(std::move(choice));
   return choices_.back().get();
 }
@@ -450,9 +474,9 @@ void Region::explored(Exploring& run) {
   bool accurate = true;
   // The first call packs. While the op tier tries its own candidates inside of either form, times say nothing.
   const bool disturbed = exploration_count() != run.explorations && choice.disturbed++ < kMostDisturbed;
-  if (form.runs++ > 0 && !disturbed) {
+  if (form.runs++ > 0 && (!disturbed || choice.remembered)) {
     choice.trial.add(stock_ns, run.mine_ns);
-    decided = static_cast<int>(choice.trial.result());
+    decided = choice.remembered ? static_cast<int>(choice.checks + 1 >= kChecks) : static_cast<int>(choice.trial.result());
   }
   if (choice.checks < kChecks || decided == 1) {
     ++choice.checks;
@@ -464,15 +488,24 @@ void Region::explored(Exploring& run) {
     }
   }
   if (decided == 1) {
-    say(name_of(run.candidate) + ": " + form.fused[static_cast<std::size_t>(run.candidate)], choice.trial);
+    say(name_of(run.candidate) + ": " + form.fused[static_cast<std::size_t>(run.candidate)] + (choice.remembered ? " (remembered)" : ""),
+        choice.trial);
     note_times(run);
+    if (!choice.remembered) remember(choice, name_of(run.candidate));
     choice.choice.store(run.candidate, std::memory_order_release);
   } else if (decided == -1 && accurate && choice.trial.disturbed() && choice.repeats++ < kMostRepeats) {
     choice.trial = ProgramTrial();
     choice.checks = 0;
   } else if (decided == -1) {
     lose(choice, run, accurate ? times_text(choice.trial.ratio()) : "not as exact as it has to be");
+    if (accurate && choice.choice.load(std::memory_order_relaxed) == kStockAnswers) remember(choice, kStockWord);
   }
+}
+
+std::string Region::key_of(const Choice& choice) const { return "key=" + name_ + ",elements=" + std::to_string(choice.bucket); }
+
+void Region::remember(const Choice& choice, const std::string& word) const {
+  graph::remember(kRemembered, key_of(choice), {word, word == kStockWord ? "slower" : "faster", 0, 0, 0});
 }
 
 void Region::lose(Choice& choice, const Exploring& run, const std::string& why) {

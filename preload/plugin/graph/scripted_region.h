@@ -74,12 +74,15 @@ class Region final : public torch::CustomClassHolder {
   static int choice_for(const Form& form);
   static void drop_missing(Choice& choice, const Form& form);
   void say(const std::string& choice, const ProgramTrial& trial);
+  [[nodiscard]] std::string key_of(const Choice& choice) const;
+  void remember(const Choice& choice, const std::string& word) const;
   void note_times(const Exploring& run) noexcept;
 
   static constexpr std::size_t kMostForms = 32;
 
   std::shared_ptr<torch::jit::Graph> body_;
   std::vector<bool> weights_;
+  std::string name_;  ///< by which later processes know it: a digest of its text
   bool of_method_;
   std::vector<at::Tensor> constants_;  ///< of the body: inputs of ours that no caller gives
   torch::jit::Code code_;
