@@ -32,7 +32,7 @@ def ranks(tmp_path, name, command, **more):
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 def test_two_ranks_give_what_stock_ranks_give(tmp_path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     stock, _ = ranks(tmp_path, "stock", torchrun)
     mine, said = ranks(tmp_path, "mine", [IPEXRUN, "--nproc-per-node", "2", "--dtype", "float32"])
     assert stock["equal"] and mine["equal"], said
