@@ -20,6 +20,7 @@ from . import compiler, plugin
 
 COSINE = 0.99  # of all gradients together; single ones near zero are rounding noise in both forms
 ERROR = 0.15  # relative, of all gradients together: stock's own autocast has a few hundredths
+PATIENCE = 4  # steps in which the compared one's gradients may come
 FIRST_RECHECK = 256  # steps in bf16 after which they are compared again; then twice as many, and so on
 ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 
@@ -107,6 +108,8 @@ class TrainingForms:
             if self.phase == "check":
                 return self.check(arguments)
             if self.phase == "waiting":
+                if self.steps > self.waiting_until:
+                    self.phase = "check"  # the compared step had no backward pass: the next one may
                 return self.captured(*arguments)
             bf16 = self.phase == "bf16" or self.steps % 4 in (1, 2)
             if bf16 and self.used >= self.recheck_at:
@@ -166,7 +169,7 @@ class TrainingForms:
         wanting = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and one.requires_grad]
         if not wanting:
             return results
-        self.phase = "waiting"
+        self.phase, self.waiting_until = "waiting", self.steps + PATIENCE
 
         def compare_gradients(gradients):
             self.compare_gradients(wanting, gradients, stock, copies, mine, mine_copies)
