@@ -1,6 +1,10 @@
 // The launcher's table of contents: command line -> command -> exit code. The only place of the launcher that prints errors and exits.
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -40,9 +44,21 @@ Result<int> dispatch(const Options& options, SupervisedRunner& runner) {
     case Command::kManPage:
       return print(man_page(IPEXRUN_VERSION));
     case Command::kTune:
-      return Error{kExitUsage, "ipexrun tune comes with a later version", "ipexrun --help shows what this one does"};
+      break;  // has become another program by now
   }
   return static_cast<int>(kExitUsage);
+}
+
+/// `ipexrun tune ...` is the program hypertune beside this one: the launcher knows nothing of the tuner. Returns only an error.
+Error become_hypertune(char** argv) {
+  std::error_code failure;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failure);
+  const std::string beside = (self.parent_path() / "hypertune").string();
+  ++argv;
+  argv[0] = const_cast<char*>("hypertune");  // NOLINT: execv takes no const
+  ::execv(beside.c_str(), argv);
+  return Error{errno == ENOENT ? kExitNotFound : kExitNotExecutable, "cannot start '" + beside + "': " + std::strerror(errno),
+               "it is installed with ipexrun"};
 }
 
 Result<int> run_command_line(const std::vector<std::string>& args) {
@@ -61,6 +77,11 @@ Result<int> run_command_line(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   using namespace ipexrun::launcher;  // NOLINT(google-build-using-namespace): this is its main()
   if (argc > 1 && std::strcmp(argv[1], kMallocExerciseWord) == 0) return exercise_malloc(argc > 2 ? argv[2] : nullptr);
+  if (argc > 1 && std::strcmp(argv[1], "tune") == 0) {
+    const ipexrun::Error failed = become_hypertune(argv);
+    ipexrun::log::error(failed.line());
+    return failed.code;
+  }
   const ipexrun::Result<int> code = run_command_line(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   if (!code.ok()) ipexrun::log::error(code.error().line());
   return code.ok() ? *code : code.error().code;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "launcher/bench/page.h"
 #include "launcher/bench/report.h"
 #include "launcher/bench/table.h"
 #include "launcher/bench/training.h"
@@ -45,6 +46,26 @@ std::string markdown_cell(const std::string& text) {
   return out;
 }
 
+/// The two or three numbers that a reader wants first.
+std::string key_figures(const Report& report) {
+  std::string out;
+  const auto add = [&](const std::string& number, const std::string& what) {
+    out += fmt::format("<div class=\"big\">{} <small>{}</small></div>\n", html_escape(number), html_escape(what));
+  };
+  for (const Comparison& one : report.comparisons) {
+    if (one.variant == "ipexrun") add(show_ratio(one.speedup), "as fast as " + one.baseline);
+  }
+  if (const Row* row = headline_row(report)) {
+    if (row->samples_per_second) add(show_number(*row->samples_per_second), "samples/s");
+    if (!row->calls.duration_ms.empty()) add(show_number(median(row->calls.duration_ms)) + " ms", "median call");
+    if (row->source == Source::kMetricLine && row->metric) add(show_number(row->metric->value), row->metric->unit);
+    if (row->source == Source::kWholeProgram) add(show_number(row->wall_seconds) + " s", "wall time");
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string markdown_table(const Table& table) {
   std::string out = "|";
   for (const std::string& cell : table.header) out += ' ' + markdown_cell(cell) + " |";
@@ -72,41 +93,23 @@ std::string html_table(const Table& table) {
   return out + "</tbody></table></div>\n";
 }
 
-constexpr const char* kStyle =
-    ":root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#d5dbe3;--band:#f4f6f9;--mark:#1766c2;--page:#fff}"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--soft:#9aa6b5;--line:#38424f;--band:#1d242d;--mark:#6cb0ff;--page:#13181f}}"
-    "body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:72rem;margin:2rem auto;padding:0 1rem}"
-    "h1{font-size:1.4rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin-top:2rem}code{background:var(--band);padding:.1rem "
-    ".3rem;overflow-wrap:anywhere}"
-    ".scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
-    "th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}"
-    "th{color:var(--soft);font-weight:600;white-space:nowrap}.n{text-align:right}.big{font-size:1.7rem;font-weight:600}.big "
-    "small{font-size:.9rem;"
-    "color:var(--soft);font-weight:400}.key{display:flex;flex-wrap:wrap;gap:.5rem 2.5rem;margin:1rem 0}li{margin:.2rem 0}"
-    "svg{width:100%;height:auto;max-width:60rem}svg text{fill:var(--soft);font:12px system-ui,sans-serif}"
-    "svg .axis{stroke:var(--line)}svg .dot{fill:var(--mark);fill-opacity:.55}svg .bar{fill:var(--mark);fill-opacity:.7}svg "
-    ".mid{stroke:var(--ink);"
-    "stroke-dasharray:4 3}";
-
-/// The two or three numbers that a reader wants first.
-std::string key_figures(const Report& report) {
-  std::string out;
-  const auto add = [&](const std::string& number, const std::string& what) {
-    out += fmt::format("<div class=\"big\">{} <small>{}</small></div>\n", html_escape(number), html_escape(what));
-  };
-  for (const Comparison& one : report.comparisons) {
-    if (one.variant == "ipexrun") add(show_ratio(one.speedup), "as fast as " + one.baseline);
-  }
-  if (const Row* row = headline_row(report)) {
-    if (row->samples_per_second) add(show_number(*row->samples_per_second), "samples/s");
-    if (!row->calls.duration_ms.empty()) add(show_number(median(row->calls.duration_ms)) + " ms", "median call");
-    if (row->source == Source::kMetricLine && row->metric) add(show_number(row->metric->value), row->metric->unit);
-    if (row->source == Source::kWholeProgram) add(show_number(row->wall_seconds) + " s", "wall time");
-  }
-  return out;
+const char* page_style() {
+  return ":root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#d5dbe3;--band:#f4f6f9;--mark:#1766c2;--page:#fff}"
+         "@media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--soft:#9aa6b5;--line:#38424f;--band:#1d242d;--mark:#6cb0ff;--page:#13181f}"
+         "}"
+         "body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:72rem;margin:2rem auto;padding:0 1rem}"
+         "h1{font-size:1.4rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin-top:2rem}code{background:var(--band);padding:.1rem "
+         ".3rem;overflow-wrap:anywhere}"
+         ".scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+         "th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}"
+         "th{color:var(--soft);font-weight:600;white-space:nowrap}.n{text-align:right}.big{font-size:1.7rem;font-weight:600}.big "
+         "small{font-size:.9rem;"
+         "color:var(--soft);font-weight:400}.key{display:flex;flex-wrap:wrap;gap:.5rem 2.5rem;margin:1rem 0}li{margin:.2rem 0}"
+         "svg{width:100%;height:auto;max-width:60rem}svg text{fill:var(--soft);font:12px system-ui,sans-serif}"
+         "svg .axis{stroke:var(--line)}svg .dot{fill:var(--mark);fill-opacity:.55}svg .bar{fill:var(--mark);fill-opacity:.7}svg "
+         ".mid{stroke:var(--ink);"
+         "stroke-dasharray:4 3}";
 }
-
-}  // namespace
 
 std::string html_escape(const std::string& text) {
   std::string out;
@@ -145,7 +148,7 @@ std::string report_html(const Report& report) {
   std::string out =
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>ipexrun bench: " +
-      html_escape(report.headline) + "</title>\n<style>" + kStyle + "</style></head><body>\n<h1>ipexrun bench</h1>\n<p><code>" +
+      html_escape(report.headline) + "</title>\n<style>" + page_style() + "</style></head><body>\n<h1>ipexrun bench</h1>\n<p><code>" +
       html_escape(report.command) + "</code></p>\n<div class=\"key\">" + key_figures(report) + "</div>\n";
   if (const Row* row = headline_row(report)) out += latency_plot(*row);
   for (const Section& section : sections(report)) {

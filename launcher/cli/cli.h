@@ -27,6 +27,9 @@ std::string man_page(const std::string& version);
 /// and its arguments.
 std::vector<std::string> rank_arguments(const Options& options);
 
+/// The options that differ from the defaults in the form of a config file, without a comment.
+std::string config_text(const Options& options);
+
 /// Writes the options of this run that differ from the defaults as a config file (configs/contract/config.h).
 Status save_config(const Options& options, const std::string& path);
 

@@ -25,7 +25,7 @@ const Pairs& commands() {
       {"ipexrun explain-last [--json]", "why the last run went as it did: its plan, and what answered which calls"},
       {"ipexrun gather [FILE.tar.gz]", "write this machine's topology and limits into an archive"},
       {"ipexrun xpu [options] PROGRAM args", "the same for programs on Intel GPUs: devices, tiles, cores near them; launch only"},
-      {"ipexrun tune", "comes with a later version"}};
+      {"ipexrun tune [options] PROGRAM args", "search the best way to launch PROGRAM (the program hypertune; ipexrun tune --help)"}};
   return rows;
 }
 
@@ -191,7 +191,8 @@ std::string help_text(Command command) {
              "--build builds a plugin for that torch where none matches: it needs a C++ compiler, cmake, and ninja or make.\n";
     case Command::kExplainLast:
       return "Usage: ipexrun explain-last [--json]\n\n"
-             "Shows why the last run of a torch program under ipexrun went as it did: the plan with its reasons, which modules were captured,\n"
+             "Shows why the last run of a torch program under ipexrun went as it did: the plan with its reasons, which modules were "
+             "captured,\n"
              "which kernels answered which calls and how much they saved. --json prints what was kept of that run.\n"
              "It is kept beside the remembered decisions (IPEXRUN_CACHE); off: nothing is.\n";
     case Command::kGather:
@@ -248,7 +249,8 @@ std::string completion_text() {
          words +
          "\" -- \"$word\"))\n"
          "  elif [[ $COMP_CWORD -eq 1 ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"cpu xpu topology env doctor gather\" -- \"$word\") $(compgen -c -- \"$word\") $(compgen -f -- "
+         "    COMPREPLY=($(compgen -W \"cpu xpu tune topology env doctor gather explain-last\" -- \"$word\") $(compgen -c -- \"$word\") "
+         "$(compgen -f -- "
          "\"$word\"))\n"
          "  fi\n"
          "}\n"

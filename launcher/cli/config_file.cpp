@@ -182,7 +182,7 @@ Result<ConfigFile> read_config(const std::string& path) {
   return out;
 }
 
-Status save_config(const Options& options, const std::string& path) {
+std::string config_text(const Options& options) {
   YAML::Emitter yaml;
   yaml << YAML::BeginMap << YAML::Key << kConfigKeySchema << YAML::Value << kConfigSchema;
   for (const OptionRow& row : option_table()) {
@@ -218,8 +218,12 @@ Status save_config(const Options& options, const std::string& path) {
     yaml << YAML::EndSeq;
   }
   yaml << YAML::EndMap;
+  return std::string(yaml.c_str()) + "\n";
+}
+
+Status save_config(const Options& options, const std::string& path) {
   std::ofstream out(path, std::ios::trunc);
-  out << "# Written by `ipexrun --save-config`; read it with `ipexrun --config FILE`.\n" << yaml.c_str() << "\n";
+  out << "# Written by `ipexrun --save-config`; read it with `ipexrun --config FILE`.\n" << config_text(options);
   out.flush();
   if (!out) return Error{kExitFailure, "cannot write '" + path + "': " + std::strerror(errno), ""};
   return ok_status();

@@ -31,6 +31,18 @@ def test_man_page_is_current():
     assert (TOP / "docs/ipexrun.1").read_text() == output("--man"), "run: ipexrun --man > docs/ipexrun.1"
 
 
+def test_hypertune_1_is_current():
+    shown = subprocess.run([BINARY.parent / "hypertune", "--man"], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert (TOP / "docs/hypertune.1").read_text() == shown, "run: hypertune --man > docs/hypertune.1"
+
+
+def test_every_option_of_hypertune_is_explained_in_tuning_md():
+    shown = subprocess.run([BINARY.parent / "hypertune", "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+    text = (TOP / "docs/tuning.md").read_text()
+    missing = [name for name in re.findall(r"^  (--[a-z-]+)", shown, re.M) if name not in text]
+    assert not missing, missing
+
+
 def test_every_option_is_explained_in_launcher_md():
     text = (TOP / "docs/launcher.md").read_text() + (TOP / "docs/coming-from-ipex.md").read_text()
     missing = [name for name in re.findall(r"^  (--[a-z-]+)", output("--help"), re.M) if f"`{name}" not in text]
@@ -106,6 +118,8 @@ def place(tmp_path_factory):
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(0o755)
     (folder / "fast.yaml").write_text("schema: 1\nninstances: 4\n")
+    (folder / "hypertune").mkdir()
+    (folder / "hypertune/best.yaml").write_text("schema: 1\nninstances: 2\n")
     (folder / "hosts.txt").write_text("host0 slots=2\nhost1 slots=2\n")
     (folder / "tests").symlink_to(TOP / "tests")
     sysfs.build(folder / "machine", (TOP / "tests/machines/xeon-2s-56c.txt").read_text().partition("---")[0].splitlines())
@@ -129,7 +143,7 @@ def test_a_command_of_a_page_is_understood(page, line, place, tmp_path):
             machine += ["--topology", tree(tmp_path, "max-1550-x4"), "--sysroot", tmp_path]
         elif not {"--topology", "--sysroot"} & set(words):
             machine += ["--topology", "node:2(memory=64GB) core:28 pu:2"]
-        words = [first, *machine, *words[1:]] if first == "xpu" else [*machine, *words]
+        words = [first, *machine, *words[1:]] if first in ("xpu", "tune") else [*machine, *words]
     folder = tmp_path if first == "gather" else place  # an archive that is there is not overwritten
     done = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=120, cwd=folder, env=AS_ANYBODY, stdin=subprocess.DEVNULL)
     if done.returncode == 127 and re.search("mpirun|torch", done.stderr):

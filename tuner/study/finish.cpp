@@ -1,0 +1,232 @@
+// The final measurement: the leaders once more beside the default, in turn; the best of them on fresh runs; warnings.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "launcher/bench/report.h"
+#include "launcher/bench/stats.h"
+#include "tuner/study/study.h"
+
+namespace ipexrun::tuner {
+namespace {
+
+using launcher::bench::median;
+using launcher::bench::show_number;
+using launcher::bench::show_ratio;
+
+constexpr double kDrift = 0.05;
+constexpr double kWide = 0.10;
+
+/// "2.22x to 2.40x"
+std::string interval_text(const launcher::bench::Interval& one) { return show_ratio(one.low) + " to " + show_ratio(one.high); }
+
+}  // namespace
+
+std::vector<double> round_values(const History& history, const std::string& phase, int series, int trial, const std::string& objective) {
+  std::vector<double> out;
+  for (const Round& one : history.rounds) {
+    const auto found = one.run.numbers.find(objective);
+    if (one.phase == phase && one.series == series && one.trial == trial && one.run.state == State::kComplete &&
+        found != one.run.numbers.end())
+      out.push_back(found->second);
+  }
+  return out;
+}
+
+std::vector<double> claim_ratios(const History& history, int series, int best, const Objective& objective) {
+  std::vector<double> out;
+  std::map<int, std::pair<std::optional<double>, std::optional<double>>> pairs;
+  for (const Round& one : history.rounds) {
+    const auto found = one.run.numbers.find(objective.name);
+    if (one.phase != "claim" || one.series != series || one.run.state != State::kComplete || found == one.run.numbers.end()) continue;
+    if (one.trial == 0) pairs[one.round].first = found->second;
+    if (one.trial == best) pairs[one.round].second = found->second;
+  }
+  for (const auto& [round, pair] : pairs) {
+    if (!pair.first || !pair.second || !(*pair.first > 0) || !(*pair.second > 0)) continue;
+    out.push_back(objective.higher_is_better ? *pair.second / *pair.first : *pair.first / *pair.second);
+  }
+  return out;
+}
+
+int last_series(const History& history) { return history.rounds.empty() ? -1 : history.rounds.back().series; }
+
+Result<bool> Study::round_of(const std::string& phase, int series, int round, int number) {
+  for (const Round& one : history_.rounds)
+    if (one.phase == phase && one.series == series && one.round == round && one.trial == number) return true;
+  Round out{phase, series, round, number, {}};
+  const std::string what = number == 0 ? "the default" : fmt::format("trial {}", number);
+  Trial trial = *history_.find(number);
+  if (settings_.budget == "placeholder" || settings_.budget == "seconds")
+    for (const Trial& one : history_.trials) trial.budget = std::max(trial.budget, one.budget);
+  Result<bool> ran = measure(trial, fmt::format("rounds/{}{}/{}-trial{}", phase, series, round + 1, number),
+                             fmt::format("{} round {}: {}", phase == "claim" ? "final" : "leaders,", round + 1, what), &out.run);
+  if (!ran.ok() || !*ran) return ran;
+  if (Status written = write({round_record(out)}); !written.ok()) return written.error();
+  return true;
+}
+
+std::vector<int> Study::leaders() const {
+  std::vector<int> out;
+  if (settings_.old_rule) {
+    if (const Trial* best = best_by_old_rule(history_)) out.push_back(best->number);
+    return out;
+  }
+  for (const Trial* one : ranked(history_, chosen_objective(history_))) {
+    // A rung above the first is the same point once more.
+    if (one->number != 0 && static_cast<int>(out.size()) < settings_.leaders) out.push_back(one->number);
+  }
+  return out;
+}
+
+Result<bool> Study::choose(const std::vector<int>& leaders, int series, int* best) {
+  *best = leaders.front();
+  if (leaders.size() < 2 || settings_.leader_rounds == 0) return true;
+  std::vector<int> order = leaders;
+  if (history_.trials.front().state == State::kComplete) order.insert(order.begin(), 0);
+  for (int round = 0; round < settings_.leader_rounds; ++round) {
+    for (const int number : order) {
+      Result<bool> ran = round_of("leaders", series, round, number);
+      if (!ran.ok() || !*ran) return ran;
+    }
+    std::reverse(order.begin(), order.end());  // a drift of the machine falls on all alike
+  }
+  const Objective& objective = chosen_objective(history_);
+  std::optional<double> value;
+  for (const int number : leaders) {
+    const std::vector<double> values = round_values(history_, "leaders", series, number, objective.name);
+    if (values.empty() || (value && !objective.better(median(values), *value))) continue;
+    value = median(values);
+    *best = number;
+  }
+  return true;
+}
+
+Result<bool> Study::claim(int series, int best, std::string* text, int* chosen) {
+  *chosen = best;
+  const Objective& objective = chosen_objective(history_);
+  const std::string unit = unit_of(objective);
+  if (history_.trials.front().state != State::kComplete) {
+    *text = fmt::format("trial {} is best with {} = {}{}; the default configuration could not be measured ({})", best, objective.name,
+                        show_number(*history_.find(best)->value(objective.name)), unit.empty() ? "" : " " + unit,
+                        history_.trials.front().why.substr(0, history_.trials.front().why.find('\n')));
+    return true;
+  }
+  if (settings_.claim_pairs == 0) {
+    *text = fmt::format("trial {} was best in the search; nothing is claimed, since no fresh pair was run (--claim-pairs 0)", best);
+    return true;
+  }
+  for (int pair = 0; pair < settings_.claim_pairs; ++pair) {
+    for (const int number : pair % 2 == 0 ? std::vector<int>{0, best} : std::vector<int>{best, 0}) {
+      Result<bool> ran = round_of("claim", series, pair, number);
+      if (!ran.ok() || !*ran) return ran;
+    }
+  }
+  const std::vector<double> ratios = claim_ratios(history_, series, best, objective);
+  if (ratios.empty()) {
+    *chosen = 0;
+    *text = fmt::format("trial {} was best in the search, but failed when it was run again: best.yaml is the default", best);
+    return true;
+  }
+  const auto interval = launcher::bench::bootstrap_median(ratios);
+  const std::string numbers =
+      fmt::format("{}{} ({} of fresh runs)", show_ratio(median(ratios)), interval ? ", 95% interval " + interval_text(*interval) : "",
+                  ratios.size() == 1 ? "1 pair" : std::to_string(ratios.size()) + " pairs");
+  const bool better = interval ? interval->low > 1 : median(ratios) > 1;
+  if (better || settings_.old_rule) {
+    *text = fmt::format("trial {} in {}, beside the default: {}", best, objective.name, numbers);
+  } else {
+    *chosen = 0;
+    *text = fmt::format(
+        "nothing was shown to be better than the default in {}: the best of the search, trial {}, came to {}; best.yaml is the default",
+        objective.name, best, numbers);
+  }
+  return true;
+}
+
+Result<Ending> Study::finish() {
+  if (Status read = sync(); !read.ok()) return read.error();
+  if (history_.objectives.empty()) return Error{kExitFailure, "no trial was measured", ""};
+  const int series = history_.ended();
+  const std::vector<int> candidates = leaders();
+  std::string text;
+  int best = 0;
+  if (candidates.empty()) {
+    std::string why;
+    const bool fine = history_.trials.front().state == State::kComplete && meets(history_.trials.front(), settings_.constraints, &why);
+    bool tried = false;
+    for (const Trial& one : history_.trials) tried = tried || (one.number != 0 && one.state == State::kComplete);
+    text = !tried ? "no trial but the default was measured"
+                  : "no trial meets the constraints" + std::string(fine          ? "; the default does"
+                                                                   : why.empty() ? ""
+                                                                                 : " (of the default: " + why + ")");
+    if (!fine) best = -1;
+  } else {
+    Result<bool> chosen = choose(candidates, series, &best);
+    if (!chosen.ok()) return chosen.error();
+    if (!*chosen) return Ending{world_.stop_signal(), "stopped"};
+    Result<bool> claimed = claim(series, best, &text, &best);
+    if (!claimed.ok()) return claimed.error();
+    if (!*claimed) return Ending{world_.stop_signal(), "stopped"};
+  }
+  if (Status written = write({verdict_record(text, best)}); !written.ok()) return written.error();
+  return Ending{0, text};
+}
+
+std::vector<std::string> study_warnings(const History& history) {
+  std::vector<std::string> out;
+  if (history.bad_records > 0)
+    out.push_back(fmt::format(
+        "{} of the journal could not be read: a worker was killed, or the disk was full, while writing. What it was about was run again",
+        history.bad_records == 1 ? "one line" : std::to_string(history.bad_records) + " lines"));
+  if (history.objectives.empty()) return out;
+  const Objective& objective = chosen_objective(history);
+  const int series = last_series(history);
+  const Trial* first = history.find(0);
+  std::vector<double> before = first == nullptr ? std::vector<double>{} : first->values(objective.name);
+  std::vector<double> after;
+  for (const char* phase : {"leaders", "claim"}) {
+    const std::vector<double> more = round_values(history, phase, series, 0, objective.name);
+    after.insert(after.end(), more.begin(), more.end());
+  }
+  if (!before.empty() && !after.empty() && median(before) > 0) {
+    const double moved = median(after) / median(before) - 1;
+    if (std::abs(moved) > kDrift)
+      out.push_back(
+          fmt::format("the default ran at {} before the search and at {} after it ({:+.0f}%): the machine drifted or others used it, so "
+                      "values of the search are not as good as "
+                      "they look; the final claim compares runs made in turn",
+                      show_number(median(before)), show_number(median(after)), 100 * moved));
+  }
+  if (before.size() >= 2) {
+    const auto [low, high] = std::minmax_element(before.begin(), before.end());
+    const double spread = (*high - *low) / std::max(1e-300, median(before));
+    if (spread > kWide)
+      out.push_back(
+          fmt::format("runs of the default differ by {:.0f}%: smaller differences mean little. A quieter machine, longer runs or a larger "
+                      "--repeats help",
+                      100 * spread));
+    if (before.size() >= 3 && !objective.higher_is_better &&
+        before.front() > 1.2 * median(std::vector<double>(before.begin() + 1, before.end())))
+      out.push_back(
+          "the first run was much slower than the others: files or caches were cold. --warmup runs the program before the first trial");
+  }
+  int outliers = 0;
+  for (const Trial& one : history.trials) outliers += launcher::bench::count_outliers(one.values(objective.name));
+  if (outliers > 0)
+    out.push_back(fmt::format("{} of trials {} far from the others of their trial: something else ran on the machine",
+                              outliers == 1 ? "one run" : std::to_string(outliers) + " runs", outliers == 1 ? "is" : "are"));
+  int lost = 0;
+  for (const Trial& one : history.trials) lost += one.attempts > 1 ? 1 : 0;
+  if (lost > 0)
+    out.push_back(fmt::format("{} begun more than once, because a worker was killed meanwhile; no run was counted twice",
+                              lost == 1 ? "one trial was" : std::to_string(lost) + " trials were"));
+  if (const auto ratios = history.best > 0 ? claim_ratios(history, series, history.best, objective) : std::vector<double>{};
+      ratios.size() >= 3)
+    if (const auto interval = launcher::bench::bootstrap_median(ratios); interval && interval->high / interval->low > 1 + 2 * kWide)
+      out.push_back("the interval of the claim is wide: more --claim-pairs or a quieter machine narrow it");
+  return out;
+}
+
+}  // namespace ipexrun::tuner
