@@ -98,6 +98,13 @@ def default_form(group):
     )
 
 
+def stock_function(module, kind):
+    """What stands there now, be it the program's own; of one of ours (another thread's step, or one that raised) what it stands for."""
+    found = getattr(module, kind)
+    owner = getattr(found, "__self__", None)
+    return owner.stock if isinstance(owner, Stepper) else found
+
+
 class Stepper:
     """One optimizer. `phase`: "check" until a sample went through both forms, "race" while they take turns, then "fused" or "stock"."""
 
@@ -108,7 +115,7 @@ class Stepper:
         self.name = type(optimizer).__name__
         self.module = sys.modules[f"torch.optim.{kind}"]
         self.kind = kind
-        self.stock = getattr(self.module, kind)
+        self.stock = stock_function(self.module, kind)
         self.phase = "check"
         self.reason = ""
         self.trial = None
@@ -136,6 +143,7 @@ class Stepper:
         self.elements = self.ns = 0
         self.checked = False
         self.thread = here
+        self.stock = stock_function(self.module, self.kind)
         setattr(self.module, self.kind, self.function)
 
     def end(self):

@@ -403,3 +403,26 @@ def test_inside_a_compiled_step(hook):
     mine, stock = both(hook, run)
     for one, other in zip(mine, stock):
         close(one, other, 1e-5)
+
+
+def test_a_step_that_raised_leaves_nothing_behind_once_another_optimizer_stepped():
+    module = sys.modules["torch.optim.adam"]
+    adam = module.adam
+    nets = [model(), model()]
+    first, second = (Adam(net.parameters(), lr=1e-2) for net in nets)
+
+    def raising():
+        raise KeyError("of the program")
+
+    with pytest.raises(KeyError):
+        first.step(raising)
+    for optimizer, net in ((second, nets[1]), (first, nets[0])):
+        train(net, optimizer, steps=3)
+        assert module.adam is adam
+    patched = lambda *lists, **settings: adam(*lists, **settings)  # noqa: E731
+    module.adam = patched
+    try:
+        train(nets[0], first, steps=3)
+        assert module.adam is patched, "what the program put there"
+    finally:
+        module.adam = adam
