@@ -24,6 +24,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import faults_tuner  # noqa: E402
 import soak  # noqa: E402
 import zoo  # noqa: E402
 from faults_run import Bench, Run, Skip  # noqa: E402
@@ -31,7 +32,7 @@ from faults_run import Bench, Run, Skip  # noqa: E402
 OTHER_USER = 65534
 CGROUP = "/sys/fs/cgroup/memory"  # v1
 
-FAULTS = {}
+FAULTS = dict(faults_tuner.FAULTS)
 
 
 def fault(function):

@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
   using namespace ipexrun;  // NOLINT(google-build-using-namespace): this is its main()
   if (argc > 1 && std::strcmp(argv[1], launcher::kMallocExerciseWord) == 0) return launcher::exercise_malloc(argc > 2 ? argv[2] : nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of write(2), not the end
   const Result<int> code = tuner::run_command_line(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   if (!code.ok()) log::error(code.error().line());
   return code.ok() ? *code : code.error().code;

@@ -92,6 +92,7 @@ pid_t start(const std::vector<std::string>& words, const std::string& errors, co
   ::dup2(err >= 0 ? err : null, STDERR_FILENO);
   if (null > STDERR_FILENO) ::close(null);
   if (err > STDERR_FILENO) ::close(err);
+  std::signal(SIGXFSZ, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);  // ignored by hypertune alone
   signals.restore();
   ::execv(argv.front(), argv.data());
