@@ -15,7 +15,8 @@ namespace ipexrun::tuner {
 namespace {
 
 constexpr int kMostCpus = 1 << 16;
-constexpr std::chrono::milliseconds kTryEvery{100};
+/// Short: between two runs of the other study there are only some milliseconds, and it shall not have the cores for ever.
+constexpr std::chrono::milliseconds kTryEvery{10};
 
 /// One file a user and machine, in a folder that does not outlive a boot.
 launcher::Fd open_lock_file() {
@@ -54,7 +55,7 @@ CpuLock::CpuLock(const std::vector<int>& cpus, const std::function<bool()>& stop
     range.l_whence = SEEK_SET;
     ::fcntl(fd_.get(), F_OFD_SETLK, &range);
     if (stop()) return;
-    if (!said) log::info("waiting for a trial of another study on these cores");
+    if (!said) log::warn("waiting: a trial of another search has these cores");
     said = true;
     std::this_thread::sleep_for(kTryEvery);
   }
