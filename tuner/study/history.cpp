@@ -116,6 +116,8 @@ void apply_checked(const Record& r, History* history) {
     for (const Record& one : r.at("objectives")) history->objectives.push_back(objective_from(one));
   } else if (kind == "start") {
     start(r, history);
+  } else if (kind == "left") {
+    if (Trial* trial = trial_of(r, history)) --trial->attempts;  // the user asked for an end
   } else if (kind == "run") {
     if (Trial* trial = trial_of(r, history)) trial->runs.push_back(run_from(r));
   } else if (kind == "end") {

@@ -2,7 +2,7 @@
 //
 // A line is {"r": RECORD, "sum": "crc32 of RECORD's text"}. What a kill or a full disk left unfinished at the end is not read; the next
 // append begins a new line. Several workers share the file: they read and append under a lock of it. Records (see history.cpp):
-//   study, objectives, start, run, end, dropped, round, stop, verdict.
+//   study, objectives, start, left, run, end, dropped, round, stop, verdict.
 #pragma once
 
 #include <cstdint>

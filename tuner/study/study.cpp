@@ -18,6 +18,7 @@ constexpr double kHopelessAt = 0.10;  // worse than the best by so much, and by 
 constexpr double kNoiseAtLeast = 0.03;
 constexpr double kGiveUpFactor = 1.5;  // a wall time above this multiple of the best is not waited for
 constexpr int kFailuresToStop = 3;
+constexpr int kMostAttempts = 10;  // of a trial whose workers are killed; an end that the user asked for does not count
 constexpr double kPollSeconds = 0.2;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -118,7 +119,7 @@ Result<Study::Next> Study::next() {
       others = true;
       continue;
     }
-    if (one.attempts >= kFailuresToStop + 1) {  // a trial that takes its worker along must not do so for ever
+    if (one.attempts >= kMostAttempts) {  // a trial that takes its worker along must not do so for ever
       if (Status written = journal_.append({end_record(one.number, State::kFailed, "its worker was killed each time it was run")});
           !written.ok())
         return written.error();
@@ -177,7 +178,10 @@ Result<Ending> Study::search() {
     }
     Result<bool> ran = run_trial(step->trial);
     if (!ran.ok()) return ran.error();
-    if (!*ran) return Ending{world_.stop_signal(), "stopped"};
+    if (!*ran) {
+      if (Status left = write({Record{{"kind", "left"}, {"trial", step->trial}}}); !left.ok()) return left.error();
+      return Ending{world_.stop_signal(), "stopped"};
+    }
     const Trial& trial = history_.trials[static_cast<std::size_t>(step->trial)];
     if (trial.number == 0 && trial.state == State::kNoValue) return Error{kExitFailure, trial.why, ""};
     if (trial.number != 0)
