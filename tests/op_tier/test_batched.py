@@ -73,6 +73,7 @@ def test_rounding_shows_where_it_is_asked_for(hook, stock):
     x, w = torch.randn(12, 64, 32), torch.randn(12, 32, 64)
     hook.force("own_bf16")
     torch.bmm(x, w)
-    assert relative(torch.bmm(x, w), stock(torch.bmm, x, w)) > 1e-4
+    if torch.cpu._is_amx_tile_supported():  # else the candidate does not take such matrices
+        assert relative(torch.bmm(x, w), stock(torch.bmm, x, w)) > 1e-4
     hook.force("own_f32")  # stock is faster there
     assert torch.equal(torch.bmm(x, w), stock(torch.bmm, x, w))

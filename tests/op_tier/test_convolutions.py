@@ -271,6 +271,7 @@ DENSE = {
 }
 
 
+@pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="our dense convolutions need AMX")
 @pytest.mark.parametrize("layout", ["contiguous", "channels last", "weight channels last", "sliced", "channels sliced"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", DENSE)
