@@ -169,8 +169,11 @@ for step in range(30):
 """
 
 
-def test_a_training_loop_keeps_stocks_losses(tmp_path):
+@pytest.mark.parametrize("dtype, away", [("float32", 1e-6), ("auto", 1e-2)])
+def test_a_training_loop_keeps_stocks_losses(dtype, away, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
-    stock, ours = (run(*prefix, sys.executable, script).stdout for prefix in ([], [IPEXRUN, "--no-pin"]))
-    assert ours == stock
+    stock, ours = (
+        [float(line) for line in run(*prefix, sys.executable, script).stdout.split()] for prefix in ([], [IPEXRUN, "--no-pin", "--dtype", dtype])
+    )
+    assert len(stock) == 30 and ours == pytest.approx(stock, rel=away)

@@ -70,7 +70,7 @@ def test_a_model_in_which_rounding_grows_keeps_the_rule(tmp_path):
     assert report["drift"]["too_far"] > 0
     assert report["drift"]["fine"] > 0, "its last layers may be rounded"
     assert 0 < report["drift"]["kept"] <= 2e-2
-    assert report["errors"][-1] > 0
+    assert max(report["errors"][-10:]) > 0  # one pass may be a check, which stock answers
 
 
 def test_forced_it_is_far_off(tmp_path):
@@ -159,7 +159,7 @@ def test_a_first_layer_that_was_met_last_counts(tmp_path):
     report = outcome(tmp_path, LATE)
     assert max(report["errors"]) < 3e-2, "a pass that begins in the middle of the model is checked until what it began with came through"
     assert report["drift"]["fine"] > 0
-    assert report["errors"][-1] > 0
+    assert max(report["errors"][-10:]) > 0  # one pass may be a check, which stock answers
 
 
 def test_a_first_layer_that_was_met_last_begins_the_blocks_of_a_program(tmp_path):
@@ -167,7 +167,7 @@ def test_a_first_layer_that_was_met_last_begins_the_blocks_of_a_program(tmp_path
     report = outcome(tmp_path, LATE.replace("errors.append(error(model(x), expected))", "with torch.inference_mode(): errors.append(error(model(x), expected))"))
     assert max(report["errors"]) < 3e-2
     assert report["drift"]["fine"] > 0
-    assert report["errors"][-1] > 0
+    assert max(report["errors"][-10:]) > 0  # one pass may be a check, which stock answers
 
 
 SURROUNDINGS = """
