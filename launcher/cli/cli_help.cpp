@@ -1,20 +1,15 @@
 #include <algorithm>
 #include <array>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "configs/contract/env.h"
 #include "launcher/cli/cli.h"
+#include "launcher/cli/help_text.h"
 #include "launcher/cli/option_table.h"
 
 namespace ipexrun::launcher {
 namespace {
-
-constexpr std::size_t kWidth = 108;
-constexpr std::size_t kHelpColumn = 30;
-
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 const Pairs& commands() {
   static const Pairs rows = {
@@ -49,39 +44,6 @@ const Pairs& exit_codes() {
                              {"127", "PROGRAM not found"},
                              {"128+n", "the program was ended by signal n"}};
   return rows;
-}
-
-/// "name    text", the text wrapped and its further lines indented.
-std::string entry(const std::string& name, const std::string& text, std::size_t column = kHelpColumn) {
-  std::string out = "  " + name;
-  if (out.size() + 2 > column) {
-    out += "\n" + std::string(column, ' ');
-  } else {
-    out.append(column - out.size(), ' ');
-  }
-  std::size_t used = column;
-  std::istringstream words(text);
-  bool first = true;
-  for (std::string word; words >> word; first = false) {
-    if (!first && used + 1 + word.size() > kWidth) {
-      out += "\n" + std::string(column, ' ');
-      used = column;
-    } else if (!first) {
-      out += ' ';
-      ++used;
-    }
-    out += word;
-    used += word.size();
-  }
-  return out + "\n";
-}
-
-std::string entries(const Pairs& rows) {
-  std::string out;
-  std::size_t column = 0;
-  for (const auto& [name, text] : rows) column = std::max(column, name.size() + 4);
-  for (const auto& [name, text] : rows) out += entry(name, text, column);
-  return out;
 }
 
 std::string joined(const std::vector<std::string>& words, const std::string& between) {
@@ -120,10 +82,10 @@ std::string options_help() {
     if (group == OptionGroup::kLater) continue;  // they exist to be refused in one clear line
     out += "\n" + std::string(group_title(group)) + "\n";
     for (const OptionRow& row : option_table())
-      if (row.group == group) out += entry(option_form(row), option_text(row));
+      if (row.group == group) out += help_entry(option_form(row), option_text(row));
   }
   out += "\nProgram and general\n";
-  for (const auto& [name, text] : general_options()) out += entry(name, text);
+  for (const auto& [name, text] : general_options()) out += help_entry(name, text);
   return out;
 }
 
@@ -132,14 +94,14 @@ std::string variables_help() {
   std::string out = "\nEnvironment variables (ipexrun env --docs has all)\n";
   for (const env::Row& row : env::rows()) {
     if (std::string(row.set_by) == "launcher") continue;
-    out += entry(row.name, row.help);
+    out += help_entry(row.name, row.help);
   }
   return out;
 }
 
 std::string run_help() {
-  std::string out = "Run an unedited PyTorch program fast on this machine's CPUs.\n\nUsage\n" + entries(commands()) + "\nExamples\n" +
-                    entries(examples()) + options_help() + "\nExit codes\n" + entries(exit_codes()) + variables_help();
+  std::string out = "Run an unedited PyTorch program fast on this machine's CPUs.\n\nUsage\n" + help_entries(commands()) + "\nExamples\n" +
+                    help_entries(examples()) + options_help() + "\nExit codes\n" + help_entries(exit_codes()) + variables_help();
   return out +
          "\nNames are accepted with dashes and with underscores. The command line beats --config FILE, which beats the environment.\n";
 }
@@ -148,28 +110,6 @@ std::string run_help() {
 std::string cell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-  return out;
-}
-
-/// Roff gives a leading '.' or "'" and every '-' and '\' a meaning.
-std::string roff(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\') {
-      out += "\\e";
-    } else if (c == '-') {
-      out += "\\-";
-    } else {
-      out += c;
-    }
-  }
-  if (!out.empty() && (out[0] == '.' || out[0] == '\'')) out.insert(0, "\\&");
-  return out;
-}
-
-std::string roff_list(const Pairs& rows) {
-  std::string out;
-  for (const auto& [name, text] : rows) out += ".TP\n.B " + roff(name) + "\n" + roff(text) + "\n";
   return out;
 }
 

@@ -104,8 +104,8 @@ def test_fails_for_a_topology_that_is_none(run):
     expect(run("topology", "--topology", "nonsense:9x"), 2, "nonsense:9x")
 
 
-def test_says_that_tune_comes_later(run):
-    expect(run("tune", "--conf-file", "x.yaml", "./app.sh"), 2, "later version")
+def test_fails_for_a_space_file_that_is_missing(run):
+    expect(run("tune", "--conf-file", "x.yaml", "./app.sh"), 2, "x.yaml", "No such file")
 
 
 def test_fails_for_a_save_config_that_cannot_be_written(run):

@@ -1,7 +1,8 @@
 // The command line of hypertune, its help and its man page.
 #include <algorithm>
-#include <sstream>
+#include <cctype>
 
+#include "launcher/cli/help_text.h"
 #include "launcher/cli/option_table.h"
 #include "tuner/cli/settings_table.h"
 #include "tuner/space/knobs.h"
@@ -9,10 +10,10 @@
 namespace ipexrun::tuner {
 namespace {
 
-constexpr std::size_t kWidth = 108;
-constexpr std::size_t kColumn = 30;
-
-using Pairs = std::vector<std::pair<std::string, std::string>>;
+using launcher::help_entry;
+using launcher::Pairs;
+using launcher::roff;
+using launcher::roff_list;
 
 const Pairs& commands() {
   static const Pairs rows = {{"hypertune [options] PROGRAM args", "search the best way to launch PROGRAM (also: ipexrun tune ...)"},
@@ -41,30 +42,6 @@ const Pairs& exit_codes() {
   return rows;
 }
 
-std::string entry(const std::string& name, const std::string& text, std::size_t column = kColumn) {
-  std::string out = "  " + name;
-  if (out.size() + 2 > column) {
-    out += "\n" + std::string(column, ' ');
-  } else {
-    out.append(column - out.size(), ' ');
-  }
-  std::size_t used = column;
-  std::istringstream words(text);
-  bool first = true;
-  for (std::string word; words >> word; first = false) {
-    if (!first && used + 1 + word.size() > kWidth) {
-      out += "\n" + std::string(column, ' ');
-      used = column;
-    } else if (!first) {
-      out += ' ';
-      ++used;
-    }
-    out += word;
-    used += word.size();
-  }
-  return out + "\n";
-}
-
 std::vector<std::string> groups() {
   std::vector<std::string> out;
   for (const SettingRow& row : settings_table())
@@ -84,19 +61,6 @@ Error unknown(const std::string& word) {
     return Error{kExitUsage, "'" + word + "' is an option of ipexrun, not of hypertune",
                  "--set " + name + "=VALUE fixes it for all trials, several values search it"};
   return Error{kExitUsage, "unknown option '" + word + "'", "hypertune --help lists them; options of the program come after its name"};
-}
-
-std::string roff(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '\\' ? "\\e" : c == '-' ? "\\-" : std::string(1, c);
-  if (!out.empty() && (out[0] == '.' || out[0] == '\'')) out.insert(0, "\\&");
-  return out;
-}
-
-std::string roff_list(const Pairs& rows) {
-  std::string out;
-  for (const auto& [name, text] : rows) out += ".TP\n.B " + roff(name) + "\n" + roff(text) + "\n";
-  return out;
 }
 
 }  // namespace
@@ -173,22 +137,22 @@ Result<Settings> parse_tune_command(const std::vector<std::string>& args, const 
 
 std::string tune_help() {
   std::string out = "Find the best launch configuration of any command line on this machine.\n\nUsage\n";
-  for (const auto& [name, text] : commands()) out += entry(name, text, 44);
+  for (const auto& [name, text] : commands()) out += help_entry(name, text, 44);
   out += "\nExamples\n";
   for (const auto& [name, text] : examples()) out += "  " + name + "\n      " + text + "\n";
   for (const std::string& group : groups()) {
     out += "\n" + group + "\n";
     for (const SettingRow& row : settings_table())
-      if (row.group == group) out += entry(form(row), row.help);
+      if (row.group == group) out += help_entry(form(row), row.help);
   }
-  out += "\nProgram and general\n" + entry("-m, --module MODULE", "run a Python module; everything after its name belongs to it") +
-         entry("--no-python", "run PROGRAM itself even if its name ends in .py") + entry("--", "end of options: the next word is PROGRAM") +
-         entry("-h, --help; -V, --version", "this text; the version");
+  out += "\nProgram and general\n" + help_entry("-m, --module MODULE", "run a Python module; everything after its name belongs to it") +
+         help_entry("--no-python", "run PROGRAM itself even if its name ends in .py") +
+         help_entry("--", "end of options: the next word is PROGRAM") + help_entry("-h, --help; -V, --version", "this text; the version");
   out += "\nParameters: every long option of ipexrun, env.NAME, args.NAME (the placeholder {NAME} in PROGRAM's arguments), and\n";
   for (const Knob& knob : knobs())
-    if (!knob.ipex) out += entry(knob.name, knob.help);
+    if (!knob.ipex) out += help_entry(knob.name, knob.help);
   out += "\nExit codes\n";
-  for (const auto& [name, text] : exit_codes()) out += entry(name, text, 12);
+  for (const auto& [name, text] : exit_codes()) out += help_entry(name, text, 12);
   return out + "\nThe command line beats `tuning:` of the file. docs/tuning.md describes files, strategies and how is measured.\n";
 }
 
