@@ -17,6 +17,19 @@ function(ipexrun_target name)
   endif()
 endfunction()
 
+# ipexrun_command(<name> LIBRARIES ...): a program that users call, from main.cpp, installed with its man page docs/<name>.1.
+function(ipexrun_command name)
+  cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
+  add_executable(${name} main.cpp)
+  ipexrun_target(${name})
+  target_compile_definitions(${name} PRIVATE IPEXRUN_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES})
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(NOT SKBUILD) # a wheel has no place for man pages
+    install(FILES ${PROJECT_SOURCE_DIR}/docs/${name}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  endif()
+endfunction()
+
 # ipexrun_sanitize_values(<name> [INLINE]): for sources that are one long line of loads and stores. Checks of every pointer's value and of
 # every access in line would triple the time to compile them; arithmetic is still checked, and accesses by calls into the sanitizer's
 # library (INLINE: in line, for loops that would wait for those calls).

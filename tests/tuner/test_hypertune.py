@@ -196,6 +196,53 @@ def test_a_full_disk_stops_it_and_keeps_what_was_there(tmp_path):
     assert done.returncode == 1 and "No space left" in done.stderr and "same command again" in done.stderr
 
 
+def test_what_was_asked_for_may_not_change_in_a_study(tmp_path):
+    command = ("--set", "env.A=1,2", sys.executable, "program.py")
+    assert tune(tmp_path, *QUICK, "--objective", "throughput", *command).returncode == 0
+    for other, said in (("latency", "another objective: throughput"), ("wall", "another objective")):
+        done = tune(tmp_path, *QUICK, "--objective", other, *command)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+    jobs = tune(tmp_path, *QUICK, "--jobs", "2", "--objective", "wall", *command)
+    assert jobs.returncode == 2 and jobs.stderr.count("another objective") == 1, jobs.stderr  # said once, not by each worker
+
+
+def test_what_no_trial_keeps_leaves_no_best(tmp_path):
+    study = tmp_path / "hypertune"
+    study.mkdir()
+    (study / "best.yaml").write_text("of an earlier end")
+    done = tune(tmp_path, *QUICK, "--constraint", "rate > 1000", "--set", "args.n=1,2", sys.executable, "program.py", "--n={n}")
+    assert done.returncode == 1 and "no trial meets the constraints" in done.stdout, done.stdout + done.stderr
+    assert not (study / "best.yaml").exists() and "goes on where" not in done.stdout
+
+
+def test_nohup_is_respected(tmp_path):
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    process = start(tmp_path, *QUICK, "--set", "env.A=1,2", sys.executable, "program.py", "--sleep=0.3", preexec_fn=ignore)
+    wait_for(tmp_path / "hypertune", lambda all: any(one["kind"] == "start" for one in all))
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+
+
+def test_dead_workers_leave_nothing_for_ever(tmp_path):
+    command = (*QUICK, "--set", "env.A=1,2", sys.executable, "program.py", "--sleep=0.5")
+    process = start(tmp_path, *command)
+    wait_for(tmp_path / "hypertune", lambda all: any(one["kind"] == "start" for one in all))
+    process.kill()
+    process.communicate()
+    assert len([one for one in (tmp_path / "hypertune/workers").iterdir() if one.name != ".gate"]) == 1
+    assert tune(tmp_path, *command).returncode == 0
+    assert [one.name for one in (tmp_path / "hypertune/workers").iterdir()] == [".gate"]
+
+
+def test_compare_writes_files(tmp_path):
+    assert tune(tmp_path, *QUICK, "--set", "args.n=1,2", sys.executable, "program.py", "--n={n}").returncode == 0
+    for name, inside in (("x.md", "| "), ("x.html", "<table")):
+        done = tune(tmp_path, "compare", "hypertune", "hypertune", "--output", name)
+        assert done.returncode == 0 and inside in (tmp_path / name).read_text() and done.stdout == "", done.stderr
+    assert tune(tmp_path, "compare", "hypertune", "hypertune", "--output", "x.pdf").returncode == 2
+
+
 def test_wall_time_and_bench_need_no_edit(tmp_path):
     done = tune(tmp_path, *QUICK, "--objective", "wall", "--set", "env.S=0.1,0.9", "sh", "-c", "sleep ${S:-0.4}")
     assert done.returncode == 0, done.stderr
@@ -238,6 +285,40 @@ def test_optuna_keeps_the_study_in_its_own_storage(tmp_path, strategy):
         again = tune(tmp_path, "--fresh", *command)
         assert (same.returncode, again.returncode) == (0, 0)
         assert first == [(row["args.n"], row["env.A"]) for row in rows(tmp_path / "hypertune")]  # same seed, same trials
+
+
+def count_in(python, storage, states="COMPLETE"):
+    """Points of the finished trials of the study in a storage."""
+    code = ("import optuna, sys, json; from optuna.storages import JournalStorage; from optuna.storages.journal import JournalFileBackend; u = sys.argv[1];"
+            "s = optuna.load_study(study_name='hypertune', storage=JournalStorage(JournalFileBackend(u[8:])) if u.startswith('journal:') else u);"
+            "print(json.dumps([[t.number, t.state.name, t.params, t.user_attrs.get('hypertune_trial')] for t in s.trials]))")
+    shown = subprocess.run([python, "-c", code, storage], capture_output=True, text=True, timeout=60)
+    return json.loads(shown.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("form", ["sqlite:///{}", "journal:{}"])
+def test_two_journals_share_a_storage_without_double_work(tmp_path, form):
+    """Two hosts without a shared folder: a folder and a journal each, one storage."""
+    python, storage = python_with_optuna(), form.format(tmp_path / "shared.db")
+    hosts = [tmp_path / "a", tmp_path / "b"]
+    workers = []
+    for host in hosts:
+        host.mkdir()
+        workers.append(start(host, *QUICK, "--claim-pairs", "0", "--strategy", "tpe", "--python", python, "--storage", storage, "--max-trials", "8", "--set", "args.n=1..16", "--set",
+                             "env.A=0,1", sys.executable, "program.py", "--n={n}", "--sleep=0.2"))
+    ended = [worker.communicate(timeout=240) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], ended
+    points = [{(row["args.n"], row["env.A"]) for row in rows(host / "hypertune") if row["trial"] != "0"} for host in hosts]
+    assert [len(one) for one in points] == [8, 8] and not points[0] & points[1], points
+    known = count_in(python, storage)
+    assert len([one for one in known if one[1] == "COMPLETE"]) >= 16 and not [one for one in known if one[1] == "RUNNING"]
+    other = tune(hosts[0], *QUICK, "--output-dir", "other", "--strategy", "tpe", "--python", python, "--storage", storage, "--set", "args.n=1..9", sys.executable, "program.py", "--n={n}", "--sleep=0.2")
+    assert other.returncode == 2 and "another space" in other.stderr and "--study-name" in other.stderr, other.stderr
+
+
+def test_a_default_that_fails_does_not_stop_optuna(tmp_path):
+    done = tune(tmp_path, *QUICK, "--strategy", "tpe", "--python", python_with_optuna(), "--max-trials", "4", "--set", "args.n=1,2,3,4", sys.executable, "program.py", "--n={n}", "--crash-at=1")
+    assert done.returncode == 0 and "could not be measured" in done.stdout, done.stdout + done.stderr
 
 
 TOP = Path(__file__).resolve().parents[2]

@@ -35,7 +35,7 @@ const Pairs& examples() {
 const Pairs& exit_codes() {
   static const Pairs rows = {
       {"0", "the search ended; best.yaml is written"},
-      {"1", "no trial succeeded, or something could not be written"},
+      {"1", "no trial succeeded or keeps the constraints, or something could not be written"},
       {"2", "bad option, file or space"},
       {"127", "PROGRAM not found"},
       {"130, 143", "ended by ctrl-C or SIGTERM; what was measured is kept and reported, and the same command goes on"}};

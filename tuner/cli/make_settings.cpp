@@ -23,6 +23,9 @@ Status settle_strategy(Settings& s) {
   if (s.budget == "auto") s.budget = uses_budget(s) ? "placeholder" : "repeats";
   if (s.budget == "placeholder" && !uses_budget(s))
     return Error{kExitUsage, "--budget placeholder needs {budget} in the program's arguments", "e.g. --steps {budget}"};
+  if (s.strategy != "halving" && s.budget == "seconds")
+    return Error{kExitUsage, "--budget seconds is what successive halving gives survivors more of, not " + s.strategy,
+                 "--strategy halving"};
   if (s.strategy != "halving") s.budget = uses_budget(s) ? "placeholder" : "repeats";
   return ok_status();
 }
@@ -69,9 +72,7 @@ Result<Settings> make_settings(const std::vector<std::string>& args, const launc
   s.constraints.insert(s.constraints.end(), file.constraints.begin(), file.constraints.end());
   if (s.output_dir.empty()) s.output_dir = !file.output_dir.empty() ? file.output_dir : s.old_rule ? "." : "hypertune";
   if (!s.has_objectives && !s.old_rule) s.objectives = {*parse_objective("throughput")};
-  if (s.old_rule && std::none_of(file.tuning.begin(), file.tuning.end(), [](const auto& one) { return one.first == "repeats"; }) &&
-      std::none_of(args.begin(), args.end(), [](const std::string& word) { return word.starts_with("--repeats"); }))
-    s.repeats = 1;  // as many runs as IPEX's made
+  if (s.old_rule && !s.repeats_given) s.repeats = 1;  // as many runs as IPEX's made
 
   std::vector<Parameter> given;
   for (const auto& [name, values] : s.set) {
@@ -103,11 +104,8 @@ Result<Settings> make_settings(const std::vector<std::string>& args, const launc
   if (s.jobs > static_cast<int>(machine.cores.size()))
     return Error{kExitUsage, fmt::format("--jobs {} on {} cores", s.jobs, machine.cores.size()), "each trial needs a core of its own"};
   if (!s.prefer.empty() && s.has_objectives &&
-      std::none_of(s.objectives.begin(), s.objectives.end(), [&](const Objective& o) { return o.name == s.prefer; })) {
-    std::string known;
-    for (const Objective& one : s.objectives) known += (known.empty() ? "" : ", ") + one.name;
-    return Error{kExitUsage, "--prefer " + s.prefer + " names no objective", "there are: " + known};
-  }
+      std::none_of(s.objectives.begin(), s.objectives.end(), [&](const Objective& o) { return o.name == s.prefer; }))
+    return Error{kExitUsage, "--prefer " + s.prefer + " names no objective", "there are: " + objective_names(s.objectives)};
   return s;
 }
 

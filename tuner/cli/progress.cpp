@@ -64,7 +64,7 @@ std::string trial_line(const History& history, const Trial& trial) {
     std::string values;
     for (const Objective& one : history.objectives)
       if (const auto value = trial.value(one.name)) values += (values.empty() ? ": " : ", ") + one.name + " " + show_value_of(one, *value);
-    out += values;
+    out += values.empty() ? ": " + word_of(trial.state) + ", " + trial.why.substr(0, trial.why.find('\n')) : values;
   } else {
     out += ": " + word_of(trial.state) + ", " + trial.why.substr(0, trial.why.find('\n'));
   }

@@ -30,11 +30,11 @@ struct Settings {
   std::vector<std::pair<std::string, std::string>> set;  ///< --set NAME=VALUES
   std::string strategy = "auto";
   int max_trials = 100;
-  bool max_trials_given = false;
   double max_time_s = 0;       ///< 0 = no limit
   double trial_timeout_s = 0;  ///< of one run; 0 = made from the default configuration's
   std::uint64_t seed = 0;
   int repeats = 3;  ///< runs of one trial at most; hopeless ones get fewer
+  bool repeats_given = false;
   int warmup = 1;   ///< runs of the default configuration before the first trial, not counted
   int leaders = 3;  ///< how many are measured again beside the default
   int leader_rounds = 3;

@@ -19,7 +19,8 @@ SettingRow number(const std::string& name, const std::string& group, Field Setti
             const auto parsed = launcher::parse_number<Field>(value);
             if (!parsed || *parsed < low || *parsed > high)
               return bad(name,
-                         std::is_floating_point_v<Field> ? "a number of at least " + launcher::decimal_text(static_cast<double>(low))
+                         std::is_floating_point_v<Field> ? "a number from " + launcher::decimal_text(static_cast<double>(low)) + " to " +
+                                                               launcher::decimal_text(static_cast<double>(high))
                                                          : "a whole number from " + std::to_string(low) + " to " + std::to_string(high),
                          value);
             settings.*field = *parsed;
@@ -59,7 +60,7 @@ constexpr const char* kMeasure = "Measuring";
 constexpr const char* kWhat = "What to tune";
 constexpr const char* kShared = "Several workers, Optuna";
 constexpr const char* kOutput = "Output";
-constexpr double kForever = std::numeric_limits<double>::max();
+constexpr double kLongest = 1e9;  // s: 30 years
 
 std::vector<SettingRow> make_table() {
   std::vector<SettingRow> rows;
@@ -90,18 +91,14 @@ std::vector<SettingRow> make_table() {
                             s.set.emplace_back(value.substr(0, equals), value.substr(equals + 1));
                             return ok_status();
                           }));
-  rows.push_back(
-      text("strategy", kSearch, &Settings::strategy, "WORD",
-           "auto: grid where it fits into --max-trials, else climb; grid, random, climb, halving; tpe, gp, nsga2, cmaes, qmc with Optuna",
-           true, strategy_names()));
+  rows.push_back(text(
+      "strategy", kSearch, &Settings::strategy, "WORD",
+      "auto: grid where it fits into --max-trials, else climb; grid, random, climb, halving; tpe, gp, nsga2, nsga3, cmaes, qmc with Optuna",
+      true, strategy_names()));
   rows.push_back(
       number<int>("max-trials", kSearch, &Settings::max_trials, 1, 1000000, "N", "trials at most, the default configuration not counted"));
-  rows.back().set = [inner = rows.back().set](Settings& s, const std::string& value) -> Status {
-    s.max_trials_given = true;
-    return inner(s, value);
-  };
-  rows.push_back(number<double>("max-time", kSearch, &Settings::max_time_s, 0, kForever, "SECONDS",
-                                "the search ends after so long; the final measurement follows"));
+  rows.push_back(number<double>("max-time", kSearch, &Settings::max_time_s, 0, kLongest, "SECONDS",
+                                "the search ends so long after this start; the final measurement follows"));
   rows.push_back(number<std::uint64_t>("seed", kSearch, &Settings::seed, 0, std::numeric_limits<std::uint64_t>::max(), "N",
                                        "the same seed gives the same trials"));
   rows.push_back(text("prefer", kSearch, &Settings::prefer, "OBJECTIVE",
@@ -112,9 +109,13 @@ std::vector<SettingRow> make_table() {
                       "there is one, else repeats",
                       true, {"auto", "repeats", "seconds", "placeholder"}));
   rows.push_back(number<int>("repeats", kMeasure, &Settings::repeats, 1, 1000, "N", "runs of one trial; a hopeless one gets fewer"));
+  rows.back().set = [inner = rows.back().set](Settings& s, const std::string& value) -> Status {
+    s.repeats_given = true;
+    return inner(s, value);
+  };
   rows.push_back(number<int>("warmup", kMeasure, &Settings::warmup, 0, 100, "N",
                              "runs of the default configuration before the first trial, not counted"));
-  rows.push_back(number<double>("trial-timeout", kMeasure, &Settings::trial_timeout_s, 0, kForever, "SECONDS",
+  rows.push_back(number<double>("trial-timeout", kMeasure, &Settings::trial_timeout_s, 0, kLongest, "SECONDS",
                                 "one run is ended after so long, with all its processes; default: five times the default configuration's "
                                 "time an instance, and half a minute"));
   rows.push_back(number<int>("leaders", kMeasure, &Settings::leaders, 1, 100, "N",

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <random>
 #include <thread>
 
 #include "configs/base/log.h"
@@ -49,6 +50,9 @@ Result<std::string> find_ipexrun() {
 
 StudyHead head_of(const Settings& s, const launcher::Machine& machine) {
   StudyHead out;
+  std::random_device chance;
+  out.id = fmt::format("{:08x}{:08x}", chance(), chance());
+  out.objective = s.has_objectives ? objectives_text(s.objectives) : "what the program prints, else throughput";
   out.program = s.program;
   out.space = space_text(s.space);
   out.strategy = s.strategy;
@@ -74,6 +78,8 @@ std::string difference(const StudyHead& then, const StudyHead& now) {
   if (then.seed != now.seed) return fmt::format("the seed {}", then.seed);
   if (then.repeats != now.repeats) return fmt::format("--repeats {}", then.repeats);
   if (then.constraints != now.constraints) return "other constraints";
+  if (!then.objective.empty() && then.objective != now.objective) return "another objective: " + then.objective;
+  if (then.prefer != now.prefer) return then.prefer.empty() ? "no --prefer" : "--prefer " + then.prefer;
   return "";
 }
 
@@ -83,7 +89,7 @@ void put_aside(const fs::path& folder) {
   fs::path old;
   for (int i = 1; old.empty() || fs::exists(old, ignored); ++i) old = folder / fmt::format("older-{}", i);
   fs::create_directories(old, ignored);
-  for (const char* name : {"journal.jsonl", "record.csv", "best.yaml", "report.html", "trials", "rounds", "optuna.db"})
+  for (const char* name : {"journal.jsonl", "record.csv", "best.yaml", "report.html", "trials", "rounds", "optuna.db", "optuna.db-journal"})
     if (fs::exists(folder / name, ignored)) fs::rename(folder / name, old / name, ignored);
 }
 
@@ -98,6 +104,8 @@ Status open_study(const Settings& s, const launcher::Machine& machine, const std
   const StudyHead head = head_of(s, machine);
   if (!history.head) return journal->append({record_of(head)});
   const std::string other = difference(*history.head, head);
+  if (other.empty() && history.head->machine != head.machine)
+    log::warn("the study was begun on another machine, " + history.head->machine + ": numbers of the two do not compare");
   if (other.empty()) return ok_status();
   return Error{kExitUsage, "'" + s.output_dir + "' holds a study with " + other, "--fresh puts it aside, --output-dir names another place"};
 }
@@ -160,16 +168,27 @@ std::vector<std::string> installed_allocators() {
   return out;
 }
 
-/// Search and final measurement of this worker. The exit code, or what went wrong; the study's state is in *history in any case.
-Result<int> work(const Settings& s, Study& study, const Crew& crew, const std::string& folder) {
-  Result<Ending> ended = study.search();
+/// Until the other workers of this machine have ended; `now`: they are told to. The signal that this one got, 0 = none.
+int wait_for(const Crew& crew, StopSignals& signals, bool now) {
+  bool told = false;
   for (const pid_t pid : crew.others) {
-    if (!ended.ok() || ended->signal != 0) ::kill(pid, SIGTERM);
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    while (::waitpid(pid, nullptr, WNOHANG) == 0) {
+      now = now || signals.pending() != 0;
+      if (now && !told)
+        for (const pid_t other : crew.others) ::kill(other, SIGTERM);
+      told = told || now;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
+  return signals.pending();
+}
+
+/// Search and final measurement of this worker. The exit code, or what went wrong; the study's state is in *history in any case.
+Result<int> work(const Settings& s, Study& study, const Crew& crew, const std::string& folder, StopSignals& signals) {
+  Result<Ending> ended = study.search();
+  const int signal = wait_for(crew, signals, !ended.ok() || ended->signal != 0);
   if (!ended.ok()) return ended.error();
-  if (ended->signal != 0) return 128 + ended->signal;
+  if (signal != 0) return 128 + signal;
   if (s.worker || crew.index > 0) return static_cast<int>(kExitOk);
   const launcher::Fd final_lock = try_lock(folder + "/final.lock");
   if (!final_lock.open()) {
@@ -178,7 +197,8 @@ Result<int> work(const Settings& s, Study& study, const Crew& crew, const std::s
   }
   ended = study.finish();
   if (!ended.ok()) return ended.error();
-  return ended->signal != 0 ? 128 + ended->signal : static_cast<int>(kExitOk);
+  if (ended->signal != 0) return 128 + ended->signal;
+  return static_cast<int>(study.history().best < 0 ? kExitFailure : kExitOk);
 }
 
 }  // namespace
@@ -193,6 +213,9 @@ Status write_results(const History& history, const Settings& s, const std::strin
     const std::string text = best_yaml(history, s.space, words_of(s.space, history.find(history.best)->point, base));
     Status written = write_whole("output", folder + "/best.yaml", text);
     if (out.ok()) out = std::move(written);
+  } else if (!history.verdict.empty()) {
+    std::error_code ignored;
+    fs::remove(folder + "/best.yaml", ignored);  // of an earlier end of this study
   }
   Status page = write_whole("output", folder + "/report.html", study_html(history));
   return out.ok() ? page : out;
@@ -220,13 +243,13 @@ Result<int> run_tune(const std::vector<std::string>& args) {
   if (failure) return Error{kExitFailure, "cannot make '" + folder + "': " + failure.message(), "--output-dir names another folder"};
   if (s.fresh) put_aside(folder);
 
+  if (Status opened = open_study(s, *machine, folder + "/journal.jsonl"); !opened.ok()) return opened.error();
   StopSignals signals;
   const Crew crew = fork_crew(s.jobs);
   if (crew.index > 0) s.quiet = true;
   const std::vector<int> cpus = slice_of(*machine, s.jobs, crew.index);
   Result<Worker> worker = Worker::enter(folder);
   if (!worker.ok()) return worker.error();
-  if (Status opened = open_study(s, *machine, folder + "/journal.jsonl"); !opened.ok()) return opened.error();
   Result<Journal> journal = Journal::open(folder + "/journal.jsonl");
   if (!journal.ok()) return journal.error();
 
@@ -240,7 +263,7 @@ Result<int> run_tune(const std::vector<std::string>& args) {
   ProcessTrialRunner runner(*ipexrun, cpus, signals);
   Study study(s, s.space, LaunchBase{s.program, s.no_python, cpus, 1}, folder, *journal,
               make_world(runner, *strategy, planner, signals, progress, *worker, folder));
-  const Result<int> code = work(s, study, crew, folder);
+  const Result<int> code = work(s, study, crew, folder, signals);
   if (crew.index > 0) ::_exit(code.ok() ? *code : code.error().code);
   if (Status read = study.sync(); !read.ok() && code.ok()) return read.error();
   progress.show(study.history(), "", 0);
@@ -249,7 +272,7 @@ Result<int> run_tune(const std::vector<std::string>& args) {
   std::string text = result_text(study.history(), folder);
   if (code.ok() && *code == kExitOk && study.history().best >= 0)
     text += "run it: ipexrun --config " + folder + "/best.yaml ...; report: " + folder + "/report.html\n";
-  if (code.ok() && *code != kExitOk) text += "stopped; the same command goes on where this one ended\n";
+  if (code.ok() && *code > 128) text += "stopped; the same command goes on where this one ended\n";
   if (study.history().ended() > 0 || code.ok()) (void)launcher::print_text(text).ok();
   if (!code.ok()) return code;
   return written.ok() ? code : Result<int>(written.error());
@@ -272,7 +295,9 @@ Result<int> run_compare(const Settings& s) {
   if (!a.ok()) return a.error();
   const Result<History> b = read_study(s.studies[1]);
   if (!b.ok()) return b.error();
-  const Status done = launcher::print_text(compare_studies(*a, *b, s.studies[0], s.studies[1]));
+  const Result<std::string> text = compare_studies(*a, *b, s.studies[0], s.studies[1], s.output);
+  if (!text.ok()) return text.error();
+  const Status done = s.output.empty() ? launcher::print_text(*text) : launcher::bench::write_whole("--output", s.output, *text);
   return done.ok() ? Result<int>(kExitOk) : Result<int>(done.error());
 }
 

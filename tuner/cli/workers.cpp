@@ -9,6 +9,20 @@
 #include <random>
 
 namespace ipexrun::tuner {
+namespace {
+
+constexpr const char* kGate = ".gate";  // who holds it may make or remove files of workers
+
+/// Files of workers that were killed. The caller holds the gate, so none is just being made.
+void sweep(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string path = entry.path().string();
+    if (entry.path().filename() != kGate && try_lock(path).open()) ::unlink(path.c_str());
+  }
+}
+
+}  // namespace
 
 Result<Worker> Worker::enter(const std::string& folder) {
   std::error_code failure;
@@ -17,6 +31,10 @@ Result<Worker> Worker::enter(const std::string& folder) {
     return Error{kExitFailure, "cannot make '" + folder + "/workers': " + failure.message(), "--output-dir names another folder"};
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
+  const launcher::Fd gate(::open((folder + "/workers/" + kGate).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  while (gate.open() && ::flock(gate.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  if (gate.open()) sweep(folder + "/workers");
   Worker out;
   out.name_ = std::string(host.data()) + "-" + std::to_string(::getpid()) + "-" + std::to_string(std::random_device{}() % 1000000);
   out.path_ = folder + "/workers/" + out.name_;

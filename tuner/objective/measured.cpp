@@ -34,7 +34,8 @@ std::string json_of_python(const std::string& text) {
       continue;
     }
     bool replaced = false;
-    for (const auto& [word, json] : {std::pair{"True", "true"}, {"False", "false"}, {"None", "null"}}) {
+    for (const auto& [word, json] :
+         {std::pair{"True", "true"}, {"False", "false"}, {"None", "null"}, {"-inf", "null"}, {"inf", "null"}, {"nan", "null"}}) {
       if (text.compare(i, std::string(word).size(), word) != 0) continue;
       out += json;
       i += std::string(word).size() - 1;
@@ -215,12 +216,19 @@ Result<double> value_of(const Objective& objective, const RunOutput& run) {
 }
 
 std::map<std::string, double> all_numbers(const RunOutput& run) {
-  std::map<std::string, double> out = run.bench;
   std::vector<std::string> ignored;
-  for (const std::string& text : run.texts)
-    for (const Printed& one : parse_printed(text, &ignored)) {
-      if (const auto value = value_of(one.objective, run); value.ok()) out[one.objective.name] = *value;
+  std::map<std::string, std::pair<bool, std::vector<double>>> printed;  // direction; the last value of each instance
+  for (const std::string& text : run.texts) {
+    std::map<std::string, Printed> last;
+    for (Printed& one : parse_printed(text, &ignored)) last[one.objective.name] = std::move(one);
+    for (const auto& [name, one] : last) {
+      printed.try_emplace(name, one.objective.higher_is_better, std::vector<double>{});
+      printed[name].second.push_back(one.value);
     }
+  }
+  std::map<std::string, double> out = run.bench;
+  for (const auto& [name, values] : printed)
+    if (values.second.size() == run.texts.size()) out[name] = aggregated(values.second, Aggregate::kAuto, values.first);
   return out;
 }
 

@@ -61,6 +61,24 @@ double aggregated(const std::vector<double>& values, Aggregate how, bool higher_
   return how == Aggregate::kSum ? sum : sum / static_cast<double>(values.size());
 }
 
+std::string objective_names(const std::vector<Objective>& objectives) {
+  std::string out;
+  for (const Objective& one : objectives) out += (out.empty() ? "" : ", ") + one.name;
+  return out;
+}
+
+std::string objectives_text(const std::vector<Objective>& objectives) {
+  static constexpr const char* kFrom[] = {"printed", "bench", "regex"};
+  std::string out;
+  for (const Objective& one : objectives) {
+    out += (out.empty() ? "" : ", ") + one.name + (one.higher_is_better ? " (higher is better" : " (lower is better");
+    if (!one.key.empty() && one.key != one.name) out += std::string(", ") + kFrom[static_cast<int>(one.source)] + " " + one.key;
+    if (one.aggregate != Aggregate::kAuto) out += ", " + text_of(one.aggregate);
+    out += ")";
+  }
+  return out;
+}
+
 bool field_higher_is_better(const std::string& field) { return field.ends_with("_per_s") || field == "metric" || field == "busy"; }
 
 Result<Objective> parse_objective(const std::string& text) {

@@ -58,6 +58,12 @@ double aggregated(const std::vector<double>& values, Aggregate how, bool higher_
 /// front where the direction does not follow. throughput and latency are settled by what the first run offers (resolve.h); their key is "".
 Result<Objective> parse_objective(const std::string& text);
 
+/// "throughput, p99", for people.
+std::string objective_names(const std::vector<Objective>& objectives);
+
+/// All that was asked for, as one text: two studies with different ones are not the same study.
+std::string objectives_text(const std::vector<Objective>& objectives);
+
 /// Whether a field of the report is better when higher.
 bool field_higher_is_better(const std::string& field);
 

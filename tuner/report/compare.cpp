@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "launcher/bench/page.h"
 #include "launcher/bench/report.h"
 #include "launcher/bench/stats.h"
 #include "launcher/bench/table.h"
@@ -37,7 +38,12 @@ std::string value_text(const std::vector<double>& values) {
 
 }  // namespace
 
-std::string compare_studies(const History& a, const History& b, const std::string& name_a, const std::string& name_b) {
+Result<std::string> compare_studies(const History& a, const History& b, const std::string& name_a, const std::string& name_b,
+                                    const std::string& file) {
+  using launcher::bench::html_escape;
+  const bool page = file.ends_with(".html");
+  const bool markdown = file.ends_with(".md");
+  if (!file.empty() && !page && !markdown) return Error{kExitUsage, "--output '" + file + "' has no form", "its name ends in .html or .md"};
   launcher::bench::Table table{{"", name_a, name_b}, {false, true, true}, {}};
   const auto row = [&](const std::string& what, const std::string& x, const std::string& y) { table.lines.push_back({what, x, y}); };
   const Trial* best_a = best_of(a);
@@ -47,7 +53,7 @@ std::string compare_studies(const History& a, const History& b, const std::strin
   row("strategy", a.head->strategy, b.head->strategy);
   row("trials", std::to_string(a.ended()), std::to_string(b.ended()));
   row("best trial", best_a == nullptr ? "-" : std::to_string(best_a->number), best_b == nullptr ? "-" : std::to_string(best_b->number));
-  std::string ratios;
+  std::vector<std::string> ratios;
   std::set<std::string> names;
   for (const History* one : {&a, &b}) names.insert(one->head->parameters.begin(), one->head->parameters.end());
   const auto setting = [](const Trial* trial, const std::string& name) {
@@ -66,14 +72,19 @@ std::string compare_studies(const History& a, const History& b, const std::strin
       row(objective.name + " of the default", value_text(values_of(a, *da, objective.name)), value_text(values_of(b, *db, objective.name)));
     if (x.empty() || y.empty()) continue;
     const double ratio = launcher::bench::median(y) / launcher::bench::median(x);
-    ratios += fmt::format("{}: the best of {} is {} that of {}\n", objective.name, name_b,
-                          launcher::bench::show_ratio(objective.higher_is_better ? ratio : 1 / ratio), name_a);
+    ratios.push_back(fmt::format("{}: the best of {} is {} that of {}", objective.name, name_b,
+                                 launcher::bench::show_ratio(objective.higher_is_better ? ratio : 1 / ratio), name_a));
   }
-  std::string out = launcher::bench::text_table(table) + ratios;
-  if (a.head->program != b.head->program) out += "warning: the studies are of two different command lines\n";
-  if (a.head->machine != b.head->machine) out += "warning: the studies are of two different machines\n";
-  if (ratios.empty()) return out + "the two have no measured objective in common\n";
-  return out + "The runs of the two were not made in turn: a drift of the machine between them is in these ratios.\n";
+  std::vector<std::string> said = ratios;
+  if (a.head->program != b.head->program) said.emplace_back("warning: the studies are of two different command lines");
+  if (a.head->machine != b.head->machine) said.emplace_back("warning: the studies are of two different machines");
+  said.emplace_back(ratios.empty() ? "the two have no measured objective in common"
+                                   : "The runs of the two were not made in turn: a drift of the machine between them is in these ratios.");
+  std::string out = page       ? page_head("hypertune compare") + "<h1>hypertune compare</h1>\n" + launcher::bench::html_table(table)
+                    : markdown ? "# hypertune compare\n\n" + launcher::bench::markdown_table(table) + "\n"
+                               : launcher::bench::text_table(table);
+  for (const std::string& one : said) out += page ? "<p>" + html_escape(one) + "</p>\n" : one + (markdown ? "\n\n" : "\n");
+  return page ? out + "</body></html>\n" : out;
 }
 
 }  // namespace ipexrun::tuner

@@ -96,12 +96,16 @@ std::string key_figures(const History& history) {
 
 }  // namespace
 
+std::string page_head(const std::string& title) {
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\">\n<title>{}</title>\n<style>{}{}</style></head>\n<body>\n",
+      title, launcher::bench::page_style(), kMoreStyle);
+}
+
 std::string study_html(const History& history) {
   using launcher::bench::html_table;
-  std::string out = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\">\n<title>hypertune</title>\n<style>{}{}</style></head>\n<body>\n<h1>hypertune</h1>\n",
-      launcher::bench::page_style(), kMoreStyle);
+  std::string out = page_head("hypertune") + "<h1>hypertune</h1>\n";
   if (!history.head) return out + "<p>empty</p></body></html>\n";
   std::string program;
   for (const std::string& word : history.head->program) program += (program.empty() ? "" : " ") + launcher::shell_quoted(word);

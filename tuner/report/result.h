@@ -35,6 +35,8 @@ std::string duration_text(double seconds);
 
 /// The report of a study as one HTML file without external parts, and as Markdown.
 std::string study_html(const History& history);
+/// The head of a page, up to and with <body>.
+std::string page_head(const std::string& title);
 std::string study_markdown(const History& history);
 
 /// How much of the spread of the objective between trials each parameter explains (see importance.cpp), largest first.
@@ -51,7 +53,8 @@ std::string parallel_chart(const History& history, const Objective& objective);
 std::string importance_chart(const std::vector<Importance>& rows);
 std::string pareto_chart(const History& history);
 
-/// Two studies side by side.
-std::string compare_studies(const History& a, const History& b, const std::string& name_a, const std::string& name_b);
+/// Two studies side by side: for a terminal, or for a file whose name ends in .md or .html. kExitUsage: another ending.
+Result<std::string> compare_studies(const History& a, const History& b, const std::string& name_a, const std::string& name_b,
+                                    const std::string& file = "");
 
 }  // namespace ipexrun::tuner

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -139,7 +140,8 @@ Ended await(pid_t pid, const RunRequest& request, StopSignals& signals) {
     int wait_ms = 1000;
     for (const auto& at : {term_at, kill_at})
       if (at)
-        wait_ms = std::clamp(static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(*at - now).count()) + 1, 0, wait_ms);
+        wait_ms = static_cast<int>(
+            std::clamp<std::int64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(*at - now).count() + 1, 0, wait_ms));
     ::poll(entries, signals.impatient() || out.stopped ? 1 : 2, wait_ms);
     if (out.stopped) signals.pending();
   }

@@ -8,7 +8,11 @@ namespace ipexrun::tuner {
 StopSignals::StopSignals() {
   sigset_t wanted;
   ::sigemptyset(&wanted);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    // nohup and a shell's & ignore some of them, which a blocked signal would forget.
+    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_IGN) ::sigaddset(&wanted, signal);
+  }
   ::sigprocmask(SIG_BLOCK, &wanted, &before_);
   fd_ = launcher::Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
 }

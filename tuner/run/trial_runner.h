@@ -40,7 +40,8 @@ class TrialRunner {
   virtual Result<RunReport> run(const RunRequest& request) = 0;
 };
 
-/// SIGINT, SIGTERM and SIGHUP of this process, blocked and read from a descriptor. One in the process, for its whole life.
+/// SIGINT, SIGTERM and SIGHUP of this process, those apart that whoever started it had ignored, blocked and read from a descriptor. One in
+/// the process, for its whole life.
 class StopSignals {
  public:
   StopSignals();

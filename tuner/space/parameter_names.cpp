@@ -101,8 +101,7 @@ Status check_values(const Parameter& p) {
     for (const Value& value : p.values)
       if (Status fits = check_value(p, value); !fits.ok()) return fits;
   } else {
-    if (!(p.low <= p.high)) return Error{kExitUsage, p.name + ": the range ends before it begins", "[low, high]"};
-    if (p.log && !(p.low > 0)) return Error{kExitUsage, p.name + ": a log range begins above 0", ""};
+    if (Status right = check_range(p); !right.ok()) return right;
     for (const double share : {0.0, 0.999999})
       if (Status fits = check_value(p, value_at(p, share)); !fits.ok()) return fits;
   }
@@ -122,7 +121,7 @@ Space default_space(const std::string& objective, const launcher::Machine& machi
   std::vector<Value> mallocs = {std::string("default")};
   mallocs.insert(mallocs.end(), allocators.begin(), allocators.end());
   if (mallocs.size() > 1) out.parameters.push_back(choice("memory-allocator", mallocs));
-  out.parameters.push_back(choice("omp-wait-policy", {std::string("default"), std::string("active")}));
+  out.parameters.push_back(choice("omp-wait-policy", {std::string("default"), std::string("active"), std::string("passive")}));
   out.parameters.push_back(choice("thp", {std::string("off"), std::string("on")}));
   if (smt) out.parameters.push_back(choice("use-logical-cores", {std::string("false"), std::string("true")}));
   return out;

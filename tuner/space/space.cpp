@@ -9,6 +9,7 @@ namespace ipexrun::tuner {
 namespace {
 
 constexpr int kFloatPoints = 5;
+constexpr int kMostPoints = 10000;  // a longer range is gridded as if it had `points: 10000`
 
 bool same(const Value& a, const Value& b) {
   const auto x = number_of(a);
@@ -81,15 +82,17 @@ std::vector<Value> grid_values(const Parameter& p) {
     add(p.high);
     return out;
   }
-  if (p.log || (p.kind == Kind::kFloat && p.step == 0) || p.points > 0) {
-    const int points = p.points > 0 ? p.points : kFloatPoints;
+  const double step = p.step > 0 ? p.step : 1;
+  const bool long_one = (p.high - p.low) / step >= kMostPoints;
+  const bool smooth = p.log || (p.kind == Kind::kFloat && p.step == 0);
+  if (smooth || p.points > 0 || long_one) {
+    const int points = p.points > 0 ? p.points : smooth ? kFloatPoints : kMostPoints;
     for (int i = 0; i < points; ++i) {
       const double share = points == 1 ? 0 : static_cast<double>(i) / (points - 1);
       add(p.log ? p.low * std::pow(p.high / p.low, share) : p.low + share * (p.high - p.low));
     }
     return out;
   }
-  const double step = p.step > 0 ? p.step : 1;
   const auto count = static_cast<std::int64_t>(std::floor((p.high - p.low) / step + 1e-9));
   for (std::int64_t i = 0; i <= count; ++i) add(p.low + static_cast<double>(i) * step);
   return out;
@@ -167,28 +170,51 @@ std::vector<std::string> placeholders_in(const std::string& word) {
   return out;
 }
 
-Status check_space(const Space& space, const std::vector<std::string>& args) {
-  std::set<std::string> before;
+Status check_range(const Parameter& p) {
+  constexpr double kExact = 9007199254740992;  // 2^53: whole numbers beyond are not exact
+  if (p.kind == Kind::kCategory) return ok_status();
+  if (!std::isfinite(p.low) || !std::isfinite(p.high) || !std::isfinite(p.step) ||
+      (p.kind == Kind::kInt && (std::abs(p.low) > kExact || std::abs(p.high) > kExact)))
+    return Error{kExitUsage, p.name + ": the range is too wide", "[low, high], two plain numbers"};
+  if (!(p.low <= p.high)) return Error{kExitUsage, p.name + ": the range ends before it begins", "[low, high]"};
+  if (p.log && !(p.low > 0)) return Error{kExitUsage, p.name + ": a log range begins above 0", ""};
+  if (p.kind == Kind::kInt && p.step != std::floor(p.step)) return Error{kExitUsage, p.name + ": step needs a whole number", ""};
+  if (!p.fallback || std::holds_alternative<std::monostate>(*p.fallback)) return ok_status();
+  const auto number = number_of(*p.fallback);
+  if (number && *number >= p.low && *number <= p.high && (p.kind == Kind::kFloat || *number == std::floor(*number))) return ok_status();
+  return Error{kExitUsage, p.name + ": the default " + text_of(*p.fallback) + " is not in the range", ""};
+}
+
+namespace {
+
+Status check_parameter(const Space& space, const Parameter& one, const std::vector<std::string>& args) {
+  const auto at = [&](const std::string& name) {
+    return std::find_if(space.parameters.begin(), space.parameters.end(), [&](const Parameter& p) { return p.name == name; });
+  };
+  if (&*at(one.name) != &one) return Error{kExitUsage, "the parameter '" + one.name + "' is given twice", ""};
+  for (const Condition& condition : one.when)
+    if (at(condition.parameter) == space.parameters.end() || &*at(condition.parameter) >= &one)
+      return Error{kExitUsage, one.name + ": its condition names '" + condition.parameter + "', which is no parameter before it",
+                   "put that parameter first"};
+  if (one.kind == Kind::kCategory && one.values.empty()) return Error{kExitUsage, one.name + " has no value to choose from", ""};
+  if (Status right = check_range(one); !right.ok()) return right;
+  if (one.target != Target::kArg) return ok_status();
   std::set<std::string> asked;
   for (const std::string& word : args)
     for (const std::string& name : placeholders_in(word)) asked.insert(name);
-  for (const Parameter& one : space.parameters) {
-    if (!before.insert(one.name).second) return Error{kExitUsage, "the parameter '" + one.name + "' is given twice", ""};
-    for (const Condition& condition : one.when)
-      if (condition.parameter == one.name || before.count(condition.parameter) == 0)
-        return Error{kExitUsage, one.name + ": its condition names '" + condition.parameter + "', which is no parameter before it",
-                     "put that parameter first"};
-    if (one.kind == Kind::kCategory && one.values.empty()) return Error{kExitUsage, one.name + " has no value to choose from", ""};
-    if (one.kind != Kind::kCategory && !(one.low <= one.high))
-      return Error{kExitUsage, one.name + ": the range ends before it begins", "[low, high]"};
-    if (one.kind != Kind::kCategory && one.log && !(one.low > 0)) return Error{kExitUsage, one.name + ": a log range begins above 0", ""};
-    if (one.target == Target::kArg && asked.count(one.key) == 0) {
-      std::string seen;
-      for (const std::string& name : asked) seen += (seen.empty() ? "the arguments have {" : ", {") + name + "}";
-      return Error{kExitUsage, "the program's arguments have no {" + one.key + "} for the parameter " + one.name,
-                   seen.empty() ? "write it where the value belongs, e.g. --" + one.key + " {" + one.key + "}" : seen};
-    }
-  }
+  if (asked.count(one.key) != 0) return ok_status();
+  std::string seen;
+  for (const std::string& name : asked) seen += (seen.empty() ? "the arguments have {" : ", {") + name + "}";
+  return Error{kExitUsage, "the program's arguments have no {" + one.key + "} for the parameter " + one.name,
+               seen.empty() ? "write it where the value belongs, e.g. --" + one.key + " {" + one.key + "}" : seen};
+}
+
+}  // namespace
+
+Status check_space(const Space& space, const std::vector<std::string>& args) {
+  for (const Parameter& one : space.parameters)
+    if (Status right = check_parameter(space, one, args); !right.ok())
+      return one.place.empty() ? right : Status(Error{kExitUsage, one.place + ": " + right.error().what, right.error().hint});
   return ok_status();
 }
 

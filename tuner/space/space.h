@@ -47,6 +47,7 @@ struct Parameter {
   int points = 0;    ///< kFloat, or a log range: values of the grid; 0 = 5, or all powers of two of a log range of whole numbers
   std::optional<Value> fallback;  ///< `default:`, part of the default configuration
   std::vector<Condition> when;    ///< all must hold, else the parameter is left alone
+  std::string place;              ///< "space.yaml:3", "" = not from a file
 
   [[nodiscard]] bool fixed() const { return kind == Kind::kCategory && values.size() == 1; }
 };
@@ -58,7 +59,7 @@ struct Space {
 
 using Random = std::mt19937_64;
 
-/// The values that a grid visits, in order.
+/// The values that a grid visits, in order: at most 10000.
 std::vector<Value> grid_values(const Parameter& parameter);
 
 /// How many combinations the grid has, conditions not counted; at most `most`.
@@ -79,6 +80,9 @@ Point default_point(const Space& space);
 
 /// Whether all conditions of the parameter hold.
 bool is_active(const Parameter& parameter, const Point& point);
+
+/// Bounds, step and default of a range. kExitUsage.
+Status check_range(const Parameter& parameter);
 
 /// Order of parameters and conditions, bounds, placeholders against `args`. kExitUsage.
 Status check_space(const Space& space, const std::vector<std::string>& args);

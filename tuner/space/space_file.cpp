@@ -69,7 +69,8 @@ Result<std::vector<Value>> list_of(const Place& place, const std::string& name, 
 
 Result<Condition> condition_of(const Place& place, const YAML::Node& name, const YAML::Node& wanted, const launcher::Machine& machine) {
   Condition out;
-  out.parameter = name.Scalar();
+  const Result<Parameter> named = name_parameter(name.Scalar());
+  out.parameter = named.ok() ? named->name : name.Scalar();  // dashes and underscores alike
   if (wanted.IsScalar() && wanted.Scalar().find_first_of("<>!") == 0) {
     const std::string text = wanted.Scalar();
     const std::size_t length = text.size() > 1 && text[1] == '=' ? 2 : 1;
@@ -109,15 +110,21 @@ Status read_range(const Place& place, const YAML::Node& node, const std::string&
 }
 
 Result<Parameter> read_parameter(const Place& place, Parameter out, const YAML::Node& node, const launcher::Machine& machine) {
+  out.place = place.path + ":" + std::to_string(node.Mark().line + 1);
   if (!node.IsMap()) {
     auto values = list_of(place, out.name, node, machine);
     if (!values.ok()) return values.error();
     out.values = std::move(*values);
   } else {
     static const std::vector<std::string> known = {"values", "int", "float", "log", "step", "points", "default", "when"};
+    std::string kind;
     for (const auto& pair : node) {
       const std::string key = pair.first.Scalar();
       const YAML::Node value = pair.second;
+      if (key == "values" || key == "int" || key == "float") {
+        if (!kind.empty()) return place.error(pair.first, out.name + " has " + kind + " and " + key, "give one of values, int and float");
+        kind = key;
+      }
       if (key == "values") {
         auto values = list_of(place, out.name, value, machine);
         if (!values.ok()) return values.error();
@@ -125,11 +132,14 @@ Result<Parameter> read_parameter(const Place& place, Parameter out, const YAML::
       } else if (key == "int" || key == "float") {
         if (Status read = read_range(place, value, key, &out); !read.ok()) return read.error();
       } else if (key == "log") {
-        out.log = value.IsScalar() && (value.Scalar() == "true" || value.Scalar() == "True");
+        const std::string text = value.IsScalar() ? value.Scalar() : "";
+        out.log = text == "true" || text == "True";
+        if (!out.log && text != "false" && text != "False") return place.error(value, out.name + ": log needs true or false");
       } else if (key == "step" || key == "points") {
         const auto number = launcher::parse_number<double>(value.IsScalar() ? value.Scalar() : "");
-        if (!number || !(*number > 0) || (key == "points" && *number > 10000))
-          return place.error(value, out.name + ": " + key + " needs a number above 0");
+        if (!number || !(*number > 0) || (key == "points" && (*number > 10000 || *number != static_cast<int>(*number))))
+          return place.error(
+              value, out.name + ": " + key + (key == "points" ? " needs a whole number from 1 to 10000" : " needs a number above 0"));
         if (key == "step") {
           out.step = *number;
         } else {

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "configs/contract/env.h"
@@ -19,7 +21,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kAnswerMs = 600000;  // a Gaussian process over many trials takes its time
+constexpr int kLeaveMs = 5000;
 constexpr int kMostRefused = 200;  // asked points in a row that are of no use
+constexpr int kThenByChance = 20;  // a sampler that is sure of itself asks for the same again and again
 
 /// The Python program, with a pipe to and from it.
 class Helper {
@@ -29,7 +33,11 @@ class Helper {
   Helper& operator=(const Helper&) = delete;
   ~Helper() {
     to_.reset();
-    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+    if (pid_ <= 0) return;
+    const launcher::Fd end(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+    pollfd entry{end.get(), POLLIN, 0};
+    if (!end.open() || ::poll(&entry, 1, kLeaveMs) != 1) ::kill(pid_, SIGKILL);  // it holds nothing that is not in the storage
+    ::waitpid(pid_, nullptr, 0);
   }
 
   Status start(const std::string& python, const std::string& script) {
@@ -74,9 +82,10 @@ class Helper {
     rest_.erase(0, end + 1);
     if (!answer.is_object()) return Error{kExitFailure, "Optuna's program answered what is no JSON", ""};
     if (answer.contains("missing"))
-      return Error{kExitUsage, answer["error"].get<std::string>(),
-                   "pip install optuna (gp also needs scipy and torch, cmaes the package cmaes); --python names the interpreter that has "
-                   "it; grid, random, climb and halving need none"};
+      return Error{
+          kExitUsage, answer["error"].get<std::string>(),
+          "pip install optuna (gp also needs scipy and torch, cmaes the package cmaes, PostgreSQL psycopg2-binary); --python names the "
+          "interpreter that has it; grid, random, climb and halving need none"};
     if (answer.contains("error")) return Error{kExitFailure, "Optuna: " + answer["error"].get<std::string>(), ""};
     return answer;
   }
@@ -115,9 +124,14 @@ class Optuna final : public Strategy {
   }
 
   Result<Answer> ask(const History& history, const Judge& judge) override {
+    if (history.objectives.empty()) {  // the default failed: there are no directions yet to open a study with
+      auto point = new_random_point(settings_.space, settings_.seed, history, judge);
+      return point ? Answer::point({std::move(*point)}) : Answer::done("no further point was found that was not tried");
+    }
     if (Status opened = open(history); !opened.ok()) return opened.error();
+    if (Status left = drop_unknown(history); !left.ok()) return left.error();
     for (int refused = 0; refused < kMostRefused; ++refused) {
-      Result<Json> asked = helper_.call({{"op", "ask"}});
+      Result<Json> asked = helper_.call({{"op", "ask"}, {"by_chance", refused >= kThenByChance}});
       if (!asked.ok()) return asked.error();
       Proposal out;
       out.outside = asked->at("number").get<int>();
@@ -129,7 +143,12 @@ class Optuna final : public Strategy {
       }
       const Trial* known = same_point(history, out.point);
       const Judgement judged = known != nullptr ? Judgement{Use::kSame, "", known->number} : judge(out.point);
-      if (judged.use == Use::kYes) return Answer::point(std::move(out));
+      if (judged.use == Use::kYes) {
+        Result<bool> mine = take(out.outside);
+        if (!mine.ok()) return mine.error();
+        if (*mine) return Answer::point(std::move(out));
+        continue;
+      }
       // What is known needs no run; what cannot be run is a failure to it.
       const Trial* same = judged.use == Use::kSame ? history.find(judged.same_as) : nullptr;
       Status told = tell_values(history, out.outside, same != nullptr && same->ended ? same : nullptr);
@@ -158,19 +177,45 @@ class Optuna final : public Strategy {
     Json directions = Json::array();
     for (const Objective& one : history.objectives) directions.push_back(one.higher_is_better ? "maximize" : "minimize");
     const std::string name = settings_.study_name.empty() ? "hypertune" : settings_.study_name;
-    Result<Json> opened = helper_.call({{"op", "open"},
-                                        {"storage", storage_},
-                                        {"study", name},
-                                        {"sampler", settings_.strategy},
-                                        {"seed", settings_.seed + static_cast<std::uint64_t>(worker_index_) * 7919},
-                                        {"directions", directions}});
+    Result<Json> opened = helper_.call(
+        {{"op", "open"},
+         {"storage", storage_},
+         {"study", name},
+         {"sampler", settings_.strategy},
+         {"seed", settings_.seed + static_cast<std::uint64_t>(worker_index_) * 7919},
+         {"directions", directions},
+         {"owner", history.head->id},
+         {"kind", {{"program", history.head->program}, {"space", history.head->space}, {"objective", history.head->objective}}}});
     if (!opened.ok()) return opened.error();
+    if (opened->contains("other"))
+      return Error{kExitUsage,
+                   "the study '" + name + "' in " + storage_ + " has another " + opened->at("other").get<std::string>() + " than this one",
+                   "--study-name names another; workers of one study have the same command line and space, and machines alike"};
     open_ = true;
     for (const Trial& one : history.trials) {  // what a killed worker did not come to tell
       if (one.outside < 0 || !one.ended) continue;
       if (Status told = tell_values(history, one.outside, &one); !told.ok()) return told;
     }
     return ok_status();
+  }
+
+  /// Trials that a worker of this journal asked for and was killed before it wrote them down. The journal is locked.
+  Status drop_unknown(const History& history) {
+    if (dropped_) return ok_status();
+    dropped_ = true;
+    Json known = Json::array();
+    for (const Trial& one : history.trials)
+      if (one.outside >= 0) known.push_back(one.outside);
+    const Result<Json> done = helper_.call({{"op", "drop_unknown"}, {"known", known}});
+    return done.ok() ? ok_status() : Status(done.error());
+  }
+
+  /// In a storage that several journals share: false where another one has, or had, the same point. What came of it is told.
+  Result<bool> take(int number) {
+    if (settings_.storage.empty()) return true;
+    Result<Json> taken = helper_.call({{"op", "take"}, {"number", number}});
+    if (!taken.ok()) return taken.error();
+    return taken->at("taken").get<bool>();
   }
 
   static Json suggestion(const Parameter& one, int number) {
@@ -217,6 +262,7 @@ class Optuna final : public Strategy {
   int worker_index_;
   Helper helper_;
   bool open_ = false;
+  bool dropped_ = false;
 };
 
 }  // namespace

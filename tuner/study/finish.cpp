@@ -17,6 +17,7 @@ using launcher::bench::show_ratio;
 
 constexpr double kDrift = 0.05;
 constexpr double kWide = 0.10;
+constexpr std::size_t kPairsForClaim = 6;  // all on one side by chance: 3% of the time (two-sided)
 
 /// "2.22x to 2.40x"
 std::string interval_text(const launcher::bench::Interval& one) { return show_ratio(one.low) + " to " + show_ratio(one.high); }
@@ -80,8 +81,29 @@ std::vector<int> Study::leaders() const {
   return out;
 }
 
-Result<bool> Study::choose(const std::vector<int>& leaders, int series, int* best) {
-  *best = leaders.front();
+std::string Study::problem_of(const std::string& phase, int series, int number) const {
+  int failed = 0;
+  int all = 0;
+  std::string why;
+  for (const Round& one : history_.rounds) {
+    if (one.phase != phase || one.series != series || one.trial != number) continue;
+    ++all;
+    if (one.run.state == State::kComplete) continue;
+    ++failed;
+    if (why.empty()) why = one.run.why.substr(0, one.run.why.find('\n'));
+  }
+  if (failed > 0) return fmt::format("{} of {} fresh runs failed ({})", failed, all, why);
+  for (const Constraint& one : settings_.constraints) {
+    const std::vector<double> values = round_values(history_, phase, series, number, one.metric);
+    if (all > 0 && values.empty()) return one.metric + " was not measured in fresh runs";
+    if (all > 0 && !one.holds(median(values)))
+      return fmt::format("{} did not hold in fresh runs ({})", one.text(), show_number(median(values)));
+  }
+  return "";
+}
+
+Result<bool> Study::rank_leaders(const std::vector<int>& leaders, int series, std::vector<int>* out) {
+  *out = leaders;
   if (leaders.size() < 2 || settings_.leader_rounds == 0) return true;
   std::vector<int> order = leaders;
   if (history_.trials.front().state == State::kComplete) order.insert(order.begin(), 0);
@@ -92,25 +114,24 @@ Result<bool> Study::choose(const std::vector<int>& leaders, int series, int* bes
     }
     std::reverse(order.begin(), order.end());  // a drift of the machine falls on all alike
   }
+  std::erase_if(*out, [&](int number) { return !problem_of("leaders", series, number).empty(); });
   const Objective& objective = chosen_objective(history_);
-  std::optional<double> value;
-  for (const int number : leaders) {
-    const std::vector<double> values = round_values(history_, "leaders", series, number, objective.name);
-    if (values.empty() || (value && !objective.better(median(values), *value))) continue;
-    value = median(values);
-    *best = number;
-  }
+  std::stable_sort(out->begin(), out->end(), [&](int a, int b) {
+    return objective.better(median(round_values(history_, "leaders", series, a, objective.name)),
+                            median(round_values(history_, "leaders", series, b, objective.name)));
+  });
   return true;
 }
 
-Result<bool> Study::claim(int series, int best, std::string* text, int* chosen) {
+Result<bool> Study::claim(int series, int place, int best, std::string* text, int* chosen, std::string* problem) {
   *chosen = best;
+  const Trial& first = history_.trials.front();
   const Objective& objective = chosen_objective(history_);
   const std::string unit = unit_of(objective);
-  if (history_.trials.front().state != State::kComplete) {
+  if (first.state != State::kComplete) {
     *text = fmt::format("trial {} is best with {} = {}{}; the default configuration could not be measured ({})", best, objective.name,
                         show_number(*history_.find(best)->value(objective.name)), unit.empty() ? "" : " " + unit,
-                        history_.trials.front().why.substr(0, history_.trials.front().why.find('\n')));
+                        first.why.substr(0, first.why.find('\n')));
     return true;
   }
   if (settings_.claim_pairs == 0) {
@@ -119,23 +140,31 @@ Result<bool> Study::claim(int series, int best, std::string* text, int* chosen) 
   }
   for (int pair = 0; pair < settings_.claim_pairs; ++pair) {
     for (const int number : pair % 2 == 0 ? std::vector<int>{0, best} : std::vector<int>{best, 0}) {
-      Result<bool> ran = round_of("claim", series, pair, number);
+      Result<bool> ran = round_of("claim", series, place * settings_.claim_pairs + pair, number);
       if (!ran.ok() || !*ran) return ran;
     }
   }
+  *problem = problem_of("claim", series, best);
+  if (!problem->empty()) return true;
+  std::string of_default = problem_of("claim", series, 0);
+  if (of_default.empty()) meets(first, settings_.constraints, &of_default);
   const std::vector<double> ratios = claim_ratios(history_, series, best, objective);
   if (ratios.empty()) {
-    *chosen = 0;
-    *text = fmt::format("trial {} was best in the search, but failed when it was run again: best.yaml is the default", best);
+    *text = fmt::format("trial {} in {}: {}; the default failed when it was run again ({})", best, objective.name,
+                        show_number(median(round_values(history_, "claim", series, best, objective.name))), of_default);
     return true;
   }
   const auto interval = launcher::bench::bootstrap_median(ratios);
   const std::string numbers =
-      fmt::format("{}{} ({} of fresh runs)", show_ratio(median(ratios)), interval ? ", 95% interval " + interval_text(*interval) : "",
-                  ratios.size() == 1 ? "1 pair" : std::to_string(ratios.size()) + " pairs");
+      fmt::format("{}{} ({} of fresh runs{})", show_ratio(median(ratios)), interval ? ", 95% interval " + interval_text(*interval) : "",
+                  ratios.size() == 1 ? "1 pair" : std::to_string(ratios.size()) + " pairs",
+                  ratios.size() < kPairsForClaim ? ", too few to rule out chance" : "");
   const bool better = interval ? interval->low > 1 : median(ratios) > 1;
   if (better || settings_.old_rule) {
     *text = fmt::format("trial {} in {}, beside the default: {}", best, objective.name, numbers);
+  } else if (!of_default.empty()) {
+    *text = fmt::format("trial {} does what the default does not ({}); in {}, beside the default: {}", best, of_default, objective.name,
+                        numbers);
   } else {
     *chosen = 0;
     *text = fmt::format(
@@ -163,12 +192,29 @@ Result<Ending> Study::finish() {
                                                                                  : " (of the default: " + why + ")");
     if (!fine) best = -1;
   } else {
-    Result<bool> chosen = choose(candidates, series, &best);
-    if (!chosen.ok()) return chosen.error();
-    if (!*chosen) return Ending{world_.stop_signal(), "stopped"};
-    Result<bool> claimed = claim(series, best, &text, &best);
-    if (!claimed.ok()) return claimed.error();
-    if (!*claimed) return Ending{world_.stop_signal(), "stopped"};
+    std::vector<int> order;
+    Result<bool> ranked_again = rank_leaders(candidates, series, &order);
+    if (!ranked_again.ok()) return ranked_again.error();
+    if (!*ranked_again) return Ending{world_.stop_signal(), "stopped"};
+    std::string fallen;
+    for (const int number : candidates)
+      if (std::find(order.begin(), order.end(), number) == order.end())
+        fallen += fmt::format("{}trial {}: {}", fallen.empty() ? "" : "; ", number, problem_of("leaders", series, number));
+    for (std::size_t place = 0; place < order.size() && text.empty(); ++place) {
+      std::string problem;
+      Result<bool> claimed = claim(series, static_cast<int>(place), order[place], &text, &best, &problem);
+      if (!claimed.ok()) return claimed.error();
+      if (!*claimed) return Ending{world_.stop_signal(), "stopped"};
+      if (!problem.empty()) fallen += fmt::format("{}trial {}: {}", fallen.empty() ? "" : "; ", order[place], problem);
+    }
+    if (text.empty()) {
+      const Trial& first = history_.trials.front();
+      best = first.state == State::kComplete && meets(first, settings_.constraints) ? 0 : -1;
+      text = "the best of the search would not do when they were run again (" + fallen + ")" +
+             (best == 0 ? ": best.yaml is the default" : ", and neither does the default");
+    } else if (!fallen.empty()) {
+      text += " (" + fallen + ")";
+    }
   }
   if (Status written = write({verdict_record(text, best)}); !written.ok()) return written.error();
   return Ending{0, text};

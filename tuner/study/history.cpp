@@ -27,6 +27,7 @@ Record run_fields(const Run& run) {
     if (std::isfinite(value)) numbers[name] = value;
   out["numbers"] = std::move(numbers);
   if (!run.why.empty()) out["why"] = run.why;
+  for (const auto& [name, why] : run.missing) out["missing"][name] = why;
   out["folder"] = run.folder;
   return out;
 }
@@ -41,6 +42,9 @@ Run run_from(const Record& r) {
   if (r.contains("numbers"))
     for (const auto& [name, value] : r["numbers"].items())
       if (value.is_number()) out.numbers[name] = value.get<double>();
+  if (r.contains("missing"))
+    for (const auto& [name, why] : r["missing"].items())
+      if (why.is_string()) out.missing[name] = why.get<std::string>();
   return out;
 }
 
@@ -62,6 +66,8 @@ StudyHead head_from(const Record& r) {
   StudyHead out;
   out.schema = r.value("schema", 1);
   out.program = r.value("program", std::vector<std::string>{});
+  out.id = r.value("id", "");
+  out.objective = r.value("objective", "");
   out.space = r.value("space", "");
   out.strategy = r.value("strategy", "");
   out.seed = r.value("seed", std::uint64_t{0});
@@ -86,7 +92,10 @@ void start(const Record& r, History* history) {
     ++history->bad_records;
     return;
   }
-  if (number == next) history->trials.emplace_back();
+  if (number == next) {
+    history->trials.emplace_back();
+    history->stop.clear();  // the search goes on
+  }
   Trial& trial = history->trials[static_cast<std::size_t>(number)];
   trial.number = number;
   trial.worker = r.value("worker", "");
@@ -152,6 +161,8 @@ Record record_of(const StudyHead& head) {
           {"max_trials", head.max_trials},
           {"repeats", head.repeats},
           {"machine", head.machine},
+          {"id", head.id},
+          {"objective", head.objective},
           {"started", head.started},
           {"prefer", head.prefer},
           {"old_rule", head.old_rule},

@@ -20,6 +20,14 @@ std::string checksum(const std::string& text) {
 
 std::string dumped(const Record& record) { return record.dump(-1, ' ', false, Record::error_handler_t::replace); }
 
+/// What is on disk in a file is lost all the same if the file's name is not. Some file systems know no such thing: then that is all.
+void sync_folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const launcher::Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.open()) ::fsync(fd.get());
+}
+
 /// Program output in a record need not be valid UTF-8: what is written is what will be read.
 Record cleaned(const Record& record) { return Record::parse(dumped(record)); }
 
@@ -45,6 +53,14 @@ Result<Journal> Journal::open(const std::string& path, bool read_only) {
   if (!out.fd_.open())
     return Error{kExitFailure, "cannot open the journal '" + path + "': " + launcher::errno_text(errno),
                  read_only ? "the folder of a study has a file journal.jsonl" : ""};
+  if (read_only) return out;
+  if (::flock(out.fd_.get(), LOCK_SH | LOCK_NB) == 0) {
+    ::flock(out.fd_.get(), LOCK_UN);
+  } else if (errno != EWOULDBLOCK) {
+    return Error{kExitFailure, "the journal '" + path + "' cannot be locked: " + launcher::errno_text(errno),
+                 "--output-dir names a folder on a file system with locks"};
+  }
+  sync_folder_of(path);
   return out;
 }
 

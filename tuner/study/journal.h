@@ -20,7 +20,7 @@ using Record = nlohmann::ordered_json;
 
 class Journal {
  public:
-  /// Opens or makes `path`; `read_only` for reports.
+  /// Opens or makes `path`, its name on disk as well; `read_only` for reports. An error also where the file system has no locks.
   static Result<Journal> open(const std::string& path, bool read_only = false);
 
   /// What was appended since the last call, by this process or another one.

@@ -7,6 +7,7 @@
 
 #include "launcher/bench/report.h"
 #include "launcher/bench/stats.h"
+#include "launcher/cli/option_table.h"
 
 namespace ipexrun::tuner {
 namespace {
@@ -35,9 +36,16 @@ Study::Study(const Settings& settings, const Space& space, LaunchBase base, cons
       began_(world_.now()) {}
 
 Status Study::sync() {
+  const Journal::Lock lock(journal_);  // unlocked one might read what a full disk takes back
+  return take_over();
+}
+
+Status Study::take_over() {
+  const int bad_before = journal_.bad_lines();
   Result<std::vector<Record>> records = journal_.read_new();
   if (!records.ok()) return records.error();
   for (const Record& one : *records) apply(one, &history_);
+  history_.bad_records += journal_.bad_lines() - bad_before;
   for (; planned_ < history_.trials.size(); ++planned_) {
     const Trial& trial = history_.trials[planned_];
     if (trial.rung > 0) continue;
@@ -52,7 +60,7 @@ Status Study::sync() {
 Status Study::write(const std::vector<Record>& records) {
   const Journal::Lock lock(journal_);
   if (Status written = journal_.append(records); !written.ok()) return written;
-  return sync();
+  return take_over();
 }
 
 Judgement Study::judge(const Point& point) {
@@ -104,14 +112,14 @@ std::string Study::reason_to_stop() const {
 Result<Study::Next> Study::begin(Trial trial) {
   trial.worker = world_.worker;
   if (Status written = journal_.append({start_record(trial)}); !written.ok()) return written.error();
-  if (Status read = sync(); !read.ok()) return read.error();
+  if (Status read = take_over(); !read.ok()) return read.error();
   return Next{Next::What::kTrial, trial.number, ""};
 }
 
 /// What this worker does next; what it takes is written down before others can look.
 Result<Study::Next> Study::next() {
   const Journal::Lock lock(journal_);
-  if (Status read = sync(); !read.ok()) return read.error();
+  if (Status read = take_over(); !read.ok()) return read.error();
   bool others = false;
   for (const Trial& one : history_.trials) {
     if (one.ended) continue;
@@ -156,6 +164,8 @@ Result<Ending> Study::search() {
   if (!first.why.empty()) return Error{first.code, "the default configuration cannot be launched: " + first.why, ""};
   for (;;) {
     if (const int signal = world_.stop_signal(); signal != 0) return Ending{signal, "stopped"};
+    if (const Trial* zero = history_.find(0); zero != nullptr && zero->ended && zero->state == State::kNoValue)
+      return Error{kExitFailure, zero->why, "once the program or the command is mended, --fresh begins anew"};
     Result<Next> step = next();
     if (!step.ok()) return step.error();
     if (step->what == Next::What::kDone) {
@@ -169,7 +179,7 @@ Result<Ending> Study::search() {
       for (const Trial& one : history_.trials)
         if (one.ended && !one.why.empty() && said.empty()) said = one.why;
       return Error{kExitFailure, "the program failed in each of the first trials: " + said,
-                   "ipexrun runs it the same way, without hypertune"};
+                   "ipexrun runs it the same way, without hypertune; once it works, --fresh begins anew"};
     }
     if (step->what == Next::What::kWait) {
       world_.progress(history_, "waiting for other workers");
@@ -183,7 +193,9 @@ Result<Ending> Study::search() {
       return Ending{world_.stop_signal(), "stopped"};
     }
     const Trial& trial = history_.trials[static_cast<std::size_t>(step->trial)];
-    if (trial.number == 0 && trial.state == State::kNoValue) return Error{kExitFailure, trial.why, ""};
+    if (trial.number == 0 && !trial.runs.empty())
+      for (const auto& [metric, why] : trial.runs.front().missing)
+        world_.say("the default has no " + metric + ": " + why + ". A trial without it counts as one that does not meet the constraint");
     if (trial.number != 0)
       if (Status told = world_.strategy->tell(history_, trial); !told.ok()) return told.error();
   }
@@ -232,8 +244,28 @@ Status Study::settle_objectives(const RunOutput& output) {
   if (!settled.ok()) return settled.error();
   if (!settings_.prefer.empty() &&
       std::none_of(settled->begin(), settled->end(), [&](const Objective& o) { return o.name == settings_.prefer; }))
-    return Error{kExitUsage, "--prefer " + settings_.prefer + " names no objective", "there are: " + settled->front().name};
+    return Error{kExitUsage, "--prefer " + settings_.prefer + " names no objective", "there are: " + objective_names(*settled)};
   return write({record_of(*settled)});
+}
+
+Status Study::check_constraints(const RunOutput& output, bool first, Run* out) const {
+  const std::vector<std::string> fields = bench_fields();
+  for (const Constraint& one : settings_.constraints) {
+    if (out->numbers.count(one.metric) != 0) continue;
+    const auto why = output.missing.find(one.metric);
+    if (why != output.missing.end() || std::find(fields.begin(), fields.end(), one.metric) != fields.end()) {
+      out->missing[one.metric] = why != output.missing.end() ? why->second : "the run left no report of --bench";
+    } else if (first) {
+      std::vector<std::string> known = fields;
+      for (const auto& [name, value] : out->numbers) known.push_back(name);
+      std::string near = launcher::nearest_word(one.metric, known);
+      for (const std::string& name : known)
+        if (near.empty() && name.starts_with(one.metric)) near = name;
+      return Error{kExitFailure, "nothing that was measured is called '" + one.metric + "', which the constraint " + one.text() + " needs",
+                   near.empty() ? "docs/bench.md lists what --bench measures" : "did you mean " + near + "?"};
+    }
+  }
+  return ok_status();
 }
 
 /// One start of the program. false: the user ended it, and it does not count.
@@ -264,6 +296,10 @@ Result<bool> Study::measure(const Trial& trial, const std::string& place, const 
       out->state = State::kNoValue;
       out->why = value.error().line();
     }
+  }
+  if (Status known = check_constraints(report->output, trial.number == 0 && trial.runs.empty(), out); !known.ok()) {
+    out->state = State::kNoValue;
+    out->why = known.error().line();
   }
   return true;
 }

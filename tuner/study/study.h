@@ -59,6 +59,7 @@ class Study {
     std::string why;
   };
 
+  Status take_over();  ///< sync() where the journal is locked already
   Result<Next> next();
   Result<Next> begin(Trial trial);
   Result<bool> run_trial(int number);
@@ -70,14 +71,20 @@ class Study {
   RunRequest request_for(const Trial& trial, const std::string& place);
   Result<bool> measure(const Trial& trial, const std::string& place, const std::string& doing, Run* out);
   Status settle_objectives(const RunOutput& output);
+  /// A constraint on a number that this program never gives is a mistake; one that is known but was not measured now is noted in *out.
+  Status check_constraints(const RunOutput& output, bool first, Run* out) const;
   Result<bool> warm_up();
   Status write_dropped();
   [[nodiscard]] double time_limit(int instances) const;
 
   Result<bool> round_of(const std::string& phase, int series, int round, int trial);
   [[nodiscard]] std::vector<int> leaders() const;
-  Result<bool> choose(const std::vector<int>& leaders, int series, int* best);
-  Result<bool> claim(int series, int best, std::string* text, int* chosen);
+  /// The leaders by their runs in turn, best first; those that failed or broke a constraint there are left out.
+  Result<bool> rank_leaders(const std::vector<int>& leaders, int series, std::vector<int>* order);
+  /// Fresh pairs of candidate number `place` and the default. `problem`: why the candidate will not do, "" = it will.
+  Result<bool> claim(int series, int place, int best, std::string* text, int* chosen, std::string* problem);
+  /// Why a trial's fresh runs rule it out: failures, constraints. "" = they do not.
+  [[nodiscard]] std::string problem_of(const std::string& phase, int series, int trial) const;
 
   Settings settings_;
   Space space_;

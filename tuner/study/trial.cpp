@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/bench/report.h"
 #include "launcher/bench/stats.h"
 
 namespace ipexrun::tuner {
@@ -51,7 +52,12 @@ bool meets(const Trial& trial, const std::vector<Constraint>& constraints, std::
   for (const Constraint& one : constraints) {
     const auto value = trial.value(one.metric);
     if (value && one.holds(*value)) continue;
-    if (why != nullptr) *why = value ? one.text() + " does not hold" : one.metric + " was not measured";
+    if (why != nullptr && value) *why = one.text() + " does not hold: " + launcher::bench::show_number(*value);
+    if (why != nullptr && !value) {
+      const auto said =
+          trial.runs.empty() ? std::map<std::string, std::string>::const_iterator() : trial.runs.front().missing.find(one.metric);
+      *why = one.metric + " was not measured" + (trial.runs.empty() || said == trial.runs.front().missing.end() ? "" : ": " + said->second);
+    }
     return false;
   }
   return true;

@@ -33,9 +33,10 @@ struct Run {
   State state = State::kRunning;
   int exit_code = 0;
   double seconds = 0;
-  std::map<std::string, double> numbers;  ///< objectives by name, and everything else that was offered
-  std::string why;                        ///< of a failure: what it said
-  std::string folder;                     ///< logs, below the study's folder
+  std::map<std::string, double> numbers;       ///< objectives by name, and everything else that was offered
+  std::string why;                             ///< of a failure: what it said
+  std::string folder;                          ///< logs, below the study's folder
+  std::map<std::string, std::string> missing;  ///< numbers that a constraint needs and this run does not have, and why
 };
 
 struct Trial {
@@ -71,7 +72,9 @@ struct Round {
 struct StudyHead {
   int schema = 1;
   std::vector<std::string> program;
-  std::string space;  ///< space_text(): parameters and values
+  std::string id;         ///< by chance: tells the trials of this journal in a storage that it shares with others
+  std::string objective;  ///< as asked for: objectives_text(), "" = of an older version
+  std::string space;      ///< space_text(): parameters and values
   std::string strategy;
   std::uint64_t seed = 0;
   int max_trials = 100;

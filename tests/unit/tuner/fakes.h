@@ -12,29 +12,12 @@
 #include <string>
 
 #include "tests/unit/launcher/made_up.h"
+#include "tests/unit/run/temp_folder.h"
 #include "tuner/study/study.h"
 
 namespace ipexrun::tuner::fakes {
 
-/// A folder that goes with the test.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tuner-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using Folder = launcher::TempFolder;
 
 inline Parameter category(const std::string& name, std::vector<Value> values, Target target = Target::kEnv) {
   Parameter out;
@@ -128,7 +111,7 @@ struct Bench {
                : settings.strategy == "random" ? random_strategy(space, of_strategy)
                : settings.strategy == "climb"  ? climb_strategy(space, of_strategy)
                                                : halving_strategy(space, of_strategy);
-    journal = std::make_unique<Journal>(Journal::open(folder.file("journal.jsonl")).value());
+    journal = std::make_unique<Journal>(Journal::open(folder.path("journal.jsonl")).value());
     World world;
     world.runner = &runner;
     world.strategy = strategy.get();
@@ -149,7 +132,7 @@ struct Bench {
     head.old_rule = settings.old_rule;
     head.prefer = settings.prefer;
     for (const Parameter& one : space.parameters) head.parameters.push_back(one.name);
-    if (std::filesystem::file_size(folder.file("journal.jsonl")) == 0) {
+    if (std::filesystem::file_size(folder.path("journal.jsonl")) == 0) {
       EXPECT_TRUE(journal->append({record_of(head)}).ok());
     }
     study = std::make_unique<Study>(settings, space, LaunchBase{settings.program, false, {}, 1}, folder.path(), *journal, world);
@@ -175,5 +158,15 @@ inline double number(const std::map<std::string, std::string>& env, const std::s
   const auto found = env.find(name);
   return found == env.end() ? otherwise : std::atof(found->second.c_str());
 }
+
+/// One parameter, n from 1 to 9.
+inline Space ten() {
+  Space space;
+  space.parameters = {category("n", numbers(1, 9))};
+  return space;
+}
+
+/// Better with n; the default (without n) is 2.
+inline RunReport by_n(const std::map<std::string, std::string>& env, int) { return prints("rate", true, 10 * number(env, "n", 2)); }
 
 }  // namespace ipexrun::tuner::fakes

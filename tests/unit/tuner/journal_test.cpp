@@ -3,8 +3,20 @@
 
 #include <gmock/gmock.h>
 
+#include <sys/syscall.h>
 #include "tests/unit/tuner/fakes.h"
+
 #include "tuner/study/history.h"
+
+namespace {
+std::vector<std::string> synced;  // what fsync(2) was asked for
+}  // namespace
+
+extern "C" int fsync(int fd) {
+  std::error_code ignored;
+  synced.push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), ignored).string());
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace ipexrun::tuner {
 namespace {
@@ -33,7 +45,7 @@ TEST(JournalLine, DetectsEveryChangedByte) {
 
 TEST(Journal, IsWholeAfterATornEndAtEachByte) {
   const Folder folder;
-  const std::string path = folder.file("journal.jsonl");
+  const std::string path = folder.path("journal.jsonl");
   {
     auto journal = Journal::open(path);
     ASSERT_TRUE(journal->append({{{"n", 1}}, {{"n", 2}}}).ok());
@@ -59,8 +71,8 @@ TEST(Journal, IsWholeAfterATornEndAtEachByte) {
 
 TEST(Journal, ReadersSeeWhatOthersAppend) {
   const Folder folder;
-  auto one = Journal::open(folder.file("j"));
-  auto two = Journal::open(folder.file("j"));
+  auto one = Journal::open(folder.path("j"));
+  auto two = Journal::open(folder.path("j"));
   ASSERT_TRUE(one->append({{{"n", 1}}}).ok());
   EXPECT_EQ(two->read_new()->size(), 1u);
   EXPECT_EQ(two->read_new()->size(), 0u);
@@ -71,10 +83,19 @@ TEST(Journal, ReadersSeeWhatOthersAppend) {
   EXPECT_EQ(one->read_new()->size(), 2u);
 }
 
+TEST(Journal, ItsNameIsOnDiskBeforeAnythingIsWritten) {
+  const Folder folder;
+  synced.clear();
+  ASSERT_TRUE(Journal::open(folder.path("journal.jsonl")).ok());
+  EXPECT_THAT(synced, testing::ElementsAre(folder.path()));
+  ASSERT_TRUE(Journal::open(folder.path("journal.jsonl"), true).ok());
+  EXPECT_EQ(synced.size(), 1u);  // a report writes nothing
+}
+
 TEST(Journal, ZerosAndForeignLinesAreSkipped) {
   const Folder folder;
-  put(folder.file("j"), std::string(100, '\0') + "\nnot json\n{\"r\": 3}\n\n" + journal_line({{"n", 1}}) + "\n");
-  auto journal = Journal::open(folder.file("j"));
+  put(folder.path("j"), std::string(100, '\0') + "\nnot json\n{\"r\": 3}\n\n" + journal_line({{"n", 1}}) + "\n");
+  auto journal = Journal::open(folder.path("j"));
   EXPECT_EQ(journal->read_new()->size(), 1u);
   EXPECT_EQ(journal->bad_lines(), 3);
 }

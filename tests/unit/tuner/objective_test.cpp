@@ -8,6 +8,16 @@ namespace {
 
 using testing::HasSubstr;
 
+TEST(Printed, InfinityIsNoTarget) {
+  std::vector<std::string> problems;
+  const auto found = parse_printed(
+      "@hypertune {'name': 'a', 'target_val': -inf}\n1\n@hypertune {'name': 'b', 'target_val': inf, 'higher_is_better': True}\n2\n",
+      &problems);
+  ASSERT_EQ(found.size(), 2u) << problems.front();
+  EXPECT_FALSE(found[0].objective.target);
+  EXPECT_TRUE(found[1].objective.higher_is_better);
+}
+
 TEST(Printed, ReadsTheProtocolOfIpex) {
   std::vector<std::string> problems;
   const auto found = parse_printed(

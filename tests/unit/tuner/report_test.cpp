@@ -131,10 +131,23 @@ TEST(Progress, SaysWhatIsBestAndHowLong) {
 TEST(Compare, NamesDifferencesAndTheRatio) {
   History other = made_up();
   other.best = 1;
-  const std::string text = compare_studies(made_up(), other, "A", "B");
+  const std::string text = *compare_studies(made_up(), other, "A", "B");
   EXPECT_THAT(text, HasSubstr("rate: the best of B is 0.48x that of A"));
   EXPECT_THAT(text, HasSubstr("ninstances"));
   EXPECT_THAT(text, HasSubstr("not made in turn"));
+  EXPECT_THAT(*compare_studies(made_up(), other, "A", "B", "x.md"), HasSubstr("| ninstances |"));
+  EXPECT_THAT(*compare_studies(made_up(), other, "<A>", "B", "x.html"),
+              testing::AllOf(HasSubstr("<!doctype html>"), HasSubstr("&lt;A&gt;")));
+  EXPECT_FALSE(compare_studies(made_up(), other, "A", "B", "x.pdf").ok());
+}
+
+TEST(Progress, ATrialThatWasGivenUpSaysSo) {
+  Trial trial;
+  trial.number = 4;
+  trial.ended = true;
+  trial.state = State::kPruned;
+  trial.why = "took longer than it could and still be good";
+  EXPECT_THAT(trial_line(made_up(), trial), HasSubstr("trial 4: pruned, took longer"));
 }
 
 }  // namespace

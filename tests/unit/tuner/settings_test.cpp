@@ -68,8 +68,8 @@ TEST(Settings, WhatCannotWorkIsRefused) {
 
 TEST(Settings, TheCommandLineBeatsTheFile) {
   const fakes::Folder folder;
-  std::ofstream(folder.file("s.yaml")) << "tuning: {max_trials: 7, seed: 5}\nspace: {env: {A: [1, 2]}}\n";
-  const auto s = make_settings({"--conf-file", folder.file("s.yaml"), "--seed", "9", "a"}, kMachine, none);
+  std::ofstream(folder.path("s.yaml")) << "tuning: {max_trials: 7, seed: 5}\nspace: {env: {A: [1, 2]}}\n";
+  const auto s = make_settings({"--conf-file", folder.path("s.yaml"), "--seed", "9", "a"}, kMachine, none);
   ASSERT_TRUE(s.ok()) << s.error().line();
   EXPECT_EQ(s->max_trials, 7);
   EXPECT_EQ(s->seed, 9u);
@@ -77,14 +77,21 @@ TEST(Settings, TheCommandLineBeatsTheFile) {
 
 TEST(Settings, AnOldFileRunsAsIpexRanIt) {
   const fakes::Folder folder;
-  std::ofstream(folder.file("s.yaml")) << "hyperparams: {launcher: {hp: [ninstances], ninstances: [1, 2]}}\n";
-  const auto s = make_settings({"--conf-file", folder.file("s.yaml"), "a"}, kMachine, none);
+  std::ofstream(folder.path("s.yaml")) << "hyperparams: {launcher: {hp: [ninstances], ninstances: [1, 2]}}\n";
+  const auto s = make_settings({"--conf-file", folder.path("s.yaml"), "a"}, kMachine, none);
   ASSERT_TRUE(s.ok()) << s.error().line();
   EXPECT_TRUE(s->old_rule);
   EXPECT_TRUE(s->objectives.empty());
   EXPECT_EQ(s->strategy, "grid");
   EXPECT_EQ(s->repeats, 1);
   EXPECT_EQ(s->output_dir, ".");
+  EXPECT_EQ(make_settings({"--conf-file", folder.path("s.yaml"), "a", "--repeats", "5"}, kMachine, none)->repeats, 1);  // of the program
+  EXPECT_EQ(make_settings({"--conf-file", folder.path("s.yaml"), "--repeats", "5", "a"}, kMachine, none)->repeats, 5);
+}
+
+TEST(Settings, ATimeThatNoClockHoldsIsRefused) {
+  EXPECT_FALSE(make_settings({"--trial-timeout", "1e300", "--set", "env.A=1,2", "a"}, kMachine, none).ok());
+  EXPECT_TRUE(make_settings({"--trial-timeout", "1e7", "--set", "env.A=1,2", "a"}, kMachine, none).ok());
 }
 
 }  // namespace

@@ -66,6 +66,17 @@ TEST(SpaceFile, ReadsTheFormOfIpex) {
   EXPECT_EQ(file->space.find("malloc")->values.size(), 3u);
 }
 
+TEST(SpaceFile, ConditionsNameParametersWithDashesOrUnderscoresAndMistakesHaveALine) {
+  const auto file = parse(
+      "space:\n  launcher:\n    memory-allocator: [default, jemalloc]\n  env:\n    A: {values: [1, 2], when: {memory_allocator: "
+      "jemalloc}}\n");
+  ASSERT_TRUE(file.ok()) << file.error().line();
+  EXPECT_TRUE(check_space(file->space, {}).ok());
+  const auto wrong = parse("space:\n  env:\n    A: [1, 2]\n    B: {values: [1, 2], when: {env.C: 1}}\n");
+  ASSERT_TRUE(wrong.ok());
+  EXPECT_THAT(check_space(wrong->space, {}).error().line(), AllOf(HasSubstr("space.yaml:4: env.B"), HasSubstr("'env.C'")));
+}
+
 TEST(SpaceFile, DefaultsOfIpexAreAllLogicalCores) {
   const auto file = parse("hyperparams: {launcher: {hp: [ncore_per_instance]}}");
   ASSERT_TRUE(file.ok());
@@ -85,6 +96,15 @@ TEST(SpaceFile, ErrorsNameLineAndKey) {
   EXPECT_THAT(error_of("space:\n  args:\n    n: {int: [1.5, 8]}\n"), HasSubstr("whole numbers"));
   EXPECT_THAT(error_of("space:\n  args:\n    n: {valuess: [1]}\n"), HasSubstr("did you mean values?"));
   EXPECT_THAT(error_of("space:\n  args:\n    n: []\n"), HasSubstr("empty list"));
+  EXPECT_THAT(error_of("space:\n  args:\n    n: {int: [1, 8], values: [3]}\n"),
+              AllOf(HasSubstr("space.yaml:3:"), HasSubstr("n has int and values")));
+  EXPECT_THAT(error_of("space:\n  args:\n    n: {int: [1, 8], log: maybe}\n"), HasSubstr("log needs true or false"));
+  EXPECT_THAT(error_of("space:\n  args:\n    n: {int: [1, 8], step: 0.5}\n"), HasSubstr("step needs a whole number"));
+  EXPECT_THAT(error_of("space:\n  args:\n    n: {float: [1, 8], points: 2.5}\n"), HasSubstr("points needs a whole number"));
+  EXPECT_THAT(error_of("space:\n  args:\n    n: {int: [1, 8], default: 9}\n"), HasSubstr("the default 9 is not in the range"));
+  EXPECT_THAT(error_of("space:\n  args:\n    n: {int: [1, 8], default: two}\n"), HasSubstr("the default two is not in the range"));
+  EXPECT_THAT(error_of("space:\n  args:\n    n: {float: [0, inf]}\n"), HasSubstr("too wide"));
+  EXPECT_THAT(error_of("space:\n  args:\n    n: {int: [0, 9223372036854775807]}\n"), HasSubstr("too wide"));
   EXPECT_THAT(error_of("spaces: {}\n"), AllOf(HasSubstr("space.yaml:1:"), HasSubstr("did you mean space?")));
   EXPECT_THAT(error_of("space: {}\nhyperparams: {launcher: {hp: [malloc]}}\n"), HasSubstr("two forms"));
   EXPECT_THAT(error_of("hyperparams: {launcher: {ninstances: [1]}}\n"), HasSubstr("hp"));

@@ -59,6 +59,15 @@ TEST(Conditions, CompareNumbersAndWords) {
   EXPECT_FALSE((Condition{"missing", Condition::Op::kNotIn, {1.0}}).holds(point));
 }
 
+TEST(GridValues, OfAHugeRangeAreFew) {
+  const std::vector<Value> values = grid_values(range("n", 1, 9007199254740992));
+  EXPECT_EQ(values.size(), 10000u);
+  EXPECT_EQ(texts({values.front(), values.back()}), (std::vector<std::string>{"1", "9007199254740992"}));
+  Parameter steps = range("x", 0, 1e9, false, Kind::kFloat);
+  steps.step = 0.001;
+  EXPECT_EQ(grid_values(steps).size(), 10000u);
+}
+
 TEST(RandomPoints, ComeFromTheSeedAndStayInTheRange) {
   Space space;
   space.parameters = {range("n", 1, 64, true), range("x", -1, 1, false, Kind::kFloat), category("c", fakes::numbers(1, 3))};

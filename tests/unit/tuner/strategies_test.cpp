@@ -10,10 +10,7 @@
 namespace ipexrun::tuner {
 namespace {
 
-using fakes::Bench;
-using fakes::category;
-using fakes::Folder;
-using fakes::number;
+using namespace fakes;  // NOLINT(google-build-using-namespace): a study made up from its parts
 
 Space toy() {
   Space space;

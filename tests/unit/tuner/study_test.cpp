@@ -8,21 +8,8 @@
 namespace ipexrun::tuner {
 namespace {
 
-using fakes::Bench;
-using fakes::category;
-using fakes::Folder;
-using fakes::number;
-using fakes::prints;
+using namespace fakes;  // NOLINT(google-build-using-namespace): a study made up from its parts
 using testing::HasSubstr;
-
-Space ten() {
-  Space space;
-  space.parameters = {category("n", fakes::numbers(1, 9))};
-  return space;
-}
-
-/// Better with n; the default (without n) is 2.
-RunReport by_n(const std::map<std::string, std::string>& env, int) { return prints("rate", true, 10 * number(env, "n", 2)); }
 
 TEST(Search, MeasuresTheDefaultFirst) {
   const Folder folder;
@@ -41,7 +28,7 @@ TEST(Search, AKillAtAnyRecordLosesNothingAndRunsNothingTwice) {
   const Folder whole;
   Bench straight(whole, ten(), by_n, [](Settings& s) { s.repeats = 2; });
   ASSERT_TRUE(straight.study->search().ok());
-  std::ifstream in(whole.file("journal.jsonl"));
+  std::ifstream in(whole.path("journal.jsonl"));
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   const std::size_t runs = straight.runner.requests.size();
@@ -49,7 +36,7 @@ TEST(Search, AKillAtAnyRecordLosesNothingAndRunsNothingTwice) {
     const Folder folder;
     std::size_t recorded = 0;
     {
-      std::ofstream out(folder.file("journal.jsonl"));
+      std::ofstream out(folder.path("journal.jsonl"));
       for (std::size_t i = 0; i < kept; ++i) {
         out << lines[i] << "\n";
         recorded += lines[i].find("\"kind\":\"run\"") != std::string::npos ? 1 : 0;
@@ -176,62 +163,45 @@ TEST(Search, AnOldFileStopsWhenAllTargetsAreMet) {
   EXPECT_EQ(bench.study->history().trials.size(), 6u);  // the default and n = 1 to 5
 }
 
-TEST(Finish, ChoosesByTheRoundsAndClaimsFromFreshPairs) {
+TEST(Search, AConstraintOnWhatDoesNotExistEndsItAtOnce) {
   const Folder folder;
-  // In the search 8 looks best by chance; measured again, 9 is.
+  Bench bench(folder, ten(), by_n, [](Settings& s) { s.constraints = {*parse_constraint("p99 < 15")}; });
+  const auto ended = bench.study->search();
+  ASSERT_FALSE(ended.ok());
+  EXPECT_THAT(ended.error().line(), AllOf(HasSubstr("'p99'"), HasSubstr("did you mean p99_ms?")));
+  EXPECT_EQ(bench.runner.requests.size(), 1u);
+  Bench again(folder, ten(), by_n, [](Settings& s) { s.constraints = {*parse_constraint("p99 < 15")}; });
+  const auto same = again.study->search();  // what was found out is not searched again
+  ASSERT_FALSE(same.ok());
+  EXPECT_THAT(same.error().line(), AllOf(HasSubstr("'p99'"), HasSubstr("--fresh")));
+  EXPECT_TRUE(again.runner.requests.empty());
+}
+
+TEST(Search, WhyAConstraintCouldNotBeJudgedIsKept) {
+  const Folder folder;
   Bench bench(
       folder, ten(),
-      [](const std::map<std::string, std::string>& env, int call) {
-        const double n = number(env, "n", 2);
-        return prints("rate", true, call <= 10 && n == 8 ? 99 : 10 * n + 0.1 * (call % 3));
+      [](const std::map<std::string, std::string>& env, int) {
+        RunReport out = by_n(env, 0);
+        out.output.missing["p99_ms"] = "p99 needs n >= 662, have 64";
+        return out;
       },
-      [](Settings& s) { s.claim_pairs = 5; });
-  ASSERT_TRUE(bench.study->search().ok());
-  const auto ended = bench.study->finish();
-  ASSERT_TRUE(ended.ok());
-  const History& history = bench.study->history();
-  EXPECT_EQ(history.best, 9);
-  EXPECT_THAT(history.verdict, AllOf(HasSubstr("4.5"), HasSubstr("95% interval"), HasSubstr("5 pairs of fresh runs")));
-  std::vector<int> order;
-  for (const Round& one : history.rounds)
-    if (one.phase == "claim") order.push_back(one.trial);
-  EXPECT_THAT(order, testing::ElementsAre(0, 9, 9, 0, 0, 9, 9, 0, 0, 9));
-}
-
-TEST(Finish, NoiseIsNoWin) {
-  const Folder folder;
-  Bench bench(folder, ten(), [](const auto&, int call) { return prints("rate", true, 100 + (call * 37) % 11); });
+      [](Settings& s) { s.constraints = {*parse_constraint("p99_ms < 15")}; });
   ASSERT_TRUE(bench.study->search().ok());
   ASSERT_TRUE(bench.study->finish().ok());
-  EXPECT_EQ(bench.study->history().best, 0);
-  EXPECT_THAT(bench.study->history().verdict, HasSubstr("nothing was shown to be better than the default"));
+  const History read = *read_study(folder.path());
+  EXPECT_THAT(read.verdict, HasSubstr("p99_ms was not measured: p99 needs n >= 662, have 64"));
 }
 
-TEST(Finish, GoesOnAfterAStop) {
+TEST(History, ASearchThatGoesOnHasNotEnded) {
   const Folder folder;
-  Bench bench(folder, ten(), by_n);
-  ASSERT_TRUE(bench.study->search().ok());
-  bench.runner.stop_at = 10 + 7;
-  ASSERT_TRUE(bench.study->finish().ok());
-  EXPECT_EQ(bench.study->history().verdict, "");
-  const std::size_t rounds = bench.study->history().rounds.size();
-  EXPECT_EQ(rounds, 6u);
-  Bench again(folder, ten(), by_n);
-  ASSERT_TRUE(again.study->search().ok());
-  ASSERT_TRUE(again.study->finish().ok());
-  EXPECT_EQ(again.runner.requests.size(), 4 * 3 + 2 * 6 - rounds);
-  EXPECT_EQ(again.study->history().best, 9);
-}
-
-TEST(Finish, ABrokenDefaultIsSaid) {
-  const Folder folder;
-  Bench bench(folder, ten(), [](const std::map<std::string, std::string>& env, int) {
-    return env.empty() ? fakes::fails(State::kCrashed, 139, "ended by SIGSEGV") : by_n(env, 0);
-  });
-  ASSERT_TRUE(bench.study->search().ok());
-  ASSERT_TRUE(bench.study->finish().ok());
-  EXPECT_EQ(bench.study->history().best, 9);
-  EXPECT_THAT(bench.study->history().verdict, AllOf(HasSubstr("could not be measured"), HasSubstr("SIGSEGV")));
+  Bench first(folder, ten(), by_n, [](Settings& s) { s.max_trials = 3; });
+  ASSERT_TRUE(first.study->search().ok());
+  EXPECT_EQ(first.study->history().stop, "3 trials were made");
+  Bench more(folder, ten(), by_n, [](Settings& s) { s.max_trials = 9; });
+  more.runner.stop_at = 2;
+  ASSERT_TRUE(more.study->search().ok());
+  EXPECT_EQ(more.study->history().stop, "");
 }
 
 TEST(Pareto, FrontAndPreference) {
