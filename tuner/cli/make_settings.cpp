@@ -98,6 +98,8 @@ Result<Settings> make_settings(const std::vector<std::string>& args, const launc
     return Error{kExitUsage, "there is nothing to choose: every parameter of the space has one value",
                  "--set NAME=A,B or space: in a file"};
   if (Status settled = settle_strategy(s); !settled.ok()) return settled.error();
+  if (s.strategy == "cmaes" && s.objectives.size() > 1)
+    return Error{kExitUsage, "cmaes searches for one objective, not for several", "tpe, gp, nsga2 and nsga3 take several"};
   if (s.jobs > 1 &&
       (s.space.find("nodes-list") != nullptr || s.space.find("cores-list") != nullptr || s.space.find("use_all_nodes") != nullptr))
     return Error{kExitUsage, "--jobs gives each worker its own cores, and the space chooses nodes or cores too", "leave one of them out"};

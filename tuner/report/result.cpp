@@ -24,6 +24,12 @@ std::string csv_cell(const std::string& text) {
   return out + '"';
 }
 
+/// For people: 0.123456789 as 0.1235. Values that one can count stay as they are.
+std::string shown(const Value& value) {
+  const auto* real = std::get_if<double>(&value);
+  return real == nullptr ? text_of(value) : show_number(*real);
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 /// "+-1.2%": half the range of the runs, relative to their median.
@@ -39,7 +45,7 @@ std::string spread_text(const std::vector<double>& values) {
 std::string point_text(const Point& point) {
   std::string out;
   for (const auto& [name, value] : point)
-    if (!std::holds_alternative<std::monostate>(value)) out += (out.empty() ? "" : ", ") + name + " " + text_of(value);
+    if (!std::holds_alternative<std::monostate>(value)) out += (out.empty() ? "" : ", ") + name + " " + shown(value);
   return out.empty() ? "as it is" : out;
 }
 
@@ -116,7 +122,7 @@ launcher::bench::Table trials_table(const History& history, std::size_t most) {
     std::vector<std::string> line = {trial->number == 0 ? "default" : std::to_string(trial->number)};
     for (const std::string& name : names) {
       const auto found = trial->point.find(name);
-      line.push_back(found == trial->point.end() ? "-" : text_of(found->second));
+      line.push_back(found == trial->point.end() ? "-" : shown(found->second));
     }
     for (const Objective& one : history.objectives) line.push_back(show_number(trial->value(one.name).value_or(0)));
     const double value = trial->value(objective.name).value_or(0);

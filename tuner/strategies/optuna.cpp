@@ -187,6 +187,8 @@ class Optuna final : public Strategy {
          {"owner", history.head->id},
          {"kind", {{"program", history.head->program}, {"space", history.head->space}, {"objective", history.head->objective}}}});
     if (!opened.ok()) return opened.error();
+    if (opened->contains("refused"))
+      return Error{kExitUsage, opened->at("refused").get<std::string>(), "tpe, gp, nsga2 and nsga3 take several"};
     if (opened->contains("other"))
       return Error{kExitUsage,
                    "the study '" + name + "' in " + storage_ + " has another " + opened->at("other").get<std::string>() + " than this one",

@@ -2,7 +2,7 @@
 
     {"op": "check", "sampler": WORD}                                                                  ->  {"version"}
     {"op": "open", "storage": URL, "study": NAME, "sampler": WORD, "seed": N, "directions": ["maximize", ...], "owner": ID, "kind": {}}
-                                                                                 ->  {"version", "trials"}, or {"other": KEY of kind}
+                                                                                 ->  {"version", "trials"}, {"other": KEY of kind}, {"refused": WHY}
     {"op": "drop_unknown", "known": [NUMBER, ...]}                                                    ->  {}
     {"op": "ask", "by_chance": false}                                                                 ->  {"number"}
     {"op": "suggest", "number", "name", "values": [...] or "int"/"float": [low, high], "log", "step"} ->  {"value"}
@@ -36,7 +36,10 @@ class Session:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        for category in (optuna.exceptions.ExperimentalWarning, FutureWarning):  # of how this program calls Optuna: nothing to the user
+            warnings.simplefilter("ignore", category)
+        if message["sampler"] == "cmaes" and len(message["directions"]) > 1:
+            return {"refused": "cmaes searches for one objective, not for several"}
         self.optuna, self.owner = optuna, message["owner"]
         for wait in (0.2, 0.4, 0.8, 1.6, None):  # two that make the tables at once
             try:
