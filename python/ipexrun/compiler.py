@@ -259,7 +259,7 @@ class Translation:
 
 
 def plain(tensor):
-    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_complex():
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
         raise Unsupported(f"a tensor that is not plain: {tensor.dtype}, {tensor.layout}, {tensor.device}")
 
 

@@ -8,7 +8,7 @@ SHARE_OF_FREE_MEMORY = 0.25
 
 
 class Doubled(torch.fx.Interpreter):
-    """float32 means float64 throughout, in tensors that are given or made and in what operators are told."""
+    """float32 means float64 throughout, in tensors that are given or made and in what operators are told; complex numbers likewise."""
 
     def run_node(self, node):
         result = super().run_node(node)
@@ -18,12 +18,15 @@ class Doubled(torch.fx.Interpreter):
         return super().call_function(target, torch.fx.node.map_aggregate(args, wider), torch.fx.node.map_aggregate(kwargs, wider))
 
 
+WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
 def doubled(value):
-    return value.double() if isinstance(value, torch.Tensor) and value.dtype == torch.float32 else value
+    return value.to(WIDER[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in WIDER else value
 
 
 def wider(argument):
-    return torch.float64 if argument is torch.float32 else argument
+    return WIDER.get(argument, argument) if isinstance(argument, torch.dtype) else argument
 
 
 def free_bytes():

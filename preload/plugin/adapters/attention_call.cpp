@@ -96,14 +96,14 @@ Outputs AttentionCall::run(int candidate, const Packs& /*packs*/, IsaSet isa) co
   const std::int64_t heads = q->size(1);
   const std::int64_t rows = q->size(2);
   const std::int64_t depth = q->size(3);
-  at::Tensor result = scratch_empty_like(*q, q->scalar_type());  // as stock does
-  if (depth > 1 && result.stride(3) != 1) return {};
+  at::Tensor to = out.defined() ? out : scratch_empty_like(*q, q->scalar_type());  // as stock does
+  if (depth > 1 && to.stride(3) != 1) return {};
   kernels::AttentionArgs args = kernel_operands();
   args.bf16_inside = candidate == kOwnBf16;
-  args.out = result.mutable_data_ptr();
-  args.out_batch_stride = result.stride(0);
-  args.out_head_stride = result.stride(1);
-  args.out_row_stride = result.stride(2);
+  args.out = to.mutable_data_ptr();
+  args.out_batch_stride = to.stride(0);
+  args.out_head_stride = to.stride(1);
+  args.out_row_stride = to.stride(2);
   at::Tensor logsumexp;
   if (wants_logsumexp) {
     logsumexp = at::cpu::empty_strided({batch, heads, rows}, {rows * heads, 1, heads}, q->options().dtype(at::kFloat));
@@ -118,7 +118,7 @@ Outputs AttentionCall::run(int candidate, const Packs& /*packs*/, IsaSet isa) co
     done = kernels::attention(args, torch_pool(), isa);
   }
   if (!done) return {};
-  Outputs outputs(std::move(result));
+  Outputs outputs(std::move(to));
   if (wants_logsumexp) outputs.more = {std::move(logsumexp)};
   return outputs;
 }

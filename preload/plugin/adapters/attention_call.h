@@ -9,6 +9,7 @@ class AttentionCall final : public AttentionOperands {
  public:
   bool wants_grad = false;      ///< float32 of a program that trains: stays float32
   bool wants_logsumexp = true;  ///< as the second of the outputs
+  at::Tensor out;               ///< where run() writes, sizes as q, the depth dense; undefined: a new one that lies as q does
 
   /// Reads the arguments of the operator, which outlive the call; false, with the reason, for what candidates do not compute.
   bool describe(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout_p, bool is_causal,

@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -19,8 +20,9 @@ bool same_face(const at::Tensor& stock, const at::Tensor& mine) {
   return stock.sizes() == mine.sizes() && stock.strides() == mine.strides() && stock.scalar_type() == mine.scalar_type();
 }
 
-/// [samples, elements of one] in double.
+/// [samples, elements of one] in double; a complex number is two of them.
 at::Tensor rows(const at::Tensor& tensor) {
+  if (tensor.is_complex()) return rows(at::view_as_real(tensor.resolve_conj()));
   const std::int64_t samples = tensor.dim() > 1 && tensor.size(0) > 0 ? tensor.size(0) : 1;
   return tensor.to(at::kDouble).reshape({samples, -1});
 }
@@ -94,7 +96,7 @@ Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std:
     } else if (stock[i].has_value()) {
       if (!same_face(*stock[i], *mine[i])) {
         worst.same_kind = false;
-      } else if (stock[i]->is_floating_point()) {
+      } else if (stock[i]->is_floating_point() || stock[i]->is_complex()) {
         judge(*stock[i], *mine[i], exact.size() == stock.size() ? exact[i] : std::nullopt, &worst);
       } else {
         worst.same_kind = at::equal(*stock[i], *mine[i]);

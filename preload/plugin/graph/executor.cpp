@@ -9,9 +9,8 @@
 #include <functional>
 #include <stdexcept>
 
-#include "preload/plugin/adapters/attention_call.h"
-#include "preload/plugin/answer.h"
 #include "preload/plugin/drift_switch.h"
+#include "preload/plugin/graph/attention_step.h"
 #include "preload/plugin/graph/convolution_step.h"
 #include "preload/plugin/graph/linear_step.h"
 #include "preload/plugin/graph/op_times.h"
@@ -160,48 +159,6 @@ class NumberStep final : public Step {
   Arithmetic what_;
 };
 
-/// Our kernel where it computes this call, else the operator.
-class AttentionStep final : public Step {
- public:
-  explicit AttentionStep(const Node& node) : stock_(node), arguments_(node.arguments), output_(node.outputs[0]), bf16_(node.index != 0) {}
-
-  void run(Values& values) const override {
-    TierState* state = tier();
-    if (state == nullptr || !allowed_here() || !run_own(*state, values)) stock_.run(values);
-  }
-
- private:
-  [[nodiscard]] c10::IValue argument(std::size_t i, const Values& values) const { return resolve(arguments_[i], values, nullptr); }
-
-  /// query, key, value, dropout_p, is_causal, attn_mask, scale
-  bool run_own(TierState& state, Values& values) const {
-    const ForkGate::Passage passage(state.fork_gate);
-    if (!passage) return false;
-    const c10::IValue q = argument(0, values);
-    const c10::IValue k = argument(1, values);
-    const c10::IValue v = argument(2, values);
-    const c10::IValue scale = argument(6, values);
-    const auto mask = argument(5, values).toOptional<at::Tensor>();
-    AttentionCall call;
-    call.wants_logsumexp = false;
-    if (!call.describe(q.toTensor(), k.toTensor(), v.toTensor(), argument(3, values).toScalar().toDouble(), argument(4, values).toBool(),
-                       mask, scale.isNone() ? std::nullopt : std::optional(scale.toScalar().toDouble()))) {
-      return false;
-    }
-    const int candidate = call.best(bf16_, state.options.isa);
-    if (candidate == kStock) return false;
-    Outputs outputs = call.run(candidate, {}, state.options.isa);
-    if (!outputs.defined()) return false;
-    values[static_cast<std::size_t>(output_)] = std::move(outputs.first);
-    return true;
-  }
-
-  OperatorStep stock_;
-  std::vector<Argument> arguments_;
-  Value output_;
-  bool bf16_;
-};
-
 std::unique_ptr<Step> step_of(const Node& node) {
   switch (node.kind) {
     case Node::Kind::kItem:
@@ -209,7 +166,7 @@ std::unique_ptr<Step> step_of(const Node& node) {
     case Node::Kind::kNumber:
       return std::make_unique<NumberStep>(node);
     case Node::Kind::kAttention:
-      return std::make_unique<AttentionStep>(node);
+      return make_attention_step(node);
     case Node::Kind::kLinear:
       return std::make_unique<LinearStep>(node);
     case Node::Kind::kOwn:

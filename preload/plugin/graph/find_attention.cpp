@@ -32,12 +32,14 @@ Value repeated(const Match& match, Value value) {
 void find_attention(Graph* graph, bool bf16, Fused* fused) {
   const Match match(*graph);
   for (Node& node : graph->nodes) {
-    if (!node.is("_scaled_dot_product_flash_attention_for_cpu", "") || !match.readers(node.outputs[1]).empty() ||
-        match.is_result(node.outputs[1])) {
-      continue;
+    if (node.kind != Node::Kind::kAttention) {  // else found already
+      if (!node.is("_scaled_dot_product_flash_attention_for_cpu", "") || !match.readers(node.outputs[1]).empty() ||
+          match.is_result(node.outputs[1])) {
+        continue;
+      }
+      node.kind = Node::Kind::kAttention;
     }
-    node.kind = Node::Kind::kAttention;
-    node.index = bf16 ? 1 : 0;
+    if (bf16) node.index |= kAttentionBf16;
     ++fused->attentions;
     const Value k = repeated(match, value_of(node.arguments[1]));
     const Value v = repeated(match, value_of(node.arguments[2]));

@@ -88,6 +88,13 @@ struct Convolution {
 
 enum class Arithmetic : int { kAdd, kSub, kMul, kFloorDiv, kMod };
 
+/// Bits of what kAttention may do.
+enum AttentionForm : std::int64_t {
+  kAttentionBf16 = 1,         ///< bf16 inside of float32
+  kAttentionWritten = 2,      ///< the program wrote it out: rows of which a mask hides everything are NaN, and the result is contiguous
+  kAttentionTokensFirst = 4,  ///< or lies as [batch, rows, heads, depth]
+};
+
 class Step;
 
 struct Node {
@@ -95,7 +102,7 @@ struct Node {
     kOperator,     ///< `op` on `arguments`
     kItem,         ///< element `index` of a list
     kNumber,       ///< arithmetic of sizes: `index` is one of Arithmetic, over two ints
-    kAttention,    ///< `op` on `arguments`, by our own kernel; `index` is 1 where bf16 inside of float32 is allowed
+    kAttention,    ///< `op` on `arguments`, by our own kernel; `index`: AttentionForm
     kLinear,       ///< `linear`, viewed in the sizes of arguments[0] where there is one
     kConvolution,  ///< `convolution`
     kReorder,      ///< arguments[0] in the Layout of number `index` and of the dtype of number arguments[1]

@@ -12,6 +12,7 @@ Fused optimize(Graph* graph, bool bf16) {
   find_gelu(graph, &fused);
   find_norms(graph, &fused);
   find_rotary(graph, &fused);
+  find_written_attention(graph, &fused);
   find_attention(graph, bf16, &fused);
   find_linears(graph, bf16, &fused);
   find_convolutions(graph, bf16, &fused);
@@ -44,6 +45,7 @@ std::string words(const Fused& fused) {
       {fused.pools, "pools"},
       {fused.kept_bf16, "results kept in bf16"},
       {fused.attentions, "attentions"},
+      {fused.written_attentions, "of them written out"},
       {fused.gelus, "gelus written out"},
       {fused.norms, "norms"},
       {fused.sums_in_norms, "sums in norms"},

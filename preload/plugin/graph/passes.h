@@ -10,6 +10,7 @@ namespace ipexrun::preload::graph {
 /// What was rewritten, for the report.
 struct Fused {
   int attentions = 0;   ///< by our own kernel
+  int written_attentions = 0;  ///< among them, that the program wrote out
   int gelus = 0;        ///< that the program wrote out
   int norms = 0;        ///< layer norms, and rms norms that the program wrote out
   int sums_in_norms = 0;
@@ -47,6 +48,9 @@ void add_to_norms(Graph* graph, Fused* fused);
 
 /// Rotary position embeddings that the program wrote out, by our own kernel.
 void find_rotary(Graph* graph, Fused* fused);
+
+/// Attention that the program wrote out (two batches of products with a softmax between them) becomes one step.
+void find_written_attention(Graph* graph, Fused* fused);
 
 /// Attention whose logsumexp nobody reads is computed by our own kernel. `bf16`: in float32 too, with bf16 inside.
 void find_attention(Graph* graph, bool bf16, Fused* fused);
