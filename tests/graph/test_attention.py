@@ -78,6 +78,18 @@ def test_two_masks():
     words(lambda q, k, v, a, b: attended(q, k, v, lambda s: s * 0.5 + a + b), *heads(), MASKS["of each head"](), MASKS["of each sequence"]())
 
 
+@pytest.mark.parametrize("images", [1, 3])
+def test_masks_of_windows(images):
+    windows = 4
+    mask = torch.zeros(windows, T, T).masked_fill(torch.rand(windows, T, T) > 0.8, -100.0)
+
+    def scores(s, mask, bias):
+        s = s + bias
+        return (s.view(images, windows, H, T, T) + mask.unsqueeze(1).unsqueeze(0)).view(-1, H, T, T)
+
+    words(lambda q, k, v, mask, bias: attended(q, k, v, lambda s: scores(s, mask, bias)), *heads(batch=images * windows), mask, MASKS["of each head"]())
+
+
 @pytest.mark.parametrize("number", [float("-inf"), -1e9, torch.finfo(torch.float32).min])
 def test_masks_that_are_filled_in(number):
     hidden = torch.triu(torch.ones(T, T, dtype=torch.bool), 1)

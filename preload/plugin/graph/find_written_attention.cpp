@@ -4,6 +4,7 @@
 //
 // Numbers that are multiplied into scores are the scale, until something is added; what is added, or filled in where a mask says so, is
 // added to one mask. A number that is filled in has to be so low that what a score was does not matter beside it.
+#include <algorithm>
 #include <initializer_list>
 #include <numeric>
 #include <string>
@@ -44,7 +45,8 @@ struct Mask {
   Value value = kNone;  ///< added as it is, or
   Value where = kNone;  ///< bool: `fill` is added where it says so
   double fill = 0;
-  bool inverted = false;  ///< added where it says not
+  bool inverted = false;   ///< added where it says not
+  std::int64_t times = 0;  ///< not 0: [1, windows, ..] of five dimensions, and the scores have the windows of so many images
 };
 
 struct Found {
@@ -218,7 +220,16 @@ class Finder {
     if (scores == kNone || sizes(scores) != sizes(node.outputs[0])) return kNone;
     const Sizes& shape = sizes(scores);
     const Sizes& of = sizes(mask->value != kNone ? mask->value : mask->where);
-    return shape == found_shape && of.size() <= shape.size() ? scores : kNone;
+    if (shape == found_shape) return of.size() <= shape.size() ? scores : kNone;
+    if (!of_windows(shape, found_shape) || of.size() != 5 || of[0] != 1) return kNone;
+    mask->times = shape[0];
+    return scores;
+  }
+
+  /// [images, windows, heads, rows, keys] of [images * windows, heads, rows, keys].
+  static bool of_windows(const Sizes& five, const Sizes& four) {
+    return five.size() == 5 && four.size() == 4 && five[0] > 0 && five[1] > 0 && five[0] * five[1] == four[0] &&
+           std::equal(five.begin() + 2, five.end(), four.begin() + 1);
   }
 
   /// A number, also in a tensor of no dimensions that is made of one.
@@ -344,6 +355,15 @@ class Finder {
       Argument other = Argument::of(c10::IValue(0.0));
       if (mask.inverted) std::swap(chosen, other);
       value = add("where", "Scalar", {Argument::of(mask.where), chosen, other}, at::kFloat, sizes(mask.where));
+    }
+    if (mask.times > 0) {
+      Sizes windows(sizes(value).begin() + 1, sizes(value).end());
+      value = add("select", "int", {Argument::of(value), number(0), number(0)}, match_.facts(value).dtype, windows);
+      if (mask.times > 1 && windows[0] > 1) {
+        windows[0] *= mask.times;
+        value = add("repeat", "", {Argument::of(value), Argument::of({number(mask.times), number(1), number(1), number(1)})},
+                    match_.facts(value).dtype, windows);
+      }
     }
     while (sizes(value).size() != 2 && sizes(value).size() != 4) {
       Sizes more = sizes(value);

@@ -14,6 +14,8 @@ Fused optimize(Graph* graph, bool bf16) {
   find_rotary(graph, &fused);
   find_written_attention(graph, &fused);
   find_attention(graph, bf16, &fused);
+  drop_dead(graph);
+  fold_constants(graph, &fused);  // after those that look at how a table or a mask was made
   find_linears(graph, bf16, &fused);
   find_convolutions(graph, bf16, &fused);
   fold_norms(graph, &fused);
@@ -47,6 +49,7 @@ std::string words(const Fused& fused) {
       {fused.attentions, "attentions"},
       {fused.written_attentions, "of them written out"},
       {fused.gelus, "gelus written out"},
+      {fused.constants, "constants"},
       {fused.norms, "norms"},
       {fused.sums_in_norms, "sums in norms"},
       {fused.rotaries, "rotary embeddings"},

@@ -9,10 +9,10 @@ namespace ipexrun::preload::graph {
 
 /// What was rewritten, for the report.
 struct Fused {
-  int attentions = 0;   ///< by our own kernel
+  int attentions = 0;          ///< by our own kernel
   int written_attentions = 0;  ///< among them, that the program wrote out
-  int gelus = 0;        ///< that the program wrote out
-  int norms = 0;        ///< layer norms, and rms norms that the program wrote out
+  int gelus = 0;               ///< that the program wrote out
+  int norms = 0;               ///< layer norms, and rms norms that the program wrote out
   int sums_in_norms = 0;
   int joined = 0;       ///< linear layers that are one product with others
   int rotaries = 0;     ///< rotary position embeddings that the program wrote out
@@ -25,6 +25,7 @@ struct Fused {
   int folded_norms = 0;  ///< batch norms in the weights of convolutions
   int pools = 0;         ///< of images that lie channels last
   int held = 0;          ///< images that stay channels last between convolutions
+  int constants = 0;     ///< values that are the same in every call
   int reorders = 0;      ///< of images, on their way in or out
 };
 
@@ -36,6 +37,9 @@ std::string words(const Fused& fused);
 
 /// A gelu that the program wrote out becomes one operator.
 void find_gelu(Graph* graph, Fused* fused);
+
+/// What is computed from numbers alone is computed now. After the passes that look at how a table or a mask is made.
+void fold_constants(Graph* graph, Fused* fused);
 
 /// What is computed twice from the same arguments is computed once; copies that change nothing go.
 void share_equal(Graph* graph);

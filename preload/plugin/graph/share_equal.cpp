@@ -5,6 +5,7 @@
 #include <string>
 
 #include "preload/plugin/graph/passes.h"
+#include "preload/plugin/graph/seen_outside.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -53,42 +54,10 @@ bool append(const Argument& argument, std::string* key) {
   return true;
 }
 
-/// Its results may be views of its arguments.
-bool may_view(const Node& node) {
-  if (!node.op) return true;
-  for (const char* name : {"_unsafe_view", "reshape", "contiguous", "lift_fresh_copy", "lift_fresh", "_reshape_alias", "to"}) {
-    if (node.op->operator_name().name == std::string("aten::") + name) return true;
-  }
-  for (const c10::Argument& result : node.op->schema().returns()) {
-    if (result.alias_info() != nullptr) return true;
-  }
-  return false;
-}
-
 bool is_copy(const Graph& graph, const Node& node) {
   if (!node.is("clone", "") || node.arguments[0].kind != Argument::Kind::kValue) return false;
   return graph.facts[static_cast<std::size_t>(node.arguments[0].value)].contiguous &&
          graph.facts[static_cast<std::size_t>(node.outputs[0])].contiguous;
-}
-
-void mark(const Argument& argument, std::vector<bool>* marks) {
-  if (argument.kind == Argument::Kind::kValue && argument.value != kNone) (*marks)[static_cast<std::size_t>(argument.value)] = true;
-  for (const Argument& element : argument.list) mark(element, marks);
-}
-
-/// Values that share memory with a result, or may.
-std::vector<bool> seen_outside(const Graph& graph) {
-  std::vector<bool> seen(graph.facts.size(), false);
-  for (const Argument& output : graph.outputs) mark(output, &seen);
-  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
-    if (!may_view(node)) continue;
-    bool outside = false;
-    for (const Value value : node.outputs) outside = outside || seen[static_cast<std::size_t>(value)];
-    if (!outside) continue;
-    for (const Argument& argument : node.arguments) mark(argument, &seen);
-  }
-  return seen;
 }
 
 }  // namespace

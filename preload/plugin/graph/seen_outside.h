@@ -1,0 +1,13 @@
+// Which values the program may write into after a call: results, and what shares memory with them.
+#pragma once
+
+#include <vector>
+
+#include "preload/plugin/graph/ir.h"
+
+namespace ipexrun::preload::graph {
+
+/// By value: it shares memory with a result, or may.
+std::vector<bool> seen_outside(const Graph& graph);
+
+}  // namespace ipexrun::preload::graph
