@@ -11,6 +11,7 @@ Fused optimize(Graph* graph, bool bf16) {
   drop_dead(graph);
   find_gelu(graph, &fused);
   find_norms(graph, &fused);
+  find_variances(graph, &fused);
   find_rotary(graph, &fused);
   find_written_attention(graph, &fused);
   find_attention(graph, bf16, &fused);
@@ -53,6 +54,7 @@ std::string words(const Fused& fused) {
       {fused.norms, "norms"},
       {fused.sums_in_norms, "sums in norms"},
       {fused.rotaries, "rotary embeddings"},
+      {fused.variances, "variances"},
       {fused.joined, "linear layers joined"},
   };
   std::string text;

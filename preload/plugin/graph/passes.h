@@ -25,6 +25,7 @@ struct Fused {
   int folded_norms = 0;  ///< batch norms in the weights of convolutions
   int pools = 0;         ///< of images that lie channels last
   int held = 0;          ///< images that stay channels last between convolutions
+  int variances = 0;     ///< and standard deviations and instance norms
   int constants = 0;     ///< values that are the same in every call
   int reorders = 0;      ///< of images, on their way in or out
 };
@@ -49,6 +50,9 @@ void find_norms(Graph* graph, Fused* fused);
 
 /// An addition that is left before a norm goes into it.
 void add_to_norms(Graph* graph, Fused* fused);
+
+/// Variances, standard deviations and instance norms, where torch's kernels are slow.
+void find_variances(Graph* graph, Fused* fused);
 
 /// Rotary position embeddings that the program wrote out, by our own kernel.
 void find_rotary(Graph* graph, Fused* fused);
