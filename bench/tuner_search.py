@@ -42,7 +42,7 @@ def options():
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15, help="of the last comparison")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUES", help="as of hypertune: fixes or adds a parameter")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUES", help="as of hypertune: one value fixes a parameter, several are a space of their own")
     parser.add_argument("--kernels", action="store_true", help="with kernels of ours; without it placement and variables only")
     parser.add_argument("--python", help="interpreter that has Optuna")
     parser.add_argument("--folder", default="tuner_search", help="where the studies go")
@@ -53,7 +53,7 @@ def options():
     args.program = args.program or BERT
     if args.smoke:
         args.program, args.rounds, args.repeats, args.share = [*BERT[:-1], "30", *SMALL], 1, 1, 0.5
-        args.strategies, args.set, args.folder = ["climb"], ["ninstances=1", "thp=off,on", "omp-wait-policy=default,passive"], tempfile.mkdtemp()
+        args.strategies, args.set, args.folder = ["climb"], ["ninstances=1", "thp=off,on"], tempfile.mkdtemp()
     args.fixed = [] if args.kernels else ["--no-optimize"]
     return args
 
@@ -103,7 +103,11 @@ class Judge:
             if done.returncode != 0 or not report.exists():
                 print(done.stderr[-2000:], file=sys.stderr)
                 return {}
-            return {one["variant"]: one for one in json.loads(report.read_text())["rows"] if one["instance"] in ("all", "0")}
+            out = {}
+            for one in json.loads(report.read_text())["rows"]:
+                if one["instance"] == "all" or one["variant"] not in out:
+                    out[one["variant"]] = one
+            return out
 
     def measure(self, name, command):
         rows = self.rows([*command, *(["--bench-compare", "stock", "--bench-pairs", "1"] if name == "stock" else [])])

@@ -71,10 +71,12 @@ std::string objectives_text(const std::vector<Objective>& objectives) {
   static constexpr const char* kFrom[] = {"printed", "bench", "regex"};
   std::string out;
   for (const Objective& one : objectives) {
-    out += (out.empty() ? "" : ", ") + one.name + (one.higher_is_better ? " (higher is better" : " (lower is better");
-    if (!one.key.empty() && one.key != one.name) out += std::string(", ") + kFrom[static_cast<int>(one.source)] + " " + one.key;
-    if (one.aggregate != Aggregate::kAuto) out += ", " + text_of(one.aggregate);
-    out += ")";
+    std::string more;
+    const auto add = [&](const std::string& text) { more += (more.empty() ? " (" : ", ") + text; };
+    if (one.source != Source::kPrinted) add(one.higher_is_better ? "higher is better" : "lower is better");  // else the program says it
+    if (!one.key.empty() && one.key != one.name) add(std::string(kFrom[static_cast<int>(one.source)]) + " " + one.key);
+    if (one.aggregate != Aggregate::kAuto) add(text_of(one.aggregate));
+    out += (out.empty() ? "" : ", ") + one.name + more + (more.empty() ? "" : ")");
   }
   return out;
 }

@@ -37,9 +37,11 @@ std::string history_chart(const History& history, const Objective& objective) {
   chart::Axis x{0, std::max(1.0, static_cast<double>(history.trials.size()) - 1), kLeft + 10, kRight - 10};
   std::string out = chart::open(kWidth, 310, objective.name + " of each trial") + chart::y_axis(y, kLeft, kRight);
   out += chart::label(kLeft - 6, kTop - 14, "end", unit_of(objective));
+  std::string names;
   if (const Trial* first = history.find(0); first != nullptr && first->value(objective.name)) {
     const double at = y.at(*first->value(objective.name));
-    out += chart::line(kLeft, at, kRight, at, "mid") + chart::label(kRight, at - 5, "end", "default");
+    out += chart::line(kLeft, at, kRight, at, "mid");
+    names = chart::label(kRight, at - 5, "end", "default", " class=\"halo\"");
   }
   std::string path;
   std::optional<double> best;
@@ -64,7 +66,7 @@ std::string history_chart(const History& history, const Objective& objective) {
                       title_of(one, objective), one.number == history.best ? 6 : 3.5);
   }
   if (best) out += fmt::format("<path class=\"best\" d=\"{}H{:.1f}\"/>\n", path, x.at(static_cast<double>(history.trials.size()) - 1));
-  out += chart::label(kLeft + 10, kBottom + 24, "start", "trial 0 (the default)") +
+  out += names + chart::label(kLeft + 10, kBottom + 24, "start", "trial 0 (the default)") +
          chart::label(kRight - 10, kBottom + 24, "end", "trial " + std::to_string(history.trials.size() - 1));
   return out + "</svg>\n";
 }

@@ -22,7 +22,9 @@ constexpr const char* kMoreStyle =
     ".chosen-line{stroke:#d9480f;stroke-width:2.6}"
     "svg .stand{stroke:var(--ink)}svg .name{font-weight:600;fill:var(--ink)}svg "
     ".halo{paint-order:stroke;stroke:var(--page);stroke-width:3px;fill:var(--ink)}"
-    ".verdict{font-size:1.15rem;font-weight:600}.wide{overflow-x:auto}.wide svg{max-width:none}";
+    ".verdict{font-size:1.15rem;font-weight:600}svg .weak-line{fill:none;stroke:var(--soft);stroke-width:1.2}"
+    // Where there is little room a picture is scrolled, not made too small to read.
+    ".wide{overflow-x:auto}.wide svg{max-width:none;min-width:640px}";
 
 Table facts(const History& history) {
   const StudyHead& head = *history.head;
@@ -71,6 +73,8 @@ Table rounds(const History& history, const Objective& objective) {
   }
   return out;
 }
+
+std::string wide(const std::string& inside) { return "<div class=\"wide\">" + inside + "</div>\n"; }
 
 std::string key_figures(const History& history) {
   std::string out;
@@ -121,22 +125,25 @@ std::string study_html(const History& history) {
   }
   if (!history.objectives.empty()) {
     const Objective& objective = chosen_objective(history);
-    if (const std::string svg = pareto_chart(history); !svg.empty()) out += "<h2>Pareto front</h2>\n" + svg;
+    const std::string grey = history.head->constraints.empty() ? "" : "; grey: a constraint is not kept";
+    if (const std::string svg = pareto_chart(history); !svg.empty())
+      out += "<h2>Pareto front</h2>\n" + wide(svg) + "<p>Orange: best.yaml; grey: not on the front.</p>\n";
     for (const Objective& one : history.objectives)
       if (const std::string svg = history_chart(history, one); !svg.empty())
-        out += "<h2>" + html_escape(one.name) + " over trials</h2>\n" + svg;
+        out += "<h2>" + html_escape(one.name) + " over trials</h2>\n" + wide(svg) + "<p>The line is the best so far; orange: best.yaml" +
+               grey + ".</p>\n";
     if (const std::string svg = parallel_chart(history, objective); !svg.empty())
-      out += "<h2>Parallel coordinates</h2>\n<div class=\"wide\">" + svg + "</div>";
+      out += "<h2>Parallel coordinates</h2>\n" + wide(svg) + "<p>A line a trial; orange: best.yaml" + grey + ".</p>\n";
     if (const std::string svg = importance_chart(importances(history, objective)); !svg.empty())
-      out += "<h2>Importance for " + html_escape(objective.name) + "</h2>\n" + svg +
+      out += "<h2>Importance for " + html_escape(objective.name) + "</h2>\n" + wide(svg) +
              "<p>Share of the variance between trials that lies between the means of a parameter's values, less what chance would give "
              "(omega squared, one parameter at a time).</p>\n";
-    out += "<h2>Trials, best first</h2>\n" + html_table(trials_table(history, kMostRows));
+    out += "<h2>Trials, best first</h2>\n" + wide(html_table(trials_table(history, kMostRows)));
     if (const Table table = rounds(history, objective); !table.lines.empty())
-      out += "<h2>Final measurement, in the order of the runs</h2>\n" + html_table(table);
+      out += "<h2>Final measurement, in the order of the runs</h2>\n" + wide(html_table(table));
   }
-  if (const Table table = failures(history); !table.lines.empty()) out += "<h2>Trials without a result</h2>\n" + html_table(table);
-  return out + "<h2>Study</h2>\n" + html_table(facts(history)) + "</body></html>\n";
+  if (const Table table = failures(history); !table.lines.empty()) out += "<h2>Trials without a result</h2>\n" + wide(html_table(table));
+  return out + "<h2>Study</h2>\n" + wide(html_table(facts(history))) + "</body></html>\n";
 }
 
 std::string study_markdown(const History& history) {

@@ -10,16 +10,19 @@ namespace {
 constexpr double kTop = 46;
 constexpr double kBottom = 320;
 constexpr double kLeft = 60;
+constexpr double kLogFrom = 10;
 
 /// Where a value stands on its axis: numbers by size, words in the order in which they came.
 struct Scale {
   std::map<std::string, double> places;  ///< of words, and of few numbers
   bool numeric = false;
+  bool log = false;  ///< many numbers over more than a power of ten
   chart::Axis axis{0, 1, kBottom, kTop};
 
   [[nodiscard]] double at(const Value& value) const {
     const auto number = number_of(value);
-    return numeric && number ? axis.at(*number) : axis.at(places.at(text_of(value)));
+    if (numeric && number) return axis.at(log ? std::log(*number) : *number);
+    return axis.at(places.at(text_of(value)));
   }
 };
 
@@ -41,7 +44,10 @@ Scale scale_of(const std::vector<const Trial*>& trials, const std::string& name)
   }
   out.numeric = words.empty() && numbers.size() > 10;
   if (out.numeric) {
-    out.axis.fit(numbers.begin()->first, numbers.rbegin()->first, 0);
+    const double least = numbers.begin()->first;
+    const double most = numbers.rbegin()->first;
+    out.log = least > 0 && most / least > kLogFrom;
+    out.axis.fit(out.log ? std::log(least) : least, out.log ? std::log(most) : most, 0);
     return out;
   }
   double place = 0;
@@ -84,21 +90,25 @@ std::string parallel_chart(const History& history, const Objective& objective) {
           fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : "L", kLeft + gap * static_cast<double>(i), scales[i].at(value_in(trial, names[i])));
     path += fmt::format("L{:.1f} {:.1f}", kLeft + gap * static_cast<double>(names.size()), y.at(*trial.value(objective.name)));
     const double good = best == worst ? 1 : (*trial.value(objective.name) - worst) / (best - worst);
-    out +=
-        fmt::format("<path class=\"{}\" style=\"stroke-opacity:{:.2f}\" d=\"{}\"><title>{}</title></path>\n",
-                    trial.number == history.best ? "thread chosen-line" : "thread", 0.12 + 0.75 * good * good, path,
-                    launcher::bench::html_escape((trial.number == 0 ? "default" : "trial " + std::to_string(trial.number)) + ": " +
-                                                 show_value_of(objective, *trial.value(objective.name)) + "\n" + point_text(trial.point)));
+    const bool kept = !history.head || meets(trial, history.head->constraints);
+    const std::string title = (trial.number == 0 ? "default" : "trial " + std::to_string(trial.number)) + ": " +
+                              show_value_of(objective, *trial.value(objective.name)) + "\n" + point_text(trial.point);
+    out += fmt::format("<path class=\"{}\" style=\"stroke-opacity:{:.2f}\" d=\"{}\"><title>{}</title></path>\n",
+                       trial.number == history.best ? "thread chosen-line"
+                       : kept                       ? "thread"
+                                                    : "weak-line",
+                       kept ? 0.12 + 0.75 * good * good : 0.3, path, launcher::bench::html_escape(title));
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     const double x = kLeft + gap * static_cast<double>(i);
     out += chart::line(x, kTop, x, kBottom, "stand") + chart::label(x, kTop - 26, "middle", names[i], " class=\"name\"");
     if (scales[i].numeric) {
       for (const double end : {scales[i].axis.low, scales[i].axis.high})
-        out += chart::label(x + 5, scales[i].axis.at(end) + 4, "start", launcher::bench::show_number(end), " class=\"halo\"");
+        out += chart::label(x + 5, scales[i].axis.at(end) + 4, "start", launcher::bench::show_number(scales[i].log ? std::exp(end) : end),
+                            " class=\"halo\"");
     }
     for (const auto& [word, place] : scales[i].places)
-      out += chart::label(x + 5, scales[i].axis.at(place) + 4, "start", word, " class=\"halo\"");
+      out += chart::label(x + 5, scales[i].axis.at(place) + 4, "start", word == "-" ? "not set" : word, " class=\"halo\"");
   }
   const double x = kLeft + gap * static_cast<double>(names.size());
   out += chart::line(x, kTop, x, kBottom, "stand") + chart::label(x, kTop - 26, "middle", objective.name, " class=\"name\"");

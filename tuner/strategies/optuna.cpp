@@ -175,7 +175,11 @@ class Optuna final : public Strategy {
   Status open(const History& history) {
     if (open_) return ok_status();
     Json directions = Json::array();
-    for (const Objective& one : history.objectives) directions.push_back(one.higher_is_better ? "maximize" : "minimize");
+    Json names = Json::array();
+    for (const Objective& one : history.objectives) {
+      directions.push_back(one.higher_is_better ? "maximize" : "minimize");
+      names.push_back(one.name);
+    }
     const std::string name = settings_.study_name.empty() ? "hypertune" : settings_.study_name;
     Result<Json> opened = helper_.call(
         {{"op", "open"},
@@ -184,6 +188,7 @@ class Optuna final : public Strategy {
          {"sampler", settings_.strategy},
          {"seed", settings_.seed + static_cast<std::uint64_t>(worker_index_) * 7919},
          {"directions", directions},
+         {"names", names},
          {"owner", history.head->id},
          {"kind", {{"program", history.head->program}, {"space", history.head->space}, {"objective", history.head->objective}}}});
     if (!opened.ok()) return opened.error();

@@ -1,7 +1,8 @@
 """Optuna for hypertune: one JSON object a line on stdin, one answer a line on stdout. Errors are answers with a key "error".
 
     {"op": "check", "sampler": WORD}                                                                  ->  {"version"}
-    {"op": "open", "storage": URL, "study": NAME, "sampler": WORD, "seed": N, "directions": ["maximize", ...], "owner": ID, "kind": {}}
+    {"op": "open", "storage": URL, "study": NAME, "sampler": WORD, "seed": N, "directions": ["maximize", ...], "names": [...],
+     "owner": ID, "kind": {}}
                                                                                  ->  {"version", "trials"}, {"other": KEY of kind}, {"refused": WHY}
     {"op": "drop_unknown", "known": [NUMBER, ...]}                                                    ->  {}
     {"op": "ask", "by_chance": false}                                                                 ->  {"number"}
@@ -50,6 +51,7 @@ class Session:
                 if wait is None or type(problem).__name__ not in RACES:
                     raise
                 time.sleep(wait)
+        self.study.set_metric_names(message["names"])  # for optuna-dashboard
         kind = self.study.user_attrs.get("hypertune")
         if kind is None:
             self.study.set_user_attr("hypertune", message["kind"])
