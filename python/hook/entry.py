@@ -56,6 +56,7 @@ def load_package():
         folder = f"{lib_python}/ipexrun"
         spec = importlib.util.spec_from_file_location("ipexrun", f"{folder}/__init__.py", submodule_search_locations=[folder])
         module = importlib.util.module_from_spec(spec)
+        module._loaded_by_hook = True
         sys.modules["ipexrun"] = module
         try:
             spec.loader.exec_module(module)
@@ -149,6 +150,17 @@ def move_loader_workers():
     posix.register_at_fork(after_in_child=in_child)
 
 
+def add_devices():
+    """Device xpu, for a program that `ipexrun xpu` started."""
+    if posix.environ.get(b"IPEXRUN_XPU_START") != b"1":
+        return
+    import importlib
+
+    problem = importlib.import_module(load_package().__name__ + ".xpu").install()
+    if problem:
+        posix.write(2, f"ipexrun: no device xpu of ours: {problem}\n".encode())
+
+
 def capture_options(torch):
     """What the extension needs to offer hot modules to capture.py; nothing where this torch has other insides, or the user wants no compiler."""
     environment = posix.environ
@@ -193,6 +205,10 @@ def start(torch):
             move_loader_workers()
         except Exception as problem:
             say(f"workers of DataLoaders stay: {type(problem).__name__}: {problem}")
+        try:
+            add_devices()
+        except Exception as problem:
+            say(f"no device xpu: {type(problem).__name__}: {problem}")
         sys.modules[HOOK] = hook
         capture = capture_options(torch) if capture_wait_s >= 0 else {}
         if bench or capture:

@@ -1,7 +1,8 @@
 """Python side of ipexrun. Programs need none of it: `ipexrun python app.py` works on unedited programs.
 
 Under the launcher these functions act on the plugin inside this process. Elsewhere they change nothing: is_active() is False,
-set_enabled() and force() return False, isa() is None, report() says why. `import ipexrun` makes torch.compile(model, backend="ipex") known.
+set_enabled() and force() return False, isa() is None, report() says why. `import ipexrun` makes torch.compile(model, backend="ipex") known, and the
+device "xpu" where OpenCL has a GPU (xpu.py).
 """
 
 import json as _json
@@ -59,6 +60,11 @@ def _with_graphs(out):
     capture = _sys.modules.get(__name__ + ".capture")
     if capture is not None:
         out["modules"] = capture.report()
+    xpu = _sys.modules.get(__name__ + ".xpu")
+    if xpu is not None:
+        devices = xpu.report()
+        if devices:
+            out["xpu"] = devices
     optimizers = _sys.modules.get(__name__ + ".optimizers")
     if optimizers is not None:
         out["optimizers"] = optimizers.report()
@@ -74,3 +80,9 @@ def _backend(module, example_inputs, **options):
 from . import registration as _registration  # noqa: E402
 
 _registration.register("ipex", _backend)
+
+if not globals().get("_loaded_by_hook"):  # the program itself imports us: torch.xpu may have devices (docs/xpu.md)
+    from . import xpu as _xpu  # noqa: E402
+
+    if _xpu.is_possible():
+        _registration.when_imported("torch", lambda module: _xpu.attach())

@@ -46,35 +46,43 @@ def lib_dir():
     return next((folder for folder in (beside, installed) if os.path.isdir(os.path.join(folder, "plugins"))), None)
 
 
-def start():
-    """The reason why there is no plugin; "" when it is active."""
+def library(name):
+    """(path, torch's version for plugins, "") of lib<name>_torch<major>_<minor>.so, or (None, version, why there is none)."""
     import torch
 
     if os.environ.get("IPEXRUN_DISABLE") == "1":
-        return "IPEXRUN_DISABLE=1"
+        return None, 0, "IPEXRUN_DISABLE=1"
     folder = lib_dir()
     if folder is None:
-        return "the plugin's folder was not found beside this package"
+        return None, 0, "the plugin's folder was not found beside this package"
     core = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
     try:
         core.aoti_torch_abi_version.restype = ctypes.c_uint64
         version = core.aoti_torch_abi_version()
     except AttributeError:
-        return f"torch {torch.__version__} does not say its version to plugins"
-    name = f"libipexrun_plugin_torch{version >> 56}_{version >> 48 & 0xff}.so"
+        return None, 0, f"torch {torch.__version__} does not say its version to plugins"
+    file = f"lib{name}_torch{version >> 56}_{version >> 48 & 0xff}.so"
     folders = [os.path.join(folder, "plugins"), os.environ.get("IPEXRUN_PLUGIN_DIR", "")]
-    path = next((p for p in (os.path.join(f, name) for f in folders if os.path.isabs(f)) if os.path.isfile(p)), None)
+    path = next((p for p in (os.path.join(f, file) for f in folders if os.path.isabs(f)) if os.path.isfile(p)), None)
     if path is None:
-        return f"no plugin for torch {torch.__version__} (`ipexrun doctor --build` makes one)"
+        return None, version, f"no {file} for torch {torch.__version__} (`ipexrun doctor --build` makes plugins)"
     for one in (path, os.path.dirname(path)):  # as the shim does
         if os.stat(one).st_mode & 0o002:
-            return f"{one} can be written by every user"
+            return None, version, f"{one} can be written by every user"
         if os.stat(one).st_uid not in (0, os.geteuid()):
-            return f"{one} belongs to another user"
+            return None, version, f"{one} belongs to another user"
+    return path, version, ""
+
+
+def start():
+    """The reason why there is no plugin; "" when it is active."""
+    path, version, problem = library("ipexrun_plugin")
+    if path is None:
+        return problem
     words = ctypes.create_string_buffer(256)
-    request = Start(ABI, ctypes.sizeof(Start), version, folder.encode(), ctypes.cast(words, ctypes.c_char_p), len(words), GRAPHS_ONLY)
-    library = ctypes.PyDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
-    result = library.ipexrun_plugin_start(ctypes.byref(request))
+    request = Start(ABI, ctypes.sizeof(Start), version, lib_dir().encode(), ctypes.cast(words, ctypes.c_char_p), len(words), GRAPHS_ONLY)
+    opened = ctypes.PyDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    result = opened.ipexrun_plugin_start(ctypes.byref(request))
     return "" if result == 0 else words.value.decode() or f"the plugin answered {result}"
 
 

@@ -1,5 +1,5 @@
 """Makes a backend known to torch.compile without importing torch._dynamo, which costs most of a second: at once where the program has
-imported it, else at the moment when it does."""
+imported it, else at the moment when it does. The same for anything else that is to happen after an import."""
 
 import sys
 
@@ -7,31 +7,40 @@ REGISTRY = "torch._dynamo.backends.registry"
 
 
 def register(name, function):
-    module = sys.modules.get(REGISTRY)
+    when_imported(REGISTRY, lambda module: register_in(module, name, function))
+
+
+def when_imported(name, action):
+    """action(module) at once where the program has imported the module, else at the end of its import."""
+    module = sys.modules.get(name)
     if module is not None:
-        register_in(module, name, function)
+        attempt(action, module)
     else:
-        sys.meta_path.insert(0, Waiting(name, function))
+        sys.meta_path.insert(0, Waiting(name, action))
 
 
-def register_in(module, name, function):
-    """Fails open: a torch whose registry is another one is imported as if we were not there."""
+def attempt(action, module):
+    """Fails open: a module that is another one than we know is imported as if we were not there."""
     try:
-        if name not in module._COMPILER_FNS:  # somebody else's of that name stays
-            module.register_backend(function, name=name)
+        action(module)
     except Exception:
         pass
 
 
-class Waiting:
-    """A finder that finds nothing itself: it lets the others find torch's registry, once, and adds a step to its loading."""
+def register_in(module, name, function):
+    if name not in module._COMPILER_FNS:  # somebody else's of that name stays
+        module.register_backend(function, name=name)
 
-    def __init__(self, name, function):
-        self.name, self.function = name, function
+
+class Waiting:
+    """A finder that finds nothing itself: it lets the others find the module, once, and adds a step to its loading."""
+
+    def __init__(self, name, action):
+        self.name, self.action = name, action
         self.busy = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != REGISTRY or self.busy:
+        if name != self.name or self.busy:
             return None
         self.busy = True
         try:
@@ -47,11 +56,11 @@ class Waiting:
         try:
             load = spec.loader.exec_module
 
-            def load_and_register(module):
+            def load_and_act(module):
                 load(module)
-                register_in(module, self.name, self.function)
+                attempt(self.action, module)
 
-            spec.loader.exec_module = load_and_register
+            spec.loader.exec_module = load_and_act
         except AttributeError:  # a loader of another kind
             return None
         return spec

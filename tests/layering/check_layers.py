@@ -34,7 +34,7 @@ OPENCL = re.compile(r'^\s*#\s*include\s*[<"]CL/', re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 GETENV = re.compile(r"\b(secure_)?getenv\s*\(")
 OPENMP = re.compile(r"^\s*#\s*pragma\s+omp|#\s*include\s*<omp\.h>", re.M)
-TORCH_FREE = ("configs", "kernels", "launcher", "tuner", "preload/common", "preload/crash", "preload/shim", "preload/select", "preload/memory")
+TORCH_FREE = ("configs", "kernels", "launcher", "tuner", "preload/common", "preload/crash", "preload/shim", "preload/select", "preload/memory", "xpu")
 GETENV_HOME = "configs/contract/env.cpp"
 
 

@@ -1,0 +1,137 @@
+#include "preload/xpu/grid.h"
+
+#include <array>
+#include <cstring>
+
+namespace ipexrun::preload::xpu {
+namespace {
+
+at::TensorIterator iterate(const at::Tensor& to, const at::Tensor* from) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false).add_output(to);
+  if (from != nullptr) config.add_const_input(*from);
+  return config.build();
+}
+
+}  // namespace
+
+bool make_grid(const at::TensorIteratorBase& iterator, Grid& grid) {
+  const int dims = iterator.ndim();
+  if (dims > 8 || iterator.ntensors() > 4) return false;
+  for (int d = 0; d < 8; ++d) {
+    grid.sizes[d] = d < dims ? iterator.shape()[static_cast<std::size_t>(d)] : 1;
+    for (int k = 0; k < 4; ++k)
+      grid.strides[k][d] = d < dims && k < iterator.ntensors() ? iterator.strides(k)[static_cast<std::size_t>(d)] : 0;
+  }
+  return true;
+}
+
+const char* kernel_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "float";
+    case at::kDouble:
+      return "double";
+    case at::kHalf:
+      return "half";
+    case at::kBFloat16:
+      return "bfloat";
+    case at::kLong:
+      return "long";
+    case at::kInt:
+      return "int";
+    case at::kShort:
+      return "short";
+    case at::kChar:
+      return "char";
+    case at::kByte:
+      return "uchar";
+    case at::kBool:
+      return "bool";
+    default:
+      return nullptr;
+  }
+}
+
+const char* raw_type(std::size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return "uchar";
+    case 2:
+      return "ushort";
+    case 4:
+      return "uint";
+    case 8:
+      return "ulong";
+    case 16:
+      return "ulong2";
+    default:
+      return nullptr;
+  }
+}
+
+void launch_linear(const at::Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, std::int64_t n) {
+  unit_of(on).device->launch(kernel, arguments, {static_cast<std::size_t>(n), 1, 1}, {64, 1, 1}, stream_of(on));
+}
+
+void launch_grid(const at::Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, const Grid& grid) {
+  std::size_t rest = 1;
+  for (int d = 2; d < 8; ++d) rest *= static_cast<std::size_t>(grid.sizes[d]);
+  // Two shapes of work groups only: a CPU's driver compiles a kernel anew for each.
+  const std::array<std::size_t, 3> local = grid.sizes[0] >= 32 ? std::array<std::size_t, 3>{64, 1, 1} : std::array<std::size_t, 3>{8, 8, 1};
+  unit_of(on).device->launch(kernel, arguments, {static_cast<std::size_t>(grid.sizes[0]), static_cast<std::size_t>(grid.sizes[1]), rest},
+                             local, stream_of(on));
+}
+
+void copy_kernel(const at::Tensor& to, const at::Tensor& from) {
+  const at::TensorIterator iterator = iterate(to, &from);
+  Grid grid;
+  TORCH_CHECK(make_grid(iterator, grid), "a copy on xpu between layouts of more than 8 dimensions that do not join");
+  const bool same = to.scalar_type() == from.scalar_type();
+  const std::string options = same ? std::string("-DRAW=") + raw_type(to.element_size())
+                                   : std::string("-DFROM=") + kernel_type(from.scalar_type()) + " -DTO=" + kernel_type(to.scalar_type());
+  ::ipexrun::xpu::Device& device = *unit_of(to).device;
+  std::vector<Argument> arguments{Argument::memory(iterator.data_ptr(0)), Argument::memory(iterator.data_ptr(1))};
+  if (iterator.is_contiguous()) {
+    arguments.push_back(Argument::value(static_cast<std::int64_t>(to.numel())));
+    launch_linear(to, device.kernel("copy", options, "linear_copy"), arguments, to.numel());
+  } else {
+    arguments.push_back(Argument::value(grid));
+    launch_grid(to, device.kernel("copy", options, "strided_copy"), arguments, grid);
+  }
+}
+
+void fill_kernel(const at::Tensor& to, const void* value) {
+  const at::TensorIterator iterator = iterate(to, nullptr);
+  Grid grid;
+  TORCH_CHECK(make_grid(iterator, grid), "fill on xpu of a layout with more than 8 dimensions that do not join");
+  const auto raw = [&]() -> Argument {
+    const auto as = [&](auto zero) {
+      std::memcpy(&zero, value, sizeof zero);
+      return Argument::value(zero);
+    };
+    switch (to.element_size()) {
+      case 1:
+        return as(std::uint8_t{});
+      case 2:
+        return as(std::uint16_t{});
+      case 4:
+        return as(std::uint32_t{});
+      case 8:
+        return as(std::uint64_t{});
+      default:
+        return as(std::array<std::uint64_t, 2>{});
+    }
+  }();
+  ::ipexrun::xpu::Device& device = *unit_of(to).device;
+  const std::string options = std::string("-DRAW=") + raw_type(to.element_size());
+  if (iterator.is_contiguous()) {
+    launch_linear(to, device.kernel("fill", options, "linear_fill"),
+                  {Argument::memory(iterator.data_ptr(0)), raw, Argument::value(static_cast<std::int64_t>(to.numel()))}, to.numel());
+  } else {
+    launch_grid(to, device.kernel("fill", options, "strided_fill"), {Argument::memory(iterator.data_ptr(0)), raw, Argument::value(grid)},
+                grid);
+  }
+}
+
+}  // namespace ipexrun::preload::xpu

@@ -1,0 +1,40 @@
+// Strided operands as kernels take them (struct Grid of xpu/kernels/common.cl), and the launches over them.
+#pragma once
+
+#include <ATen/TensorIterator.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "preload/xpu/place.h"
+
+namespace ipexrun::preload::xpu {
+
+/// Up to 8 dimensions, the first one fastest; strides in bytes. Unused ones have size 1.
+struct Grid {
+  std::int64_t sizes[8];
+  std::int64_t strides[4][8];
+};
+
+/// False: too many dimensions or operands.
+bool make_grid(const at::TensorIteratorBase& iterator, Grid& grid);
+
+/// The name of a type in kernels (common.cl); nullptr for those that kernels do not know.
+const char* kernel_type(at::ScalarType type);
+
+/// An unsigned integer type of so many bytes; nullptr for other sizes than 1, 2, 4, 8 and 16.
+const char* raw_type(std::size_t bytes);
+
+/// Work items 0 to n - 1.
+void launch_linear(const at::Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, std::int64_t n);
+/// A work item an element of the grid.
+void launch_grid(const at::Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, const Grid& grid);
+
+/// Element by element, of the same sizes, on one device; between types that kernel_type() knows, or of the same type.
+void copy_kernel(const at::Tensor& to, const at::Tensor& from);
+
+/// Sets every element to a value of raw bytes (as many as an element has).
+void fill_kernel(const at::Tensor& to, const void* value);
+
+}  // namespace ipexrun::preload::xpu

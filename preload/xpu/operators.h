@@ -1,0 +1,14 @@
+// Registration of our kernels with torch's dispatcher, a function a group.
+#pragma once
+
+namespace ipexrun::preload::xpu {
+
+void register_basics();       ///< memory, views, copies, scalars, and the CPU fallback for everything else
+void register_sparse();       ///< parts of sparse tensors
+void register_composites();   ///< operators that torch cannot run on xpu without help: attention, LSTM and GRU cells, convolution
+void register_elementwise();  ///< arithmetic, comparisons, activations, choices
+void register_products();     ///< of matrices
+void register_rows();         ///< sums, softmax, layer norm
+void register_rest();         ///< last: whatever has a CPU kernel and none of ours
+
+}  // namespace ipexrun::preload::xpu

@@ -1,0 +1,97 @@
+// Products of matrices: mm, addmm, bmm, baddbmm, by their out= forms; torch makes the others of them.
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include <string_view>
+
+#include "preload/xpu/fallback.h"
+#include "preload/xpu/grid.h"
+#include "preload/xpu/operators.h"
+
+namespace ipexrun::preload::xpu {
+namespace {
+
+using at::Tensor;
+
+struct Shape {  // xpu/kernels/gemm.cl
+  std::int64_t m, n, k;
+  std::int64_t a[3], b[3], c[3], out[3];  ///< strides of row, column, batch
+};
+
+void strides_of(const Tensor& tensor, std::int64_t* out) {
+  const std::int64_t dims = tensor.dim();
+  out[0] = tensor.stride(dims - 2);
+  out[1] = tensor.stride(dims - 1);
+  out[2] = dims == 3 ? tensor.stride(0) : 0;
+}
+
+bool known(const Tensor& tensor, at::ScalarType type) {
+  return tensor.is_xpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == type && !tensor.is_conj() && !tensor.is_neg();
+}
+
+/// False: nothing was done.
+bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const Tensor* c, double beta, double alpha) {
+  const at::ScalarType type = out.scalar_type();
+  const bool wide = type == at::kDouble;
+  if (!wide && type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
+  if (!known(out, type) || !known(a, type) || !known(given_b, type) || (c != nullptr && !known(*c, type))) return false;
+  ::ipexrun::xpu::Device& device = *unit_of(out).device;
+  if (wide && !device.facts().has_fp64) return false;
+  std::vector<std::int64_t> sizes = a.sizes().vec();
+  sizes.back() = given_b.size(-1);
+  if (out.sizes() != at::IntArrayRef(sizes)) out.resize_(sizes);
+  if (out.numel() == 0) return true;
+  // Neighbours in a row of b are read together; a transposed b is laid out anew once.
+  const Tensor b = given_b.stride(-1) == 1 || given_b.size(-1) == 1 || a.size(-2) <= 8 ? given_b : given_b.contiguous();
+  Shape shape{a.size(-2), b.size(-1), a.size(-1), {}, {}, {}, {}};
+  strides_of(a, shape.a);
+  strides_of(b, shape.b);
+  strides_of(out, shape.out);
+  Tensor expanded;
+  if (c != nullptr && beta != 0) {
+    expanded = c->expand(sizes);
+    strides_of(expanded, shape.c);
+  } else {
+    beta = 0;
+  }
+  const auto number = [&](double value) { return wide ? Argument::value(value) : Argument::value(static_cast<float>(value)); };
+  const std::vector<Argument> arguments{Argument::memory(out.mutable_data_ptr()),
+                                        Argument::memory(a.const_data_ptr()),
+                                        Argument::memory(b.const_data_ptr()),
+                                        Argument::memory(expanded.defined() ? expanded.const_data_ptr() : out.const_data_ptr()),
+                                        Argument::value(shape),
+                                        number(alpha),
+                                        number(beta)};
+  Kernel& kernel = device.kernel("gemm", std::string("-DT=") + kernel_type(type) + (wide ? " -DWIDE" : ""), "gemm");
+  const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
+  device.launch(kernel, arguments, {static_cast<std::size_t>(shape.n), static_cast<std::size_t>((shape.m + 7) / 8), batch}, {64, 1, 1},
+                stream_of(out));
+  return true;
+}
+
+void product(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const std::size_t count = op.schema().arguments().size();
+  const c10::IValue* given = &*(stack->end() - static_cast<std::ptrdiff_t>(count));
+  const bool adds = count == 6;  // (self, a, b, beta, alpha, out), else (a, b, out)
+  const Tensor out = given[count - 1].toTensor();
+  const bool done = attempt(op, [&] {
+    if (!adds) return multiply(out, given[0].toTensor(), given[1].toTensor(), nullptr, 0, 1);
+    const at::Scalar beta = given[3].toScalar(), alpha = given[4].toScalar();
+    const Tensor self = given[0].toTensor();
+    if (beta.isComplex() || alpha.isComplex()) return false;
+    return multiply(out, given[1].toTensor(), given[2].toTensor(), &self, beta.to<double>(), alpha.to<double>());
+  });
+  if (!done) return run_on_cpu(op, keys, stack);
+  stack->erase(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+  stack->emplace_back(out);
+}
+
+}  // namespace
+
+void register_products() {
+  static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::XPU, __FILE__, __LINE__);
+  for (const char* name : {"mm.out", "addmm.out", "bmm.out", "baddbmm.out"})
+    aten->impl(name, torch::CppFunction::makeFromBoxedFunction<&product>());
+}
+
+}  // namespace ipexrun::preload::xpu

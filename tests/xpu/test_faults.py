@@ -1,0 +1,98 @@
+"""What goes wrong around device xpu: one clear error each, and CPU work unharmed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+CPU_WORKS = "; x = torch.ones(3); assert (x + x).sum() == 6; print('cpu fine')"
+
+
+def test_a_device_that_is_not_there():
+    with pytest.raises(RuntimeError, match="xpu:7 is not there: this process has"):
+        torch.ones(2, device="xpu:7")
+    with pytest.raises(RuntimeError):
+        torch.xpu.set_device(9)
+    assert torch.ones(2, device="xpu").sum().item() == 2
+
+
+def test_fork_is_refused_and_does_not_hang():
+    torch.ones(2, device="xpu")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            torch.ones(2, device="xpu")
+        except RuntimeError as problem:
+            code = 0 if "forked subprocess" in str(problem) else 2
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_forked_loader_workers_stay_on_the_cpu():
+    data = torch.utils.data.TensorDataset(torch.arange(8.0))
+    loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context="fork")
+    assert sorted(value.item() for (batch,) in loader for value in batch.xpu()) == list(range(8))
+
+
+def test_no_driver(child, tmp_path):
+    done = child("import torch, ipexrun; assert not torch.xpu.is_available()" + CPU_WORKS, OCL_ICD_VENDORS=str(tmp_path))
+    assert done.stdout == "cpu fine\n", done.stderr
+    text = "import torch, ipexrun.xpu as x; print(x.install())" + CPU_WORKS
+    done = child(text, OCL_ICD_VENDORS=str(tmp_path))
+    assert done.stdout.startswith("no OpenCL driver is installed") and done.stdout.endswith("cpu fine\n"), done.stderr
+
+
+def test_only_gpus_unless_asked(child):
+    done = child("import torch, ipexrun.xpu as x; print(x.install())" + CPU_WORKS, IPEXRUN_XPU="gpu")
+    assert done.stdout.endswith("cpu fine\n"), done.stderr
+    assert child("import torch, ipexrun.xpu as x; print(x.install())", IPEXRUN_XPU="off").stdout == "switched off\n"
+    assert child("import torch, ipexrun.xpu as x; print(x.install())", IPEXRUN_DISABLE="1").stdout == "switched off\n"
+
+
+def test_a_program_that_uses_no_xpu_opens_no_opencl(child):
+    text = "import ipexrun, torch; torch.manual_seed(0); torch.ones(3).sum(); print('OpenCL' in open('/proc/self/maps').read())"
+    assert child(text).stdout == "False\n"
+
+
+def test_import_in_either_order(child):
+    for text in ("import torch; import ipexrun", "import ipexrun; import torch"):
+        done = child(text + "; print(torch.ones(2, device='xpu').sum().item())")
+        assert done.stdout == "2.0\n", done.stderr
+
+
+def test_a_wheel_with_xpu_is_left_alone(child):
+    done = child("import torch; torch._C._has_xpu = True; from ipexrun import xpu; print(xpu.install(), hasattr(torch._C, '_xpu_init'))")
+    assert done.stdout == "this torch has XPU built in False\n", done.stderr
+
+
+def test_backward_on_the_cpu_before_the_first_device(child):
+    done = child("import torch; torch.ones(2, requires_grad=True).sum().backward(); torch.accelerator.is_available(); import ipexrun; "
+                 "x = torch.ones(2, device='xpu', requires_grad=True); (x * x).sum().backward(); print(x.grad.tolist())")
+    assert done.stdout == "[2.0, 2.0]\n", done.stderr
+
+
+def test_memory_that_the_host_cannot_read(child):
+    done = child("import torch, ipexrun; x = torch.arange(12., device='xpu').reshape(3, 4); y = x.t()[1:, ::2].contiguous() * 2; "
+                 "print(torch.xpu.get_device_properties().memory, y.tolist(), (x @ x.t()).sum().item())", IPEXRUN_XPU_MEMORY="buffers")
+    assert done.stdout == "buffers [[2.0, 18.0], [4.0, 20.0], [6.0, 22.0]] 1134.0\n", done.stderr
+
+
+def test_two_processes_at_once():
+    text = "import torch, ipexrun; x = torch.randn(300, 300, device='xpu'); print(torch.isfinite(x @ x).all().item())"
+    env = {**os.environ, "PYTHONPATH": os.path.join(os.environ["IPEXRUN_BUILD_DIR"], "lib", "ipexrun", "python")}
+    both = [subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env=env) for _ in range(2)]
+    assert [one.communicate(timeout=300)[0] for one in both] == ["True\n", "True\n"]
+
+
+def test_ipexrun_xpu_brings_the_device(child):
+    ipexrun = os.path.join(os.environ["IPEXRUN_BUILD_DIR"], "bin", "ipexrun")
+    if not os.path.exists(ipexrun):
+        pytest.skip("the launcher is not built")
+    text = "import torch; print(torch.xpu.is_available(), torch.accelerator.current_accelerator(), torch.ones(2).xpu().sum().item())"
+    done = child(text, ipexrun, "xpu", "--opencl", "any", sys.executable, IPEXRUN_XPU="", PYTHONPATH="")
+    assert done.stdout == "True xpu 2.0\n", done.stderr
+    done = child("import torch; print(torch.xpu.is_available())", ipexrun, sys.executable, IPEXRUN_XPU="", PYTHONPATH="")
+    assert done.stdout == "False\n", done.stderr

@@ -1,0 +1,108 @@
+"""Kernels of ours against the CPU, and that it was they who ran. Risk covered: broadcasting, strides, promotion of types, NaN."""
+
+import pytest
+import torch
+
+F = torch.nn.functional
+ELEMENTWISE = {
+    "scaled sum": lambda a, b, row: a + 2 * b - row,
+    "products": lambda a, b, row: (1 - a / 3) * row * b,
+    "transposed": lambda a, b, row: a.t().exp() + b.t(),
+    "choice": lambda a, b, row: torch.where(a > b, a, row).masked_fill(b < -1, 7.0),
+    "bounds": lambda a, b, row: a.clamp(-0.5, 0.5) + b.clamp(max=0.1) + b.clamp(min=0.2) + torch.maximum(a, row),
+    "activations": lambda a, b, row: F.gelu(a) + F.gelu(b, approximate="tanh") + F.silu(a) + b.sigmoid() + a.tanh() + b.relu(),
+    "three operands": lambda a, b, row: a.lerp(b, 0.3) + a.addcmul(b, row, value=0.5) + a.addcdiv(b, row.abs() + 1),
+    "mixed types": lambda a, b, row: (a.half() * b.float() + row.bfloat16()).double(),
+    "integers": lambda a, b, row: (a * 10).long() * 3 - (b * 5).int() + (row > 0),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise(device, name):
+    torch.manual_seed(0)
+    a, b, row = torch.randn(6, 70), torch.randn(6, 70), torch.randn(70)
+    right = ELEMENTWISE[name](a, b, row)
+    there = a.xpu(), b.xpu(), row.xpu()
+    device.forget_fallbacks()
+    mine = ELEMENTWISE[name](*there)
+    assert device.report()["fallbacks"] == []
+    assert mine.dtype == right.dtype
+    torch.testing.assert_close(mine.cpu(), right, rtol=1e-5, atol=1e-5)
+
+
+def test_nan_and_infinities(device):
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0])
+    for function in (torch.relu, torch.abs, torch.sigmoid, lambda v: torch.maximum(v, torch.zeros_like(v)), lambda v: v.clamp(-1, 1), F.silu):
+        torch.testing.assert_close(function(x.xpu()).cpu(), function(x), equal_nan=True)
+
+
+def test_gradients_of_activations(device):
+    x = torch.randn(3, 33)
+    there = x.xpu().requires_grad_()
+    here = x.clone().requires_grad_()
+    for function in (F.gelu, F.silu, torch.tanh, torch.sigmoid, F.relu, lambda v: F.gelu(v, approximate="tanh")):
+        mine, = torch.autograd.grad(function(there), there, torch.ones_like(there))
+        right, = torch.autograd.grad(function(here), here, torch.ones_like(here))
+        torch.testing.assert_close(mine.cpu(), right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_products(device, dtype):
+    torch.manual_seed(0)
+    a, b, bias = torch.randn(19, 37).to(dtype), torch.randn(70, 37).to(dtype), torch.randn(70).to(dtype)
+    calls = (lambda a, b, bias: F.linear(a, b, bias), lambda a, b, bias: a @ b.t(), lambda a, b, bias: a.t() @ a,
+             lambda a, b, bias: torch.addmm(bias, a, b.t(), beta=0.5, alpha=2), lambda a, b, bias: a[::3, 1:] @ b[:, 1:].t())
+    device.forget_fallbacks()
+    for call in calls:
+        right = call(a.double(), b.double(), bias.double())
+        mine = call(a.xpu(), b.xpu(), bias.xpu()).cpu()
+        assert mine.dtype == dtype
+        tolerance = 1e-5 if dtype in (torch.float32, torch.float64) else 3e-2
+        torch.testing.assert_close(mine.double(), right, rtol=tolerance, atol=tolerance)
+    x = torch.randn(3, 5, 8).to(dtype)
+    torch.testing.assert_close((x.xpu() @ x.xpu().transpose(1, 2)).cpu().float(), (x.float() @ x.float().transpose(1, 2)), rtol=2e-2, atol=2e-2)
+    assert device.report()["fallbacks"] == []
+
+
+def test_products_of_nothing(device):
+    assert torch.equal((torch.ones(3, 0).xpu() @ torch.ones(0, 4).xpu()).cpu(), torch.zeros(3, 4))
+    assert (torch.ones(0, 3).xpu() @ torch.ones(3, 4).xpu()).shape == (0, 4)
+
+
+ROWS = {
+    "softmax": lambda x: F.softmax(x, -1),
+    "softmax of columns": lambda x: F.softmax(x, 0),
+    "log softmax": lambda x: F.log_softmax(x, 1),
+    "layer norm": lambda x: F.layer_norm(x, (70,), torch.linspace(0, 1, 70, dtype=x.dtype).to(x.device), torch.ones(70, dtype=x.dtype).to(x.device)),
+    "layer norm of two": lambda x: F.layer_norm(x, (5, 70)),
+    "sum": lambda x: x.sum(-1) * 2,
+    "sum of leading": lambda x: x.sum((0, 1)),
+    "sum of middle": lambda x: x.sum(1, keepdim=True),
+    "mean": lambda x: x.mean(),
+    "mean of outer": lambda x: x.mean((0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows(device, name, dtype):
+    torch.manual_seed(0)
+    x, weight = torch.randn(3, 5, 70, dtype=dtype), torch.randn(3, 5, 70, dtype=dtype)
+    here = x.clone().requires_grad_()
+    right = ROWS[name](here)
+    (right * weight.expand_as(right) if right.shape == weight.shape else right * right).sum().backward()
+    there = x.xpu().requires_grad_()
+    device.forget_fallbacks()
+    mine = ROWS[name](there)
+    (mine * weight.xpu() if mine.shape == weight.shape else mine * mine).sum().backward()
+    assert [row["name"] for row in device.report()["fallbacks"] if row["name"] != "aten::linspace"] == []
+    torch.testing.assert_close(mine.cpu(), right, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(there.grad.cpu(), here.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_sums_of_other_types():
+    x = torch.arange(24).reshape(2, 3, 4)
+    assert torch.equal(x.xpu().sum(1).cpu(), x.sum(1)) and torch.equal((x > 5).xpu().sum().cpu(), (x > 5).sum())
+    half = torch.randn(4, 200).half()
+    torch.testing.assert_close(F.softmax(half.xpu(), -1).cpu().float(), F.softmax(half.float(), -1), rtol=2e-3, atol=1e-3)
+    torch.testing.assert_close(half.xpu().mean(1).cpu().float(), half.float().mean(1), rtol=2e-3, atol=1e-3)

@@ -1,0 +1,98 @@
+// What all kernels share. An address is a pointer and an offset in bytes (xpu/opencl/device.h).
+#define MEM(name) __global char *name##_base, ulong name##_offset
+#define AT(type, name) ((__global type *)(name##_base + name##_offset))
+
+#ifdef HAS_FP64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+// Types of elements: how they lie in memory (M_x), how they are computed with (C_x), how one becomes the other.
+// half and bfloat16 compute in float, so that a device without cl_khr_fp16 has them too.
+#define M_float float
+#define C_float float
+#define LOAD_float(p) (*(p))
+#define STORE_float(p, v) (*(p) = (v))
+#define M_half half
+#define C_half float
+#define LOAD_half(p) vload_half(0, p)
+#define STORE_half(p, v) vstore_half(v, 0, p)
+#define M_bfloat ushort
+#define C_bfloat float
+#define LOAD_bfloat(p) as_float((uint)(*(p)) << 16)
+inline ushort to_bfloat(float v) {
+  uint bits = as_uint(v);
+  if (isnan(v)) return (ushort)0x7fc0;
+  return (ushort)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);  // to nearest, ties to even
+}
+#define STORE_bfloat(p, v) (*(p) = to_bfloat(v))
+#define M_double double
+#define C_double double
+#define LOAD_double(p) (*(p))
+#define STORE_double(p, v) (*(p) = (v))
+#define M_long long
+#define C_long long
+#define LOAD_long(p) (*(p))
+#define STORE_long(p, v) (*(p) = (v))
+#define M_int int
+#define C_int int
+#define LOAD_int(p) (*(p))
+#define STORE_int(p, v) (*(p) = (v))
+#define M_short short
+#define C_short short
+#define LOAD_short(p) (*(p))
+#define STORE_short(p, v) (*(p) = (v))
+#define M_char char
+#define C_char char
+#define LOAD_char(p) (*(p))
+#define STORE_char(p, v) (*(p) = (v))
+#define M_uchar uchar
+#define C_uchar uchar
+#define LOAD_uchar(p) (*(p))
+#define STORE_uchar(p, v) (*(p) = (v))
+#define M_bool uchar
+#define C_bool uchar
+#define LOAD_bool(p) ((uchar)(*(p) != 0))
+#define STORE_bool(p, v) (*(p) = (uchar)((v) != 0))
+
+// From any computing type to that of t. Whatever is not zero is true.
+#define CONVERT_float(v) ((float)(v))
+#define CONVERT_half(v) ((float)(v))
+#define CONVERT_bfloat(v) ((float)(v))
+#define CONVERT_double(v) ((double)(v))
+#define CONVERT_long(v) ((long)(v))
+#define CONVERT_int(v) ((int)(v))
+#define CONVERT_short(v) ((short)(v))
+#define CONVERT_char(v) ((char)(v))
+#define CONVERT_uchar(v) ((uchar)(v))
+#define CONVERT_bool(v) ((uchar)((v) != 0))
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define MEM_TYPE(t) JOIN(M_, t)
+#define TYPE(t) JOIN(C_, t)
+#define CONVERT(t, v) JOIN(CONVERT_, t)(v)
+#define LOAD(t, p) JOIN(LOAD_, t)(p)
+#define STORE(t, p, v) JOIN(STORE_, t)(p, v)
+
+// Up to 8 dimensions, the first one fastest, and strides in bytes of up to 4 operands. The first three dimensions are the launch's axes;
+// the third carries the product of the rest.
+typedef struct {
+  long sizes[8];
+  long strides[4][8];
+} Grid;
+
+inline void offsets_of(const Grid *grid, long i0, long i1, long i2, int operands, long *offset) {
+  for (int k = 0; k < operands; ++k) offset[k] = i0 * grid->strides[k][0] + i1 * grid->strides[k][1];
+  long rest = i2;
+  for (int d = 2; d < 8 && rest != 0; ++d) {
+    const long size = grid->sizes[d];
+    const long here = d == 7 ? rest : rest % size;
+    rest = d == 7 ? 0 : rest / size;
+    for (int k = 0; k < operands; ++k) offset[k] += here * grid->strides[k][d];
+  }
+}
+inline long rows_of(const Grid *grid) {
+  long out = 1;
+  for (int d = 2; d < 8; ++d) out *= grid->sizes[d];
+  return out;
+}

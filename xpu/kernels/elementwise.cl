@@ -1,0 +1,134 @@
+// One operator over 1 to 3 operands of any layout and type.
+//   -DOP=op_x -DN=1..3 -DX=    what is computed, of how many operands, in which type (common.cl)
+//   -DA= -DB= -DC= -DOUT=      types of the operands and of the result
+//   -DREAL                     X is float or double
+//   -DVALUE_A ...              that operand is one value, passed as an X
+// s and t are parameters of the operator (alpha, bounds, ...).
+#define XT TYPE(X)
+#define ONE ((XT)1)
+#define ZERO ((XT)0)
+
+#define op_copy(a, b, c) (a)
+#define op_add(a, b, c) ((a) + s * (b))
+#define op_sub(a, b, c) ((a) - s * (b))
+#define op_rsub(a, b, c) ((b) - s * (a))
+#define op_mul(a, b, c) ((a) * (b))
+#define op_div(a, b, c) ((a) / (b))
+// NaN on either side is the result, as in torch.
+#define op_max(a, b, c) (((a) > (b) || (a) != (a)) ? (a) : (b))
+#define op_min(a, b, c) (((a) < (b) || (a) != (a)) ? (a) : (b))
+#define op_eq(a, b, c) ((a) == (b))
+#define op_ne(a, b, c) ((a) != (b))
+#define op_lt(a, b, c) ((a) < (b))
+#define op_le(a, b, c) ((a) <= (b))
+#define op_gt(a, b, c) ((a) > (b))
+#define op_ge(a, b, c) ((a) >= (b))
+#define op_and(a, b, c) ((a) != 0 && (b) != 0)
+#define op_or(a, b, c) ((a) != 0 || (b) != 0)
+#define op_not(a, b, c) ((a) == 0)
+#define op_pow(a, b, c) pow(a, b)
+#define op_neg(a, b, c) (-(a))
+#define op_abs(a, b, c) ((a) < ZERO ? -(a) : (a) == ZERO ? ZERO : (a))
+#define op_relu(a, b, c) ((a) < ZERO ? ZERO : (a))
+#define op_exp(a, b, c) exp(a)
+#define op_log(a, b, c) log(a)
+#define op_sqrt(a, b, c) sqrt(a)
+#define op_rsqrt(a, b, c) (ONE / sqrt(a))
+#define op_reciprocal(a, b, c) (ONE / (a))
+#define op_sin(a, b, c) sin(a)
+#define op_cos(a, b, c) cos(a)
+#define op_tanh(a, b, c) tanh(a)
+#define op_erf(a, b, c) erf(a)
+#define op_floor(a, b, c) floor(a)
+#define op_ceil(a, b, c) ceil(a)
+#define op_sigmoid(a, b, c) (ONE / (ONE + exp(-(a))))
+#define op_silu(a, b, c) ((a) / (ONE + exp(-(a))))
+#define op_gelu(a, b, c) ((a) * (XT)0.5 * (ONE + erf((a) * (XT)0.70710678118654752440)))
+#define GELU_INNER(a) ((XT)0.79788456080286535588 * ((a) + (XT)0.044715 * (a) * (a) * (a)))
+#define op_gelu_tanh(a, b, c) ((XT)0.5 * (a) * (ONE + tanh(GELU_INNER(a))))
+// Bounds: NaN stays.
+#define op_clamp(a, b, c) ((a) < s ? s : (a) > t ? t : (a))
+#define op_clamp_min(a, b, c) ((a) < s ? s : (a))
+#define op_clamp_max(a, b, c) ((a) > s ? s : (a))
+// Gradients: a is that of the result, b the saved operand or result.
+#define op_threshold_backward(a, b, c) ((b) <= s ? ZERO : (a))
+#define op_tanh_backward(a, b, c) ((a) * (ONE - (b) * (b)))
+#define op_sigmoid_backward(a, b, c) ((a) * (ONE - (b)) * (b))
+#ifdef REAL
+inline XT silu_gradient(XT a, XT b) {
+  const XT gate = ONE / (ONE + exp(-b));
+  return a * gate * (ONE + b * (ONE - gate));
+}
+inline XT gelu_gradient(XT a, XT b) {
+  const XT below = (XT)0.5 * (ONE + erf(b * (XT)0.70710678118654752440));
+  return a * (below + b * exp((XT)-0.5 * b * b) * (XT)0.39894228040143267794);
+}
+inline XT gelu_tanh_gradient(XT a, XT b) {
+  const XT inner = tanh(GELU_INNER(b));
+  const XT slope = (XT)0.79788456080286535588 * (ONE + (XT)0.134145 * b * b);
+  return a * ((XT)0.5 * (ONE + inner) + (XT)0.5 * b * (ONE - inner * inner) * slope);
+}
+#endif
+#define op_silu_backward(a, b, c) silu_gradient(a, b)
+#define op_gelu_backward(a, b, c) gelu_gradient(a, b)
+#define op_gelu_tanh_backward(a, b, c) gelu_tanh_gradient(a, b)
+#define op_where(a, b, c) ((a) != 0 ? (b) : (c))
+#define op_masked(a, b, c) ((b) != 0 ? s : (a))
+#define op_masked_tensor(a, b, c) ((b) != 0 ? (c) : (a))
+#define op_addcmul(a, b, c) ((a) + s * (b) * (c))
+#define op_addcdiv(a, b, c) ((a) + s * ((b) / (c)))
+#define op_lerp(a, b, c) (fabs(s) < (XT)0.5 ? (a) + s * ((b) - (a)) : (b) - ((b) - (a)) * (ONE - s))
+
+#ifdef VALUE_A
+#define PARAMETER_A , XT value_a
+#define GET_A(at) value_a
+#else
+#define PARAMETER_A , MEM(a)
+#define GET_A(at) CONVERT(X, LOAD(A, (__global MEM_TYPE(A) *)(a_base + a_offset + (at))))
+#endif
+#define PARAMETER_B
+#define PARAMETER_C
+#define GET_B(at) ZERO
+#define GET_C(at) ZERO
+#if N >= 2
+#undef PARAMETER_B
+#undef GET_B
+#ifdef VALUE_B
+#define PARAMETER_B , XT value_b
+#define GET_B(at) value_b
+#else
+#define PARAMETER_B , MEM(b)
+#define GET_B(at) CONVERT(X, LOAD(B, (__global MEM_TYPE(B) *)(b_base + b_offset + (at))))
+#endif
+#endif
+#if N >= 3
+#undef PARAMETER_C
+#undef GET_C
+#ifdef VALUE_C
+#define PARAMETER_C , XT value_c
+#define GET_C(at) value_c
+#else
+#define PARAMETER_C , MEM(c)
+#define GET_C(at) CONVERT(X, LOAD(C, (__global MEM_TYPE(C) *)(c_base + c_offset + (at))))
+#endif
+#endif
+
+__kernel void linear(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, long n) {
+  const long i = get_global_id(0);
+  if (i >= n) return;
+  const XT a = GET_A(i * sizeof(MEM_TYPE(A)));
+  const XT b = GET_B(i * sizeof(MEM_TYPE(B)));
+  const XT c = GET_C(i * sizeof(MEM_TYPE(C)));
+  STORE(OUT, AT(MEM_TYPE(OUT), out) + i, CONVERT(OUT, OP(a, b, c)));
+}
+
+__kernel void strided(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, Grid grid) {
+  const long i0 = get_global_id(0), i1 = get_global_id(1), i2 = get_global_id(2);
+  if (i0 >= grid.sizes[0] || i1 >= grid.sizes[1] || i2 >= rows_of(&grid)) return;
+  long at[4];
+  offsets_of(&grid, i0, i1, i2, 1 + N, at);
+  const XT a = GET_A(at[1]);
+  const XT b = GET_B(at[2]);
+  const XT c = GET_C(at[3]);
+  STORE(OUT, (__global MEM_TYPE(OUT) *)(out_base + out_offset + at[0]), CONVERT(OUT, OP(a, b, c)));
+}

@@ -1,0 +1,141 @@
+// Work over rows of n elements that lie side by side: a work group a row. -DT= type of elements, -DX= type of sums, -DOUT= of a sum's result.
+#define LANES 64
+#define XT TYPE(X)
+#define ROW __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+
+#define ADD(a, b) ((a) + (b))
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+// The lanes' values become one that all of them have.
+#define REDUCE(value, OPERATION)                                                              \
+  part[lane] = value;                                                                         \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                               \
+  for (int half_ = LANES / 2; half_ > 0; half_ /= 2) {                                        \
+    if (lane < half_) part[lane] = OPERATION(part[lane], part[lane + half_]);                 \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                             \
+  }                                                                                           \
+  value = part[0];                                                                            \
+  barrier(CLK_LOCAL_MEM_FENCE)
+#define START                                    \
+  __local XT part[LANES];                        \
+  const int lane = get_local_id(0);              \
+  const long row = get_group_id(0)
+#define OF(name) (AT(MEM_TYPE(T), name) + row * n)
+#define GET(name, i) CONVERT(X, LOAD(T, OF(name) + (i)))
+
+// out[row] = scale * sum of the row.
+ROW row_sum(MEM(out), MEM(in), long n, XT scale) {
+  START;
+  XT sum = 0;
+  for (long i = lane; i < n; i += LANES) sum += GET(in, i);
+  REDUCE(sum, ADD);
+  if (lane == 0) STORE(OUT, AT(MEM_TYPE(OUT), out) + row, CONVERT(OUT, sum * scale));
+}
+
+// out[block, i] = scale * sum over r of in[block, r, i]; a work item a result.
+__kernel void column_sum(MEM(out), MEM(in), long rows, long n, XT scale) {
+  const long i = get_global_id(0), block = get_global_id(1);
+  if (i >= n) return;
+  __global MEM_TYPE(T) *from = AT(MEM_TYPE(T), in) + block * rows * n + i;
+  XT sum = 0;
+  for (long r = 0; r < rows; ++r) sum += CONVERT(X, LOAD(T, from + r * n));
+  STORE(OUT, AT(MEM_TYPE(OUT), out) + block * n + i, CONVERT(OUT, sum * scale));
+}
+
+#ifdef REAL
+ROW softmax(MEM(out), MEM(in), long n) {
+  START;
+  XT top = -INFINITY;
+  for (long i = lane; i < n; i += LANES) top = LARGER(GET(in, i), top);
+  REDUCE(top, LARGER);
+  XT sum = 0;
+  for (long i = lane; i < n; i += LANES) sum += exp(GET(in, i) - top);
+  REDUCE(sum, ADD);
+  for (long i = lane; i < n; i += LANES) STORE(T, OF(out) + i, exp(GET(in, i) - top) / sum);
+}
+
+ROW log_softmax(MEM(out), MEM(in), long n) {
+  START;
+  XT top = -INFINITY;
+  for (long i = lane; i < n; i += LANES) top = LARGER(GET(in, i), top);
+  REDUCE(top, LARGER);
+  XT sum = 0;
+  for (long i = lane; i < n; i += LANES) sum += exp(GET(in, i) - top);
+  REDUCE(sum, ADD);
+  const XT shift = top + log(sum);
+  for (long i = lane; i < n; i += LANES) STORE(T, OF(out) + i, GET(in, i) - shift);
+}
+
+// grad: of the result; in: the result.
+ROW softmax_backward(MEM(out), MEM(grad), MEM(in), long n) {
+  START;
+  XT sum = 0;
+  for (long i = lane; i < n; i += LANES) sum += GET(grad, i) * GET(in, i);
+  REDUCE(sum, ADD);
+  for (long i = lane; i < n; i += LANES) STORE(T, OF(out) + i, (GET(grad, i) - sum) * GET(in, i));
+}
+
+ROW log_softmax_backward(MEM(out), MEM(grad), MEM(in), long n) {
+  START;
+  XT sum = 0;
+  for (long i = lane; i < n; i += LANES) sum += GET(grad, i);
+  REDUCE(sum, ADD);
+  for (long i = lane; i < n; i += LANES) STORE(T, OF(out) + i, GET(grad, i) - exp(GET(in, i)) * sum);
+}
+
+// Layer norm: mean and rstd a row; weight and bias where they are given.
+ROW layer_norm(MEM(out), MEM(mean), MEM(rstd), MEM(in), MEM(weight), MEM(bias), int weighted, int biased, long n, XT eps) {
+  START;
+  XT sum = 0;
+  for (long i = lane; i < n; i += LANES) sum += GET(in, i);
+  REDUCE(sum, ADD);
+  const XT middle = sum / n;
+  XT square = 0;
+  for (long i = lane; i < n; i += LANES) {
+    const XT off = GET(in, i) - middle;
+    square += off * off;
+  }
+  REDUCE(square, ADD);
+  const XT scale = 1 / sqrt(square / n + eps);
+  for (long i = lane; i < n; i += LANES) {
+    XT value = (GET(in, i) - middle) * scale;
+    if (weighted) value *= LOAD(T, AT(MEM_TYPE(T), weight) + i);
+    if (biased) value += LOAD(T, AT(MEM_TYPE(T), bias) + i);
+    STORE(T, OF(out) + i, value);
+  }
+  if (lane == 0) {
+    STORE(T, AT(MEM_TYPE(T), mean) + row, middle);
+    STORE(T, AT(MEM_TYPE(T), rstd) + row, scale);
+  }
+}
+
+ROW layer_norm_backward(MEM(out), MEM(grad), MEM(in), MEM(mean), MEM(rstd), MEM(weight), int weighted, long n) {
+  START;
+  const XT middle = LOAD(T, AT(MEM_TYPE(T), mean) + row), scale = LOAD(T, AT(MEM_TYPE(T), rstd) + row);
+  XT sum = 0, product = 0;
+  for (long i = lane; i < n; i += LANES) {
+    const XT g = GET(grad, i) * (weighted ? (XT)LOAD(T, AT(MEM_TYPE(T), weight) + i) : (XT)1);
+    sum += g;
+    product += g * (GET(in, i) - middle) * scale;
+  }
+  REDUCE(sum, ADD);
+  REDUCE(product, ADD);
+  for (long i = lane; i < n; i += LANES) {
+    const XT g = GET(grad, i) * (weighted ? (XT)LOAD(T, AT(MEM_TYPE(T), weight) + i) : (XT)1);
+    STORE(T, OF(out) + i, scale * (g - sum / n - (GET(in, i) - middle) * scale * product / n));
+  }
+}
+
+// Gradients of weight and bias: a work item a column.
+__kernel void layer_norm_parameters(MEM(weight), MEM(bias), MEM(grad), MEM(in), MEM(mean), MEM(rstd), int weighted, int biased, long rows, long n) {
+  const long i = get_global_id(0);
+  if (i >= n) return;
+  XT for_weight = 0, for_bias = 0;
+  for (long row = 0; row < rows; ++row) {
+    const XT g = GET(grad, i);
+    for_weight += g * (GET(in, i) - LOAD(T, AT(MEM_TYPE(T), mean) + row)) * LOAD(T, AT(MEM_TYPE(T), rstd) + row);
+    for_bias += g;
+  }
+  if (weighted) STORE(T, AT(MEM_TYPE(T), weight) + i, for_weight);
+  if (biased) STORE(T, AT(MEM_TYPE(T), bias) + i, for_bias);
+}
+#endif

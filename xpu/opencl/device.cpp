@@ -1,0 +1,243 @@
+#include "xpu/opencl/device.h"
+
+#include <sys/mman.h>
+
+#include "xpu/opencl/state.h"
+
+namespace ipexrun::xpu {
+namespace {
+
+constexpr cl_svm_mem_flags kUnrestrictedSize = 1u << 23;  // CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL: above 4 GiB in one piece
+
+std::size_t pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+}  // namespace
+
+const char* code_name(cl_int code) {
+  switch (code) {
+#define IPEXRUN_CODE(name) \
+  case name:               \
+    return #name;
+    IPEXRUN_CODE(CL_DEVICE_NOT_FOUND)
+    IPEXRUN_CODE(CL_DEVICE_NOT_AVAILABLE)
+    IPEXRUN_CODE(CL_COMPILER_NOT_AVAILABLE)
+    IPEXRUN_CODE(CL_MEM_OBJECT_ALLOCATION_FAILURE)
+    IPEXRUN_CODE(CL_OUT_OF_RESOURCES)
+    IPEXRUN_CODE(CL_OUT_OF_HOST_MEMORY)
+    IPEXRUN_CODE(CL_BUILD_PROGRAM_FAILURE)
+    IPEXRUN_CODE(CL_INVALID_VALUE)
+    IPEXRUN_CODE(CL_INVALID_MEM_OBJECT)
+    IPEXRUN_CODE(CL_INVALID_BINARY)
+    IPEXRUN_CODE(CL_INVALID_BUILD_OPTIONS)
+    IPEXRUN_CODE(CL_INVALID_KERNEL_NAME)
+    IPEXRUN_CODE(CL_INVALID_KERNEL_ARGS)
+    IPEXRUN_CODE(CL_INVALID_ARG_INDEX)
+    IPEXRUN_CODE(CL_INVALID_ARG_VALUE)
+    IPEXRUN_CODE(CL_INVALID_ARG_SIZE)
+    IPEXRUN_CODE(CL_INVALID_WORK_GROUP_SIZE)
+    IPEXRUN_CODE(CL_INVALID_EVENT)
+    IPEXRUN_CODE(CL_INVALID_OPERATION)
+    IPEXRUN_CODE(CL_INVALID_BUFFER_SIZE)
+#undef IPEXRUN_CODE
+    default:
+      return "an unnamed code";
+  }
+}
+
+void check(cl_int code, const char* what) {
+  if (code != CL_SUCCESS) throw DeviceError(std::string("xpu: ") + what + ": " + code_name(code) + " (" + std::to_string(code) + ")");
+}
+
+Device::Event::~Event() {
+  if (handle_ != nullptr) ::clReleaseEvent(handle_);
+}
+
+Device::Device(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Device::~Device() {
+  for (auto& [name, kernel] : state_->kernels) ::clReleaseKernel(kernel->handle);
+  for (auto& [name, program] : state_->programs) ::clReleaseProgram(program);
+  for (auto& [stream, queue] : state_->queues) ::clReleaseCommandQueue(queue);
+  ::clReleaseContext(state_->context);
+}
+
+const DeviceFacts& Device::facts() const { return state_->facts; }
+MemoryKind Device::memory_kind() const { return state_->memory; }
+ProgramCounts Device::program_counts() const { return {state_->from_source, state_->from_cache}; }
+long Device::launches() const { return state_->launches; }
+
+cl_command_queue Device::State::queue(StreamId stream) {
+  const std::lock_guard lock(queues_mutex);
+  cl_command_queue& out = queues[stream];
+  if (out == nullptr) {
+    cl_int code = CL_SUCCESS;
+    // In order; profiling gives events their times.
+    out = ::clCreateCommandQueue(context, id, CL_QUEUE_PROFILING_ENABLE, &code);
+    check(code, "no queue");
+  }
+  return out;
+}
+
+std::pair<cl_mem, std::size_t> Device::State::locate(const void* address) {
+  const auto* at = static_cast<const char*>(address);
+  const std::lock_guard lock(buffers_mutex);
+  auto after = buffers.upper_bound(at);
+  if (after != buffers.begin()) {
+    const auto& [start, buffer] = *std::prev(after);
+    if (at < start + buffer.bytes) return {buffer.object, static_cast<std::size_t>(at - start)};
+  }
+  throw DeviceError("xpu: an address that is not this device's memory");
+}
+
+void* Device::allocate(std::size_t bytes) noexcept {
+  State& state = *state_;
+  if (bytes > state.facts.memory_bytes) return nullptr;
+  const bool large = bytes > state.facts.largest_allocation_bytes;
+  if (large && !state.facts.is_intel) return nullptr;
+  if (state.memory == MemoryKind::kSvm)
+    return ::clSVMAlloc(state.context, CL_MEM_READ_WRITE | (large ? kUnrestrictedSize : 0), bytes, 0);  // 0: aligned for every type
+  void* address = ::mmap(nullptr, pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) return nullptr;
+  cl_int code = CL_SUCCESS;
+  cl_mem object = ::clCreateBuffer(state.context, CL_MEM_READ_WRITE | (large ? kUnrestrictedSize : 0), bytes, nullptr, &code);
+  if (code != CL_SUCCESS) {
+    ::munmap(address, pages(bytes));
+    return nullptr;
+  }
+  try {
+    const std::lock_guard lock(state.buffers_mutex);
+    state.buffers[static_cast<const char*>(address)] = {object, bytes};
+  } catch (const std::bad_alloc&) {
+    ::clReleaseMemObject(object);
+    ::munmap(address, pages(bytes));
+    return nullptr;
+  }
+  return address;
+}
+
+void Device::release(void* address) {
+  State& state = *state_;
+  if (state.memory == MemoryKind::kSvm) {
+    ::clSVMFree(state.context, address);
+    return;
+  }
+  const std::lock_guard lock(state.buffers_mutex);
+  const auto found = state.buffers.find(static_cast<const char*>(address));
+  if (found == state.buffers.end()) return;
+  ::clReleaseMemObject(found->second.object);
+  ::munmap(address, pages(found->second.bytes));
+  state.buffers.erase(found);
+}
+
+Device::Event Device::record(StreamId stream) {
+  cl_event event = nullptr;
+  cl_command_queue queue = state_->queue(stream);
+  check(::clEnqueueMarkerWithWaitList(queue, 0, nullptr, &event), "no marker");
+  ::clFlush(queue);
+  return Event(event);
+}
+
+bool Device::passed(const Event& event) {
+  if (event.handle() == nullptr) return true;
+  cl_int status = CL_COMPLETE;
+  ::clGetEventInfo(event.handle(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
+  return status <= CL_COMPLETE;  // negative: it failed, and nothing waits for it any more
+}
+
+void Device::wait(const Event& event) {
+  cl_event handle = event.handle();
+  if (handle != nullptr) check(::clWaitForEvents(1, &handle), "waiting for an event");
+}
+
+void Device::block(const Event& event, StreamId stream) {
+  cl_event handle = event.handle();
+  if (handle == nullptr) return;
+  check(::clEnqueueBarrierWithWaitList(state_->queue(stream), 1, &handle, nullptr), "no barrier");
+}
+
+void Device::synchronize() {
+  std::vector<cl_command_queue> all;
+  {
+    const std::lock_guard lock(state_->queues_mutex);
+    for (auto& [stream, queue] : state_->queues) all.push_back(queue);
+  }
+  for (cl_command_queue queue : all) check(::clFinish(queue), "waiting for the device");
+}
+
+void Device::synchronize(StreamId stream) { check(::clFinish(state_->queue(stream)), "waiting for a stream"); }
+
+bool Device::idle(StreamId stream) { return passed(record(stream)); }
+
+double Device::elapsed_ms(const Event& from, const Event& to) {
+  cl_ulong start = 0, end = 0;
+  wait(from);
+  wait(to);
+  check(::clGetEventProfilingInfo(from.handle(), CL_PROFILING_COMMAND_END, sizeof start, &start, nullptr), "no time of an event");
+  check(::clGetEventProfilingInfo(to.handle(), CL_PROFILING_COMMAND_END, sizeof end, &end, nullptr), "no time of an event");
+  return (static_cast<double>(end) - static_cast<double>(start)) * 1e-6;
+}
+
+void Device::write(void* to, const void* host, std::size_t bytes, StreamId stream) {
+  if (bytes == 0) return;
+  cl_command_queue queue = state_->queue(stream);
+  if (state_->memory == MemoryKind::kSvm) {
+    check(::clEnqueueSVMMemcpy(queue, CL_TRUE, to, host, bytes, 0, nullptr, nullptr), "copying to the device");
+    return;
+  }
+  const auto [object, offset] = state_->locate(to);
+  check(::clEnqueueWriteBuffer(queue, object, CL_TRUE, offset, bytes, host, 0, nullptr, nullptr), "copying to the device");
+}
+
+void Device::read(void* host, const void* from, std::size_t bytes, StreamId stream) {
+  if (bytes == 0) return;
+  cl_command_queue queue = state_->queue(stream);
+  if (state_->memory == MemoryKind::kSvm) {
+    check(::clEnqueueSVMMemcpy(queue, CL_TRUE, host, from, bytes, 0, nullptr, nullptr), "copying from the device");
+    return;
+  }
+  const auto [object, offset] = state_->locate(from);
+  check(::clEnqueueReadBuffer(queue, object, CL_TRUE, offset, bytes, host, 0, nullptr, nullptr), "copying from the device");
+}
+
+void Device::copy(void* to, const void* from, std::size_t bytes, StreamId stream) {
+  if (bytes == 0 || to == from) return;
+  cl_command_queue queue = state_->queue(stream);
+  if (state_->memory == MemoryKind::kSvm) {
+    check(::clEnqueueSVMMemcpy(queue, CL_FALSE, to, from, bytes, 0, nullptr, nullptr), "copying on the device");
+    return;
+  }
+  const auto [source, source_offset] = state_->locate(from);
+  const auto [target, target_offset] = state_->locate(to);
+  check(::clEnqueueCopyBuffer(queue, source, target, source_offset, target_offset, bytes, 0, nullptr, nullptr), "copying on the device");
+}
+
+void Device::launch(Kernel& kernel, std::span<const Argument> arguments, std::array<std::size_t, 3> global,
+                    std::array<std::size_t, 3> local, StreamId stream) {
+  cl_command_queue queue = state_->queue(stream);
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (global[axis] == 0) return;
+    global[axis] = (global[axis] + local[axis] - 1) / local[axis] * local[axis];
+  }
+  const std::lock_guard lock(state_->launch_mutex);
+  cl_uint at = 0;
+  for (const Argument& argument : arguments) {
+    if (argument.bytes_ != 0) {
+      check(::clSetKernelArg(kernel.handle, at++, argument.bytes_, argument.value_.data()), "an argument of a kernel");
+      continue;
+    }
+    // Every address travels as a pointer and an offset in bytes: a cl_mem has no pointer into its middle.
+    cl_ulong offset = 0;
+    if (state_->memory == MemoryKind::kSvm || argument.address_ == nullptr) {
+      check(::clSetKernelArgSVMPointer(kernel.handle, at++, argument.address_), "an address for a kernel");
+    } else {
+      const auto [object, within] = state_->locate(argument.address_);
+      offset = within;
+      check(::clSetKernelArg(kernel.handle, at++, sizeof(cl_mem), &object), "a buffer for a kernel");
+    }
+    check(::clSetKernelArg(kernel.handle, at++, sizeof offset, &offset), "an offset for a kernel");
+  }
+  check(::clEnqueueNDRangeKernel(queue, kernel.handle, 3, nullptr, global.data(), local.data(), 0, nullptr, nullptr), "launching a kernel");
+  state_->launches.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace ipexrun::xpu

@@ -1,0 +1,60 @@
+// The inside of a Device, shared by the files of this folder.
+#pragma once
+
+#define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS  // clCreateCommandQueue: devices of OpenCL 1.2 have no other
+#include <CL/cl.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "xpu/core/streams.h"
+#include "xpu/opencl/device.h"
+
+namespace ipexrun::xpu {
+
+/// The name of a code of OpenCL, e.g. CL_OUT_OF_RESOURCES.
+const char* code_name(cl_int code);
+/// Throws DeviceError "what: code" unless the code is CL_SUCCESS.
+void check(cl_int code, const char* what);
+
+struct Kernel {
+  cl_kernel handle = nullptr;
+};
+
+struct Device::State {
+  cl_platform_id platform = nullptr;
+  cl_device_id id = nullptr;
+  cl_context context = nullptr;
+  MemoryKind memory = MemoryKind::kSvm;
+  DeviceFacts facts;
+  std::string cache_folder;
+
+  std::mutex queues_mutex;
+  std::map<StreamId, cl_command_queue> queues;
+  cl_command_queue queue(StreamId stream);
+
+  /// kBuffers: start address -> object and size.
+  struct Buffer {
+    cl_mem object;
+    std::size_t bytes;
+  };
+  std::mutex buffers_mutex;
+  std::map<const char*, Buffer> buffers;
+  std::pair<cl_mem, std::size_t> locate(const void* address);
+
+  std::mutex programs_mutex;
+  std::map<std::string, cl_program> programs;
+  std::map<std::string, std::unique_ptr<Kernel>> kernels;
+  std::mutex launch_mutex;  ///< arguments of a cl_kernel are state
+  std::atomic<long> from_source{0}, from_cache{0}, launches{0};
+  cl_program program(const std::string& file, const std::string& options);
+};
+
+/// The text of a file of xpu/kernels without its ending, with what it shares with the others before it; "" for an unknown one.
+std::string kernel_source(const std::string& file);
+
+}  // namespace ipexrun::xpu
