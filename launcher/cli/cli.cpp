@@ -236,13 +236,17 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
     if (!xpu) continue;
     if ((name == "latency-mode" && options.latency_mode) || (name == "throughput-mode" && options.throughput_mode))
       return Error{kExitUsage, "--" + name + " counts CPU cores and does not go with ipexrun xpu", "--one-per-tile or --one-per-device"};
-    if (name == "require-shim" && options.require_shim)
-      return Error{kExitUsage, "--require-shim does not go with ipexrun xpu: it launches only", "leave it out"};
+    if (name == "require-shim" && options.require_shim && options.opencl == "off")
+      return Error{kExitUsage, "--require-shim and --opencl off contradict each other", "give one of them"};
+    const bool tiles =
+        name == "tiles" || name == "devices" || name == "one-per-tile" || name == "one-per-device" || name == "device-hierarchy";
+    if (tiles && options.opencl == "any" && !row->get(options).empty())
+      return Error{kExitUsage, "--" + name + " and --opencl any contradict each other: no Intel GPU is looked for", "give one of them"};
     if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype" || name == "graph-mode" ||
         name == "select" || (name == "report" && options.report) || name == "report-output")
       notes.push_back("--" + name + " has no effect with ipexrun xpu: " +
                       (name == "dtype" || name == "graph-mode" || name == "select" || name.starts_with("report")
-                           ? "it launches only"
+                           ? "kernels on the CPU stay stock"
                            : "the GPUs say where the instances go"));
   }
   return ok_status();

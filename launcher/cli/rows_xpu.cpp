@@ -19,6 +19,11 @@ void add_xpu_rows(std::vector<OptionRow>& rows) {
   rows.push_back(word("device-hierarchy", group, [](auto& o) -> auto& { return o.device_hierarchy; }, "WORD",
                       "how a GPU of several tiles appears: flat (tiles are devices), composite (GPUs are), or combined",
                       {"flat", "composite", "combined"}));
+  rows.push_back(
+      word("opencl", group, [](auto& o) -> auto& { return o.opencl; }, "WORD",
+           "device xpu for a torch that has none, over OpenCL: gpu (default), any (CPU devices too; no Intel GPU is looked for), "
+           "or off (launch only)",
+           {"gpu", "any", "off"}));
   rows.push_back(refused("convert-fp64-to-fp32", "", "the program would have to be rewritten, so it is not offered",
                          "OverrideDefaultFP64Settings=1 IGC_EnableDPEmulation=1 have the driver emulate float64"));
 }

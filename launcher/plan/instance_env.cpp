@@ -220,10 +220,13 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
     if (options_.require_shim) set(env::name(env::Id::kRequireShim), "1");
     if (options_.bench.enabled) set(env::name(env::Id::kBench), "1");
     because("preload", base_name(context_.shim),
-            use == ShimUse::kObserve ? "observes module calls; every kernel stays stock" : "lets kernels of ours join the program's torch");
+            options_.command == Command::kXpu ? "brings the device xpu to a torch that has none; every CPU kernel stays stock"
+            : use == ShimUse::kObserve        ? "observes module calls; every kernel stays stock"
+                                              : "lets kernels of ours join the program's torch");
     if (options_.inherit != "all") because("preload", "inherit " + options_.inherit, "--inherit: which descendants keep the preload");
   } else if (use == ShimUse::kNone) {
-    because("preload", "none", options_.command == Command::kXpu ? "ipexrun xpu launches only" : "--no-optimize: launch only");
+    because("preload", "none",
+            options_.command == Command::kXpu ? "--opencl off or --no-optimize: launch only" : "--no-optimize: launch only");
   } else {
     because("preload", "none", "launch only: " + (problem.empty() ? "the shim is not there" : problem), true);
   }
@@ -240,6 +243,18 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
   set("LD_PRELOAD", joined(entries));
   set(env::name(env::Id::kPreload), joined(ours));
   return ok_status();
+}
+
+void EnvDraft::add_xpu() {
+  if (!shim_active_ || !options_.optimize || options_.opencl == "off") return;
+  set(env::name(env::Id::kXpuStart), "1");
+  const std::string name = env::name(env::Id::kXpu);
+  const std::string own = user(name);
+  const bool asked = std::find(options_.given.begin(), options_.given.end(), "opencl") != options_.given.end();
+  if (own.empty() || asked) set(name, options_.opencl);
+  because(
+      "opencl", own.empty() || asked ? options_.opencl : own,
+      options_.opencl == "any" ? "device xpu is any OpenCL device; no Intel GPU is looked for" : "device xpu for a torch that has none");
 }
 
 void EnvDraft::add_crash_report(std::vector<std::string>& ours) {

@@ -30,6 +30,8 @@ class EnvDraft {
   void add_libraries();
   /// LD_PRELOAD and the IPEXRUN_ words. kExitFailure when --require-shim cannot be met.
   Status add_preload(ShimUse use, bool with_libraries);
+  /// Device xpu of ours, where the shim brings it to the program.
+  void add_xpu();
   /// The memory profile (--memory): what oneDNN's primitive cache, torch and malloc keep. After add_libraries().
   void add_memory();
   /// Arithmetic inside replaced operations; nothing where the shim is not preloaded. After add_preload().

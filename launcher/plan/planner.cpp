@@ -161,7 +161,9 @@ Result<std::vector<std::size_t>> wanted_indices(const Options& options, std::siz
 }
 
 ShimUse shim_use(const Options& options) {
-  if (options.optimize && options.command != Command::kXpu) return ShimUse::kOptimize;
+  const bool xpu = options.command == Command::kXpu;
+  if (options.optimize && !xpu) return ShimUse::kOptimize;
+  if (options.optimize && options.opencl != "off") return ShimUse::kObserve;
   return options.bench.enabled ? ShimUse::kObserve : ShimUse::kNone;
 }
 
@@ -194,7 +196,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   if (!pool.ok()) return pool.error();
   plan.pin = pool->pin;
   Result<std::vector<DeviceSlot>> devices = std::vector<DeviceSlot>{};
-  const bool xpu = options.command == Command::kXpu;
+  const bool xpu = options.command == Command::kXpu && options.opencl != "any";
   if (xpu)
     devices = options.slices_are_ranks ? devices_of_ranks(options, machine, context.env, options.ninstances, plan.reasons)
                                        : choose_devices(options, machine, context.env, plan.reasons);
@@ -217,6 +219,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     env.add_graph_mode();
     env.add_select();
   }
+  if (options.command == Command::kXpu) env.add_xpu();
   env.add_config_env();
 
   const std::size_t most = most_threads(machine, *slots, plan.reasons);

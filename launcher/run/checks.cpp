@@ -149,7 +149,27 @@ class Examination {
     const std::string path = (among(plugins) ? lib_dir_ + "/plugins" : plugin_dir_) + "/" + plugin_file(minor);
     fact("plugin", path);
     if (shim_loads_) plugin(path, facts);
+    device_xpu(minor);
     hook(facts);
+  }
+
+  /// Device xpu over OpenCL (docs/xpu.md): whether it was built, and which drivers there are. No driver is opened.
+  void device_xpu(const std::string& minor) {
+    const std::string file = xpu_file(minor);
+    const bool built = fs::exists(lib_dir_ + "/plugins/" + file) || (!plugin_dir_.empty() && fs::exists(plugin_dir_ + "/" + file));
+    fact("xpu", built ? "built" : "left out");
+    if (!built) {
+      return add(CheckLevel::kOk, "device xpu",
+                 "left out: built without OpenCL headers (Debian: ocl-icd-opencl-dev, opencl-headers), or for a torch other than 2.13");
+    }
+    std::vector<std::string> drivers;
+    std::error_code failure;
+    for (const fs::directory_entry& entry : fs::directory_iterator("/etc/OpenCL/vendors", failure))
+      if (entry.path().extension() == ".icd") drivers.push_back(entry.path().stem());
+    std::sort(drivers.begin(), drivers.end());
+    add(CheckLevel::kOk, "device xpu",
+        drivers.empty() ? "built; no OpenCL driver in /etc/OpenCL/vendors"
+                        : fmt::format("built; OpenCL drivers: {}", fmt::join(drivers, ", ")));
   }
 
   /// What a program that imports torch finds. A plugin that is there and does not start is a broken installation.

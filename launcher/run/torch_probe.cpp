@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr int kTimeoutMs = 10000;  // a cold network file system
 constexpr const char* kPluginHead = "libipexrun_plugin_torch";
+constexpr const char* kXpuHead = "libipexrun_xpu_torch";
 
 /// Only the standard library, and nothing of torch but the text of its version.py.
 constexpr const char* kQuestion = R"PY(
@@ -140,6 +141,12 @@ std::string plugin_file(const std::string& minor) {
   std::string name = minor;
   std::replace(name.begin(), name.end(), '.', '_');
   return kPluginHead + name + ".so";
+}
+
+std::string xpu_file(const std::string& minor) {
+  std::string name = minor;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return kXpuHead + name + ".so";
 }
 
 std::vector<std::string> plugin_versions(const std::string& folder) {

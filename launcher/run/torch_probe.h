@@ -30,6 +30,8 @@ std::string minor_version(const std::string& version);
 
 /// File name of the plugin for a torch minor version.
 std::string plugin_file(const std::string& minor);
+/// The same for the library of device xpu.
+std::string xpu_file(const std::string& minor);
 
 /// Torch minor versions that have a plugin in `folder`, ascending.
 std::vector<std::string> plugin_versions(const std::string& folder);

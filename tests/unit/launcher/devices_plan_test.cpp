@@ -38,10 +38,25 @@ TEST(DevicesPlan, one_instance_sees_everything_and_nothing_is_set) {
     EXPECT_EQ(env_of(*plan, 0, name), "-") << name;
 }
 
-TEST(DevicesPlan, it_launches_only) {
-  const auto plan = plan_of(xpu(), four_cards());
+TEST(DevicesPlan, with_opencl_off_it_launches_only) {
+  Options options = xpu();
+  options.opencl = "off";
+  const auto plan = plan_of(options, four_cards());
+  ASSERT_TRUE(plan.ok()) << error_of(plan);
   EXPECT_EQ(env_of(*plan, 0, "LD_PRELOAD"), "-");
-  EXPECT_TRUE(made_up::has_reason(*plan, "preload", "launches only"));
+  EXPECT_EQ(env_of(*plan, 0, "IPEXRUN_XPU_START"), "-");
+  EXPECT_TRUE(made_up::has_reason(*plan, "preload", "launch only"));
+}
+
+TEST(DevicesPlan, any_device_of_opencl_needs_no_gpu) {
+  Options options = xpu();
+  options.opencl = "any";
+  Machine machine = four_cards();
+  machine.gpus.clear();
+  const auto plan = plan_of(options, machine);
+  ASSERT_TRUE(plan.ok()) << error_of(plan);
+  EXPECT_THAT(cores(*plan), ElementsAre("0-15"));
+  EXPECT_EQ(env_of(*plan, 0, "ZE_AFFINITY_MASK"), "-");
 }
 
 TEST(DevicesPlan, one_a_tile_on_the_cores_of_its_node) {
