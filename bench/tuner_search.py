@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import rounds as r
@@ -70,14 +69,13 @@ class Search:
         command += ["--constraint", f"p99_ms < {limit:.4g}"] if limit is not None else []
         command += ["--python", args.python] if args.python else []
         command += ["--leader-rounds", "1", "--claim-pairs", "1"] if args.smoke else []
-        began = time.monotonic()
         done = subprocess.run([*command, *args.program], stdout=subprocess.PIPE, text=True)
         if not (self.folder / "record.csv").exists() or done.returncode not in (0, 1):
             sys.exit(f"tuner_search: hypertune ended with {done.returncode}")
-        self.seconds = time.monotonic() - began
         with open(self.folder / "record.csv", newline="") as file:
             self.rows = list(csv.DictReader(file))
         self.trials = len(self.rows) - 1
+        self.seconds = sum(float(row["seconds"]) for row in self.rows)  # of the trials; a search that went on has them all
         self.verdict = [line for line in done.stdout.splitlines() if line and not line.startswith("run it: ")][-1]
         best = self.folder / "best.yaml"
         self.config = best if best.exists() else None
