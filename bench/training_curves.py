@@ -9,27 +9,27 @@ the furthest lies outside in units of the band's width there, and the loss on he
 one another. training_speed.py has them.) Plots want matplotlib.
 """
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
+
+import training_options
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 POINT = 20  # steps of one point of a curve
 
 
 def run(options, folder, task, form, seed):
-    launcher = [os.path.join(os.path.abspath(options.build), "bin", "ipexrun")] if form.startswith("ipexrun") else []
+    launcher = training_options.launcher(options) if form.startswith("ipexrun") else []
     if form == "ipexrun float32":
         launcher += ["--dtype", "float32"]
     out = os.path.join(folder, f"{task}-{form}-{seed}.json".replace(" ", "_"))
     command = [*launcher, options.python, os.path.join(HERE, "training_tasks.py"), task, "--seed", str(seed), "--steps", str(options.steps), "--out", out]
     if form == "autocast":
         command.append("--autocast")
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "IPEXRUN_CACHE": "off"})
+    done = subprocess.run(command, capture_output=True, text=True, env=training_options.environment())
     if done.returncode:
         raise SystemExit(done.stderr)
     with open(out) as file:
@@ -49,10 +49,16 @@ def beside(points, low, high):
     return {"inside": round(sum(one == 0 for one in outside) / len(outside), 2), "furthest_outside": round(max(outside), 2)}
 
 
-def plot(path, task, low, high, curves):
-    import matplotlib
-
+def can_plot():
+    try:
+        import matplotlib
+    except ImportError:
+        return False
     matplotlib.use("Agg")
+    return True
+
+
+def plot(path, task, low, high, curves):
     from matplotlib import pyplot
 
     steps = [POINT * (i + 1) for i in range(len(low))]
@@ -68,9 +74,7 @@ def plot(path, task, low, high, curves):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", default="build/dev")
-    parser.add_argument("--python", default=sys.executable)
+    parser = training_options.parser(__doc__)
     parser.add_argument("--task", action="append", choices=["digits", "sentences", "docstrings"])
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=3)
@@ -78,6 +82,8 @@ def main():
     parser.add_argument("--plot", help="folder for plots")
     parser.add_argument("--smoke", action="store_true", help="seconds: one task, few steps")
     options = parser.parse_args()
+    if options.plot and not can_plot():
+        parser.error("--plot needs matplotlib, which this Python does not have (pip install matplotlib); without --plot the figures are printed")
     if options.smoke:
         options.task, options.steps, options.seeds, options.band = ["digits"], 2 * POINT, 1, 2
     with tempfile.TemporaryDirectory() as folder:

@@ -19,6 +19,9 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+
+import training_options  # noqa: E402
+
 NEAR = 1e-2
 
 
@@ -62,7 +65,7 @@ def child(name, seeds, steps, autocast):
 
 def run(options, launcher, name, seeds, *more):
     command = [*launcher, options.python, os.path.abspath(__file__), "--child", name, "--seeds", str(seeds), "--steps", str(options.steps), *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env={**os.environ, "IPEXRUN_CACHE": "off"})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=training_options.environment())
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         return {"problem": (done.stderr.strip().splitlines() or ["no output"])[-1]}
@@ -87,9 +90,7 @@ def judge(name, stock, mine, autocast):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", default="build/dev")
-    parser.add_argument("--python", default=sys.executable)
+    parser = training_options.parser(__doc__)
     parser.add_argument("--family", action="append")
     parser.add_argument("--families", type=int, default=25, help="how many, spread over all of them")
     parser.add_argument("--dtype", default="bfloat16")
@@ -103,7 +104,7 @@ def main():
     from models.zoo import FAMILIES
 
     names = options.family or list(FAMILIES)[:: max(1, len(FAMILIES) // options.families)]
-    launcher = [os.path.join(os.path.abspath(options.build), "bin", "ipexrun"), "--dtype", options.dtype]
+    launcher = training_options.launcher(options, "--dtype", options.dtype)
     rows = []
     for name in names:
         rows.append(judge(name, run(options, [], name, options.seeds), run(options, launcher, name, 1),

@@ -7,7 +7,6 @@ Each round every process does a few steps, every second round in reverse order; 
 the rounds, the ratio of stock's time to each contender's with a bootstrap interval, and what ipexrun says it did.
 """
 
-import argparse
 import json
 import os
 import socket
@@ -20,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import rounds  # noqa: E402
+import training_options  # noqa: E402
 
 SAID = "__import__('sys').modules['ipexrun'].report() if 'ipexrun' in __import__('sys').modules else {}"
 
@@ -56,12 +56,12 @@ class Contender:
 
 def measure(options, model, folder):
     program = [options.python, os.path.join(HERE, "training_loops.py"), model]
-    launcher = [os.path.join(os.path.abspath(options.build), "bin", "ipexrun")]
+    launcher = training_options.launcher(options)
     commands = {"stock": [*program, "plain"], "by hand": [*program, "hand"], "ipexrun": [*launcher, *program, "plain"],
                 "ipexrun, compiled": [*launcher, *program, "compiled"],
                 "ipexrun float32": [*launcher, "--dtype", "float32", *program, "plain"]}
     commands = {name: command for name, command in commands.items() if not options.contender or name in ("stock", "ipexrun", *options.contender)}
-    environment = {**os.environ, "IPEXRUN_CACHE": "off", "PYTHONPATH": HERE}
+    environment = training_options.environment(PYTHONPATH=HERE)
     contenders = {name: Contender(command, folder, f"{model}-{number}", environment) for number, (name, command) in enumerate(commands.items())}
     try:
         for contender in contenders.values():
@@ -78,9 +78,7 @@ def measure(options, model, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", default="build/dev")
-    parser.add_argument("--python", default=sys.executable)
+    parser = training_options.parser(__doc__)
     parser.add_argument("--model", action="append", choices=["bert", "resnet", "mlp"])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=2, help="of each process in a round")

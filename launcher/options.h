@@ -93,6 +93,7 @@ struct Options {
   bool dtype_given = false;
   std::string graph_mode = "auto";  ///< auto, dynamo, trace, off
   std::string select = "fast";      ///< fast, thorough, off
+  bool split_sgd = false;           ///< --split-sgd: bf16 weights in torch.optim.SGD
   bool optimize = true;             ///< false: --no-optimize, launch only
   bool pin = true;                  ///< false: --no-pin (also IPEX's --multi-task-manager none is NOT this)
   bool pin_asked = false;           ///< --pin: pin although a CPU quota says that others share the CPUs

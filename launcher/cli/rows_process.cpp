@@ -43,6 +43,10 @@ void add_process_rows(std::vector<OptionRow>& rows) {
                       "what it saves; thorough: four times as much; off: no timing decides, stock answers",
                       {"fast", "thorough", "off"}));
   rows.push_back(flag(
+      "split-sgd", group, [](auto& o) -> auto& { return o.split_sgd; },
+      "training: weights of linear layers and convolutions that torch.optim.SGD steps become bfloat16, with their low halves beside the "
+      "optimizer; saves memory, and the program sees bfloat16 parameters (docs/training.md)"));
+  rows.push_back(flag(
       "no-optimize", group, [](auto& o) -> auto& { return o.optimize; },
       "launch only: placement, variables and allocator, but no kernels of ours", false));
   rows.push_back(word_or_library("memory-allocator", group, [](auto& o) -> auto& { return o.memory_allocator; },

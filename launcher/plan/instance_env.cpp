@@ -299,6 +299,14 @@ void EnvDraft::add_select() {
   set(env::name(env::Id::kSelect), options_.select);
 }
 
+void EnvDraft::add_split_sgd() {
+  if (!options_.split_sgd || options_.command == Command::kXpu) return;
+  if (!shim_active_ || !options_.optimize)
+    return because("split-sgd", "off", "--split-sgd needs the optimizations, which are not active here", true);
+  because("split-sgd", "on", "--split-sgd: parameters that torch.optim.SGD steps are bfloat16 after its first step");
+  set(env::name(env::Id::kSplitSgd), "1");
+}
+
 void EnvDraft::add_config_env() {
   for (const auto& [name, value] : options_.env) {
     const std::string own = user(name);

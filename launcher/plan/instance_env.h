@@ -38,6 +38,7 @@ class EnvDraft {
   void add_dtype(const Machine& machine);
   void add_graph_mode();
   void add_select();
+  void add_split_sgd();
   /// The config's `env:`; beats everything before it.
   void add_config_env();
 

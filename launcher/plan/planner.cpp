@@ -220,6 +220,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
     env.add_select();
   }
   if (options.command == Command::kXpu) env.add_xpu();
+  env.add_split_sgd();
   env.add_config_env();
 
   const std::size_t most = most_threads(machine, *slots, plan.reasons);

@@ -193,7 +193,7 @@ bool OpTrial::run(int candidate) noexcept {
 }
 
 void OpTrial::take(int candidate) noexcept {
-  if (rounds_training(candidate)) state_.training.note_use();
+  if (rounds_training(candidate)) state_.training.note_use(!call_.backward);
   delivered_ = false;
   outputs_ = std::move(results_[static_cast<std::size_t>(candidate)]);
 }

@@ -14,12 +14,6 @@
 namespace ipexrun::preload {
 namespace {
 
-/// Overriding a kernel is what we do; torch would warn about each one on the user's stderr.
-class NullWarnings final : public c10::WarningHandler {
- public:
-  void process(const c10::Warning& /*warning*/) override {}
-};
-
 struct Kernels {
   int at_cpu = 0;
   bool cpu_is_stock = false;
@@ -94,8 +88,7 @@ bool dispatcher_ready() {
 }
 
 std::string register_ops() {
-  NullWarnings quiet;
-  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
+  NoWarnings quiet;
   std::string left;
 #define IPEXRUN_OP(id, name, overload, kind, adapter, dtypes, weight) \
   if (stock_is_##kind(name, overload)) {                              \
@@ -106,12 +99,12 @@ std::string register_ops() {
 #include "preload/plugin/ops.def"
 #undef IPEXRUN_OP
   register_optimizers();
+  register_losses();
   return left;
 }
 
 void watch_optimizers() {
-  NullWarnings quiet;
-  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
+  NoWarnings quiet;
   register_optimizers();
 }
 

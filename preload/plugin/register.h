@@ -14,7 +14,9 @@ std::string register_ops();
 
 /// Fused optimizers write weights without moving their version: each is wrapped so that it drops the packs it makes stale.
 void register_optimizers();
-/// The same alone, in a process whose other kernels stay stock.
+/// Numbers that a training loop reads out of tensors: a loss that is NaN is noticed even where the program then skips its backward pass.
+void register_losses();
+/// The same of optimizers alone, in a process whose other kernels stay stock.
 void watch_optimizers();
 
 }  // namespace ipexrun::preload

@@ -17,6 +17,7 @@
 #include "preload/plugin/register.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
+#include "preload/plugin/training_class.h"
 #include "preload/plugin_abi.h"
 
 namespace ipexrun::preload {
@@ -49,6 +50,7 @@ StartResult start_tier(const IpexrunStart& start) {
   if (graphs_only) {
     watch_optimizers();
     graph::register_classes();
+    register_training_class();
     graph::register_remembered();
     return kActive;
   }
@@ -57,6 +59,7 @@ StartResult start_tier(const IpexrunStart& start) {
     register_drift_fallback();
     const std::string left = register_ops();
     graph::register_classes();
+    register_training_class();
     graph::register_remembered();
     if (state.options.select.timing) graph::register_scripted_pass();
     if (!left.empty()) log::info("left alone, another library replaced their kernels before: " + left);

@@ -1,5 +1,6 @@
-// When bf16 leaves a training run: NaN or infinity in the gradients with which a backward pass begins, or checks that fail one after the
-// other. Torch-free. From then on training steps compute in float32, for good: what a run that diverges needs is one cause less.
+// When bf16 leaves a training run: NaN or infinity in the gradients with which a backward pass begins or in a loss that the program reads,
+// or checks that fail one after the other. Torch-free. From then on training steps compute in float32, for good: what a run that diverges
+// needs is one cause less.
 //
 // Thread rule: all functions may be called from any thread; passes of several threads share one look.
 #pragma once
@@ -16,7 +17,10 @@ inline constexpr std::uint64_t kFirstRecheck = 256;
 class TrainingGuard {
  public:
   /// A backward pass that was not seen before began: its first product is looked at.
-  void begin_backward() noexcept { look_.store(true, std::memory_order_relaxed); }
+  void begin_backward() noexcept {
+    look_.store(true, std::memory_order_relaxed);
+    forward_.store(false, std::memory_order_relaxed);
+  }
   [[nodiscard]] bool wants_look() noexcept {
     return look_.load(std::memory_order_relaxed) && look_.exchange(false, std::memory_order_relaxed);
   }
@@ -25,9 +29,13 @@ class TrainingGuard {
   }
 
   /// bf16 answered a call of a training step: whatever goes wrong from here on may be its doing.
-  void note_use() noexcept {
+  void note_use(bool forward) noexcept {
     if (!used_.load(std::memory_order_relaxed)) used_.store(true, std::memory_order_relaxed);
+    if (forward && !forward_.load(std::memory_order_relaxed)) forward_.store(true, std::memory_order_relaxed);
   }
+  /// Whether bf16 answered in a forward pass whose backward pass did not begin: a number that the program reads now may be its loss.
+  [[nodiscard]] bool expects_loss() const noexcept { return forward_.load(std::memory_order_relaxed) && !off(); }
+  void saw_bad_loss() noexcept { leave("NaN or infinity in a loss that the program looked at"); }
   /// A kind of call that was accurate when it was chosen is not any more.
   void note_failure() noexcept {
     if (failed_.fetch_add(1, std::memory_order_relaxed) + 1 == kFailedChecks)
@@ -54,6 +62,7 @@ class TrainingGuard {
 
   std::atomic<bool> look_{false};
   std::atomic<bool> used_{false};
+  std::atomic<bool> forward_{false};
   std::atomic<int> failed_{0};
   std::atomic<const char*> reason_{nullptr};
   OnLeave tell_ = nullptr;

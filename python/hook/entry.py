@@ -86,8 +86,8 @@ def attempt(module, seconds):
 
 def watch_optimizers(torch):
     """Steps of torch.optim's optimizers may run fused (optimizers.py), which is loaded at the first of them. With selection switched off no
-    timing may decide, and nothing is watched."""
-    if posix.environ.get(b"IPEXRUN_SELECT") == b"off":
+    timing may decide, and nothing is watched but for --split-sgd."""
+    if posix.environ.get(b"IPEXRUN_SELECT") == b"off" and posix.environ.get(b"IPEXRUN_SPLIT_SGD") != b"1":
         return
     base = sys.modules["torch.optim.optimizer"]
 

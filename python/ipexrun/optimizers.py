@@ -23,9 +23,13 @@ SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
 BOUND = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the accuracy rule
 MODULES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Adagrad": "adagrad"}  # class: module and function of torch.optim
 STATES = {"sgd": 1, "adam": 3, "adagrad": 1}  # lists of state tensors beside parameters and gradients; a list of steps may follow
+PLAIN = {torch.Tensor, torch.nn.Parameter}
+OTHER_AGES = "parameters of different ages"  # for some steps: stock answers these
 TIMED = os.environ.get("IPEXRUN_SELECT") != "off"
+SPLIT_SGD = os.environ.get("IPEXRUN_SPLIT_SGD") == "1"  # --split-sgd
 
 _steppers = weakref.WeakKeyDictionary()
+_inside = {}  # thread: Stepper of the step that it is in, or of one that raised
 _told = []  # what became of each optimizer, for report()
 
 
@@ -36,9 +40,11 @@ def kind_of(optimizer):
 
 
 def allowed_here():
-    if not TIMED or torch.are_deterministic_algorithms_enabled():
+    if torch.are_deterministic_algorithms_enabled():
         return False
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
     hook = sys.modules.get("_ipexrun_hook")
     return hook is not None and hook.enabled()
@@ -46,13 +52,28 @@ def allowed_here():
 
 def before(optimizer):
     """A step begins: hooks of all optimizers come before the optimizer's own."""
+    left = _inside.get(threading.get_ident())
+    if left is not None:
+        left.end(raised=True)  # a step that raised, or one whose closure steps this optimizer
     kind = kind_of(optimizer)
-    if kind is None or torch.compiler.is_compiling() or not allowed_here():
+    if kind is None or torch.compiler.is_compiling():
         return
     stepper = _steppers.get(optimizer)
+    if stepper is not None and stepper.phase == "split":
+        return stepper.begin(optimizer)  # bfloat16 weights have no other step
+    if not allowed_here() or not (TIMED or (SPLIT_SGD and kind == "sgd")):
+        return
     if stepper is None:
-        stepper = _steppers[optimizer] = Stepper(optimizer, kind)
+        stepper = _steppers[optimizer] = stepper_class(kind)(optimizer, kind)
     stepper.begin(optimizer)
+
+
+def stepper_class(kind):
+    if not SPLIT_SGD or kind != "sgd":
+        return Stepper
+    from .split_sgd import SplitStepper
+
+    return SplitStepper
 
 
 def after(optimizer):
@@ -70,25 +91,6 @@ def report():
 def tell_ends():
     for stepper in list(_steppers.values()):
         stepper.tell()
-
-
-def dense(tensor):
-    return tensor.is_contiguous() or (
-        (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
-        or (tensor.dim() == 5 and tensor.is_contiguous(memory_format=torch.channels_last_3d))
-    )
-
-
-def plain(tensor, like):
-    """The fused kernels walk through memory: all tensors of a parameter have to lie alike."""
-    return (
-        type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        and tensor.dtype is like.dtype
-        and tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
-        and tensor.shape == like.shape
-        and tensor.stride() == like.stride()
-    )
 
 
 def default_form(group):
@@ -119,8 +121,12 @@ class Stepper:
         self.phase = "check"
         self.reason = ""
         self.trial = None
-        self.checked = False
+        self.facts = torch.classes.ipexrun.Training()
+        self.checked = set()  # kinds of groups whose sample went through both forms
+        self.of = None  # the optimizer whose step is under way, as a weak reference
+        self.mine = None  # numbers of its parameters, once they are asked for
         self.thread = None  # that is inside a step which may run fused
+        self.before = None  # the function that stood in the place of ours
         self.fused_now = False
         self.steps = self.fused_steps = 0
         self.times = {}  # form: (what was stepped, nanoseconds) of the race's open pair
@@ -130,8 +136,7 @@ class Stepper:
 
     def begin(self, optimizer):
         self.steps += 1
-        here = threading.get_ident()
-        if self.phase == "stock" or self.thread not in (None, here):  # one of ours is left from a step that raised
+        if self.phase == "stock" or self.thread is not None:  # another thread steps the same optimizer
             return
         if not all(map(default_form, optimizer.param_groups)):
             return self.stay("foreach, fused, capturable or differentiable is set by the program")
@@ -141,47 +146,85 @@ class Stepper:
         turn = self.steps % 4 in (1, 2)  # stock, fused, fused, stock
         self.fused_now = self.phase == "fused" or (self.phase == "race" and turn)
         self.elements = self.ns = 0
-        self.checked = False
+        self.enter(optimizer)
+
+    def enter(self, optimizer):
+        here = threading.get_ident()
+        self.of, self.mine = weakref.ref(optimizer), None
         self.thread = here
+        _inside[here] = self
+        self.before = getattr(self.module, self.kind)
         self.stock = stock_function(self.module, self.kind)
         setattr(self.module, self.kind, self.function)
 
-    def end(self):
-        if self.thread != threading.get_ident():
-            return
+    def leave(self):
+        """Whether this thread was inside a step of this optimizer."""
+        here = threading.get_ident()
+        if self.thread != here:
+            return False
         self.thread = None
-        setattr(self.module, self.kind, self.stock)
+        outer = getattr(self.before, "__self__", None)  # whose closure steps this optimizer
+        nested = isinstance(outer, Stepper) and outer is not self and outer.is_inside()
+        if nested:
+            _inside[here] = outer
+        elif _inside.get(here) is self:
+            del _inside[here]
+        if getattr(getattr(self.module, self.kind), "__self__", None) is self:  # not what another thread's step or the program put there
+            setattr(self.module, self.kind, self.before if nested else self.stock)
+        self.before = None
+        return True
+
+    def is_inside(self):
+        return self.thread == threading.get_ident()
+
+    def end(self, raised=False):
+        if not self.leave():
+            return
         if self.ns and self.fused_now:
             self.fused_steps += 1
-        if self.phase == "race" and self.ns:
+        if self.phase == "race" and self.ns and not raised:
             self.race()
         if self.phase == "check" and self.checked:
             self.phase, self.trial = "race", torch.classes.ipexrun.Trial()
 
+    def is_mine(self, param):
+        """The functions are public: after a step that raised, the program may call one with tensors of its own."""
+        if self.mine is None:
+            optimizer = self.of()
+            self.mine = {id(one) for group in optimizer.param_groups for one in group["params"]} if optimizer is not None else set()
+        return id(param) in self.mine
+
     def function(self, *lists, **settings):
         """In the place of torch.optim.adam.adam and its like, for the time of a step."""
-        if self.thread != threading.get_ident() or self.phase == "stock":
+        if not self.is_inside() or self.phase == "stock" or not lists or not lists[0] or not self.is_mine(lists[0][0]):
             return self.stock(*lists, **settings)
-        params = lists[0] if lists else None
+        started = time.perf_counter_ns()
         reason = self.unfit(lists, settings)
-        if reason or not params:
-            if reason:
+        if reason:
+            if reason != OTHER_AGES:
                 self.stay(reason)
             return self.stock(*lists, **settings)
-        if self.phase == "check":
-            return self.check(lists, settings)
-        started = time.perf_counter_ns()
+        kind = self.kind_of_group(lists, settings)
+        if kind not in self.checked:
+            return self.check(lists, settings, kind)
         if self.fused_now:
             self.run_fused(lists, settings)
         else:
+            started = time.perf_counter_ns()  # what stock takes without us
             self.stock(*lists, **settings)
         self.ns += time.perf_counter_ns() - started
-        self.elements += sum(param.numel() for param in params)
+        self.elements += sum(param.numel() for param in lists[0])
 
     def run_fused(self, lists, settings):
         written = [tensor for one in (lists[0], *lists[2:]) for tensor in one if tensor is not None]
         self.stock(*lists, **{**settings, "fused": True})
-        torch.autograd.graph.increment_version(written)  # the fused kernels do not: autograd would miss the write
+        # The fused kernels do not: autograd would miss the write. (Inference tensors count none.)
+        torch.autograd.graph.increment_version([tensor for tensor in written if not tensor.is_inference()])
+
+    def kind_of_group(self, lists, settings):
+        """Groups of one kind take the same branches of the kernels."""
+        flags = tuple((name, value if isinstance(value, bool) else bool(value)) for name, value in settings.items() if name != "lr")
+        return flags, tuple(bool(one) and one[0] is not None for one in lists), lists[0][0].dtype
 
     def unfit(self, lists, settings):
         """Why this step cannot be fused; "" = it can."""
@@ -195,23 +238,22 @@ class Stepper:
         if any(isinstance(value, torch.Tensor) for value in settings.values()):
             return "settings that are tensors"
         params = lists[0]
-        for param in params:
-            if param.dtype not in BOUND or not dense(param):
-                return "parameters that are not dense float32 or float64"
-        for one in lists[:count]:
+        if not PLAIN.issuperset(map(type, params)) or not self.facts.are_dense(params):
+            return "parameters that are not dense float32 or float64"
+        for one in lists[1:count]:
             if not one:
                 continue  # amsgrad is off
             missing = sum(tensor is None for tensor in one)
             if missing and missing != len(one):
-                return "parameters of different ages"
-            if not missing and not all(map(plain, one, params)):
+                return OTHER_AGES
+            if not missing and not (PLAIN.issuperset(map(type, one)) and self.facts.lie_alike(one, params)):
                 return "gradients or state that lie otherwise than the parameters"
         for step in lists[count] if len(lists) > count else ():
             if step.dtype is not torch.float32 or step.device.type != "cpu":
                 return "steps that are not counted in float32"
         return ""
 
-    def check(self, lists, settings):
+    def check(self, lists, settings, kind):
         """The step as stock does it, and a sample of it fused."""
         chosen, elements = [], 0
         stride = max(1, len(lists[0]) // SAMPLE_TENSORS)
@@ -228,15 +270,15 @@ class Stepper:
         try:
             samples = [part([one[i] for i in chosen]) if one else [] for one in lists]
             self.stock(*samples, **{**settings, "fused": True})
-        except RuntimeError as problem:
-            self.stay(str(problem).splitlines()[0])
+        except Exception as problem:  # a torch whose insides are others than expected
+            self.stay((str(problem).splitlines() or [type(problem).__name__])[0])
             return self.stock(*lists, **settings)
         self.stock(*lists, **settings)
         for one, sample in zip(lists, samples):
             for i, mine in zip(chosen, sample):
                 if not equal(one[i], mine):
                     return self.stay("its results differ from stock's")
-        self.checked = True
+        self.checked.add(kind)
 
     def race(self):
         self.all_ns[self.fused_now].append(self.ns)

@@ -89,6 +89,7 @@ class TrainingForms:
         self.faces = None  # of stock's results: dtype and memory format
         self.trial = torch.classes.ipexrun.Trial()
         self.asked_for = ASKED_FOR or dtype == "bfloat16"
+        self.guard = torch.classes.ipexrun.Training()
         self.phase = "check"
         self.checked = False
         self.steps = self.used = 0
@@ -105,6 +106,9 @@ class TrainingForms:
             return self.captured(*arguments)
         try:
             self.steps += 1
+            if self.guard.is_off():
+                self.lose("training went back to float32")
+                return self.captured(*arguments)
             if self.phase == "check":
                 return self.check(arguments)
             if self.phase == "waiting":
@@ -231,12 +235,15 @@ class TrainingForms:
         forward_ns = time.perf_counter_ns() - started
         self.used += bf16
         self.note["taken"] += bf16
+        if bf16:
+            self.guard.note_use()  # a loss that the program looks at now may be its doing
         wanting = [one for one in results if isinstance(one, torch.Tensor) and one.requires_grad]
         if wanting:
 
             def passed(gradients):
                 if bf16 and not finite(gradients):
-                    plugin.say("training: a captured graph goes on in float32: NaN or infinity in the gradients that it was given")
+                    if not self.guard.is_off():  # which has said so
+                        plugin.say("training: a captured graph goes on in float32: NaN or infinity in the gradients that it was given")
                     self.lose("NaN or infinity in the gradients that it was given")
                 elif self.phase == "race":
                     self.ended(bf16, forward_ns + arrivals.backward_ns)

@@ -14,27 +14,11 @@ if importlib.util.find_spec("expecttest") is None:
     sys.modules["expecttest"] = types.ModuleType("expecttest")
     sys.modules["expecttest"].TestCase = unittest.TestCase
 
-import plugin_loader  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from plugin_fixtures import hook, plugin  # noqa: E402, F401
 
 CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed", "onednn_bf16_cast"]  # of products
-
-
-@pytest.fixture(scope="session", autouse=True)
-def plugin():
-    result, reason = plugin_loader.start()
-    assert result == 0, reason
-    hook = sys.modules.get("_ipexrun_hook")
-    assert hook is not None, "the Python side did not load"
-    return hook
-
-
-@pytest.fixture
-def hook(plugin):
-    yield plugin
-    plugin.force("")
-    plugin.set_enabled(True)
 
 
 @pytest.fixture(params=CANDIDATES)

@@ -426,3 +426,81 @@ def test_a_step_that_raised_leaves_nothing_behind_once_another_optimizer_stepped
         assert module.adam is patched, "what the program put there"
     finally:
         module.adam = adam
+
+
+def test_a_step_that_raised_leaves_subclasses_and_functions_to_stock(hook):
+    class Mine(AdamW):
+        pass
+
+    first, net = model(), model()
+    raising = AdamW(first.parameters())
+    train(first, raising, 9)  # the next one would be fused
+    module = sys.modules["torch.optim.adam"]
+    adam, calls = module.adam, []
+    module.adam = lambda *lists, **settings: (calls.append(settings.get("fused")), adam(*lists, **settings))[1]
+    try:
+        with pytest.raises(KeyError):
+            raising.step(lambda: {}["mine"])
+        train(net, Mine(net.parameters()), 2)
+        weight = torch.zeros(3)
+        with pytest.raises(KeyError):
+            raising.step(lambda: {}["mine"])
+        module.adam([weight], [torch.ones(3)], [torch.zeros(3)], [torch.zeros(3)], [], [torch.zeros(())], amsgrad=False, beta1=0.9, beta2=0.99,
+                    lr=0.1, weight_decay=0.0, eps=1e-8, maximize=False)
+    finally:
+        module.adam = adam
+    assert weight[0] != 0 and calls and not any(calls), calls
+
+
+def test_a_fused_kernel_that_refuses_is_not_the_programs_problem(hook, monkeypatch):
+    def refuses(*lists, **settings):
+        raise TypeError("another torch")
+
+    monkeypatch.setattr(sys.modules["torch.optim.adam"], "_fused_adam", refuses)
+    net = model()
+    optimizer = Adam(net.parameters())
+    train(net, optimizer, 4)
+    assert note_of(optimizer) == {"optimizer": "Adam", "choice": "stock", "reason": "another torch", "steps": 4, "fused": 0}
+
+
+def test_groups_that_come_later_are_checked_as_the_first_were(hook, monkeypatch):
+    weights = [torch.nn.Parameter(torch.ones(3, 4)) for _ in range(2)]
+    optimizer = SGD([weights[0]], lr=0.1, momentum=0.9)
+    stepper = sys.modules["ipexrun.optimizers"].Stepper
+    checked, check = [], stepper.check
+
+    def look(self, lists, settings, kind):
+        checked.append((settings["maximize"], lists[2][0] is None))
+        return check(self, lists, settings, kind)
+
+    monkeypatch.setattr(stepper, "check", look)
+    for step in range(16):
+        if step == 8:
+            sys.modules["ipexrun.optimizers"]._steppers[optimizer].phase = "fused"  # however fast it was
+            optimizer.add_param_group({"params": [weights[1]], "maximize": True})
+        for weight in weights:
+            weight.grad = torch.full_like(weight, 0.5)
+        optimizer.step()
+    assert set(checked) == {(False, True), (False, False), (True, True), (True, False)} and note_of(optimizer)["fused"] > 0
+    assert torch.allclose(weights[0] < 1, torch.tensor(True)) and torch.allclose(weights[1] > 1, torch.tensor(True))
+
+
+def test_a_parameter_without_state_is_stocks_for_that_step_only(hook):
+    weights = [torch.nn.Parameter(torch.ones(40, 40)) for _ in range(2)]
+    optimizer = SGD(weights, lr=0.1, momentum=0.9)
+    for step in range(20):
+        for weight in weights if step >= 5 else weights[:1]:
+            weight.grad = torch.full_like(weight, 0.5)
+        optimizer.step()
+    note = note_of(optimizer)
+    assert note["fused"] > 0 and "ages" not in note["reason"], note
+
+
+def test_tensors_of_inference_mode(hook):
+    with torch.inference_mode():
+        weight = torch.nn.Parameter(torch.ones(8, 8), requires_grad=False)
+        optimizer = AdamW([weight])
+        for _ in range(8):
+            weight.grad = torch.ones_like(weight)
+            optimizer.step()
+    assert note_of(optimizer)["fused"] > 0 and weight.mean() < 1

@@ -230,20 +230,24 @@ for step in range(int(sys.argv[1])):
     optimizer.zero_grad()
     batch = x * float("nan") if step == int(sys.argv[2]) else x
     loss = torch.nn.functional.cross_entropy(net(batch), y)
-    loss.backward()
-    if step != int(sys.argv[2]): optimizer.step()
-    losses.append(loss.item()); taken.append(count())
+    bad = step == int(sys.argv[2])
+    if bad and sys.argv[3] != "backward":  # the program sees it, in its own way, and leaves the step out
+        assert eval(sys.argv[3])
+    else:
+        loss.backward()
+        if not bad: optimizer.step()
+    losses.append(loss.item() if sys.argv[3] == "backward" or not bad else float("nan")); taken.append(count())
 why = sys.modules["ipexrun"].report()["training"]["float32_because"] if "ipexrun" in sys.modules else ""
 print(json.dumps({"losses": losses, "taken": taken, "why": why}))
 """
 
 
-def run(*options, steps=60, nan_at=-1, launched=True, **more):
+def run(*options, steps=60, nan_at=-1, seen_by="backward", launched=True, **more):
     import json
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
     launcher = [f"{BUILD}/bin/ipexrun", *options] if launched else []
-    done = subprocess.run([*launcher, sys.executable, "-c", PROGRAM, str(steps), str(nan_at)], capture_output=True, text=True, timeout=300,
+    done = subprocess.run([*launcher, sys.executable, "-c", PROGRAM, str(steps), str(nan_at), seen_by], capture_output=True, text=True, timeout=300,
                           env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
@@ -278,3 +282,37 @@ def test_after_nan_training_goes_on_in_float32():
 def test_nan_before_any_bf16_is_the_programs_own():
     found, said = run("--dtype", "float32", nan_at=5)
     assert "training:" not in said and found["why"] == "" and found["losses"][5] != found["losses"][5]
+
+
+LOOKS = ["loss.item() != loss.item()", "__import__('math').isnan(loss)", "torch.isnan(loss)", "not loss.isfinite()", "not torch.isfinite(loss.detach()).all()",
+         "loss.detach().item() != 0", "bool(loss != loss)", "'nan' in str(loss)"]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_loss_that_is_nan_and_has_no_backward_pass(look):
+    found, said = run("--dtype", "bfloat16", nan_at=40, seen_by=look)
+    assert said.count("training: float32 from here on") == 1, said
+    assert found["why"].startswith("NaN or infinity in a loss")
+    assert found["taken"][39] > 30 and found["taken"][-1] <= found["taken"][40]
+
+
+NUMBERS = """
+import sys, torch, ipexrun
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 8))
+x, bound = torch.randn(64, 256), torch.tensor(float("inf"))
+for step in range(8):
+    y = net(x)
+    bound.item(), bool(bound == bound), torch.isnan(x).any().item(), (x / 0).max().item()  # the program's own infinities
+    y.sum().backward()
+    torch.tensor(float("nan")).item()  # after a backward pass: no loss that is to come
+    with torch.no_grad():
+        torch.isnan(net(x * float("nan"))).any().item()
+print(sum(site["taken"] for site in ipexrun.report()["sites"] if "training=1" in site["site"]) > 0, ipexrun.report()["training"]["float32_because"])
+"""
+
+
+def test_other_numbers_are_no_losses():
+    done = subprocess.run([f"{BUILD}/bin/ipexrun", "--dtype", "bfloat16", sys.executable, "-c", NUMBERS], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"})
+    assert done.stdout == "True \n", done.stdout + done.stderr

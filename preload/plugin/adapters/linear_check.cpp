@@ -1,6 +1,7 @@
 // The accuracy rule for products: rows and columns spread over the result against fp64, the whole result against stock's.
-#include <cmath>
 #include "preload/plugin/adapters/linear_call.h"
+
+#include <cmath>
 
 #include "preload/plugin/adapters/sampling.h"
 

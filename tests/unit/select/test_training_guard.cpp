@@ -32,7 +32,7 @@ TEST_F(TrainingGuardTest, looks_once_at_each_backward_pass) {
 }
 
 TEST_F(TrainingGuardTest, leaves_bf16_after_nan_once_and_for_good) {
-  guard_.note_use();
+  guard_.note_use(false);
   guard_.looked(true);
   EXPECT_FALSE(guard_.off());
   guard_.looked(false);
@@ -47,6 +47,21 @@ TEST_F(TrainingGuardTest, nan_before_any_bf16_is_the_programs_own) {
   guard_.looked(false);
   EXPECT_FALSE(guard_.off());
   EXPECT_TRUE(said().empty());
+}
+
+TEST_F(TrainingGuardTest, expects_a_loss_between_a_forward_pass_in_bf16_and_its_backward_pass) {
+  EXPECT_FALSE(guard_.expects_loss());
+  guard_.note_use(false);
+  EXPECT_FALSE(guard_.expects_loss());
+  guard_.note_use(true);
+  EXPECT_TRUE(guard_.expects_loss());
+  guard_.begin_backward();
+  EXPECT_FALSE(guard_.expects_loss());
+  guard_.note_use(true);
+  guard_.saw_bad_loss();
+  EXPECT_TRUE(guard_.off());
+  EXPECT_FALSE(guard_.expects_loss());
+  EXPECT_EQ(said().size(), 1u);
 }
 
 TEST_F(TrainingGuardTest, leaves_bf16_after_several_kinds_of_call_failed) {
@@ -66,7 +81,7 @@ TEST_F(TrainingGuardTest, checks_again_ever_more_seldom) {
 }
 
 TEST_F(TrainingGuardTest, says_it_once_from_many_threads) {
-  guard_.note_use();
+  guard_.note_use(false);
   std::vector<std::thread> threads;
   threads.reserve(8);
   for (int i = 0; i < 8; ++i) threads.emplace_back([this] { guard_.looked(false); });

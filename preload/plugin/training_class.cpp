@@ -1,0 +1,70 @@
+#include "preload/plugin/training_class.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/custom_class.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "preload/plugin/answer.h"
+#include "preload/plugin/split_weights.h"
+#include "preload/plugin/tier_state.h"
+
+namespace ipexrun::preload {
+namespace {
+
+bool is_dense(const at::Tensor& tensor) {
+  return tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast) ||
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+}
+
+struct Training final : torch::CustomClassHolder {
+  /// Whether each of `tensors` is a dense CPU tensor of float32 or float64.
+  bool are_dense(const std::vector<at::Tensor>& tensors) {
+    for (const at::Tensor& one : tensors) {
+      if (!plain(one) || (one.scalar_type() != at::kFloat && one.scalar_type() != at::kDouble) || !is_dense(one)) return false;
+    }
+    return true;
+  }
+  /// Whether each of `tensors` lies as its neighbour in `like` does: kernels that walk through memory need that.
+  bool lie_alike(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& like) {
+    if (tensors.size() != like.size()) return false;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const at::Tensor& one = tensors[i];
+      const at::Tensor& other = like[i];
+      if (!plain(one) || one.scalar_type() != other.scalar_type() || one.sizes() != other.sizes() || one.strides() != other.strides())
+        return false;
+    }
+    return true;
+  }
+  /// split_weights.h, of dense tensors that lie alike.
+  bool mixed() { return multiply_mixed(); }
+  void split(const at::Tensor& value, at::Tensor high, at::Tensor low) { split_into(value, high, low); }
+  at::Tensor joined(const at::Tensor& high, const at::Tensor& low) { return join(high, low); }
+  /// bf16 answered a whole forward pass (training_graphs.py).
+  void note_use() {
+    if (tier() != nullptr) tier()->training.note_use(true);
+  }
+  /// Whether the guard took training back to float32.
+  bool is_off() { return tier() != nullptr && tier()->training.off(); }
+};
+
+}  // namespace
+
+void register_training_class() {
+  static auto training = torch::class_<Training>("ipexrun", "Training")
+                             .def(torch::init<>())
+                             .def("are_dense", [](const c10::intrusive_ptr<Training>& self,
+                                                  std::vector<at::Tensor> tensors) { return self->are_dense(tensors); })
+                             .def("lie_alike", [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> tensors,
+                                                  std::vector<at::Tensor> like) { return self->lie_alike(tensors, like); })
+                             .def("multiply_mixed", [](const c10::intrusive_ptr<Training>& self) { return self->mixed(); })
+                             .def("split", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& value, at::Tensor high,
+                                              at::Tensor low) { self->split(value, std::move(high), std::move(low)); })
+                             .def("joined", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& high,
+                                               const at::Tensor& low) { return self->joined(high, low); })
+                             .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })
+                             .def("is_off", [](const c10::intrusive_ptr<Training>& self) { return self->is_off(); });
+}
+
+}  // namespace ipexrun::preload
