@@ -123,7 +123,7 @@ CALLS = {  # functions of one tensor, with its shape: each is also measured with
     "adaptive_avg_pool2d to 6": (lambda F, x: F.adaptive_avg_pool2d(x, 6), [(1, 512, 32, 32)], False),
 }
 SMOKE_CONVOLUTIONS = [((1, 16, 14, 14), 16, 3, {})]
-LINEAR_CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
+LINEAR_CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed", "mkl_f32_packed"]
 CONVOLUTION_CANDIDATES = ["own_f32", "own_bf16", "onednn_bf16_packed", "onednn_f32_packed"]
 
 

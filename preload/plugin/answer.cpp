@@ -27,7 +27,7 @@ Site* site_of(TierState& state, const OpCall& call) noexcept {
     site->key = call.site_key(id, state.options).text();
     site->candidates = call.candidates(state.options);
     // bf16 moves half the bytes and multiplies at least twice as fast: where it wins clearly, fp32 products cannot win.
-    site->needless_after_clear_win = 1u << kOnednnF32Packed;
+    site->needless_after_clear_win = 1u << kOnednnF32Packed | 1u << kMklF32Packed;
     site->must_beat_stock = state.options.dtype != DtypePolicy::kBfloat16 || !call.changes_dtype();
     recall(state, *site);
     return state.sites.insert(std::move(site));

@@ -65,7 +65,7 @@ struct Outputs {
 };
 
 /// A packed weight in the layout of one candidate.
-class TensorPack final : public Pack {
+class TensorPack : public Pack {
  public:
   explicit TensorPack(at::Tensor packed, std::size_t bytes) : packed_(std::move(packed)), bytes_(bytes) {}
   [[nodiscard]] std::size_t size_bytes() const noexcept override { return bytes_; }

@@ -1,10 +1,11 @@
-// Sites and candidates of a product: own kernel, oneDNN through stock's prepacked operators, and plain bf16 casts.
+// Sites and candidates of a product: own kernel, oneDNN and MKL through stock's prepacked operators, and plain bf16 casts.
 #include "preload/plugin/adapters/linear_call.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/add_cpu_dispatch.h>
+#include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/empty_cpu_dispatch.h>
 #include <ATen/ops/empty_like.h>
@@ -25,14 +26,43 @@ using Reorder = at::Tensor(const at::Tensor&, std::optional<c10::SymInt>);
 using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, c10::string_view,
                              c10::List<std::optional<at::Scalar>>, std::optional<c10::string_view>);
 
+using MklLinear = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, c10::SymInt);
+
 struct Operators {
   std::optional<c10::TypedOperatorHandle<Reorder>> reorder;
   std::optional<c10::TypedOperatorHandle<Pointwise>> pointwise;
+  std::optional<c10::TypedOperatorHandle<at::Tensor(const at::Tensor&, c10::SymInt)>> mkl_reorder;
+  std::optional<c10::TypedOperatorHandle<MklLinear>> mkl_linear;
+};
+
+/// MKL packs for a number of rows.
+class MklPack final : public TensorPack {
+ public:
+  MklPack(at::Tensor packed, std::size_t bytes, std::int64_t rows) : TensorPack(std::move(packed), bytes), rows_(rows) {}
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+
+ private:
+  std::int64_t rows_;
 };
 
 Operators& operators() {
   static auto* found = new Operators;
   return *found;
+}
+
+/// Torches without MKL do not have these.
+void find_mkl_operators() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const auto reorder = dispatcher.findSchema({"mkl::_mkl_reorder_linear_weight", ""});
+  const auto linear = dispatcher.findSchema({"mkl::_mkl_linear", ""});
+  if (!reorder || !linear) return;
+  try {
+    const auto typed = reorder->typed<at::Tensor(const at::Tensor&, c10::SymInt)>();
+    operators().mkl_linear = linear->typed<MklLinear>();
+    operators().mkl_reorder = typed;
+  } catch (const std::exception&) {  // other arguments
+    operators().mkl_linear.reset();
+  }
 }
 
 kernels::LinearArgs kernel_args(const LinearCall& call) {
@@ -66,6 +96,7 @@ kernels::BatchedArgs batched_args(const LinearCall& call, bool bf16_inside) {
 }  // namespace
 
 bool find_linear_operators() {
+  find_mkl_operators();
   auto& dispatcher = c10::Dispatcher::singleton();
   const auto reorder = dispatcher.findSchema({"mkldnn::_reorder_linear_weight", ""});
   const auto pointwise = dispatcher.findSchema({"mkldnn::_linear_pointwise", ""});
@@ -74,7 +105,8 @@ bool find_linear_operators() {
     operators().reorder = reorder->typed<Reorder>();
     operators().pointwise = pointwise->typed<Pointwise>();
   } catch (const std::exception&) {  // a torch whose operators take other arguments
-    operators() = Operators{};
+    operators().reorder.reset();
+    operators().pointwise.reset();
   }
   return operators().pointwise.has_value();
 }
@@ -132,7 +164,9 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   // oneDNN's product is rounded before something is added to it, where stock rounds a bf16 sum once.
   if (bf16_allowed && onednn && !(half_inputs && scaled())) fitting.push_back(kOnednnBf16Packed);
   // Asked for bfloat16, fp32 products are no answer unless the user forces them.
-  if (onednn && !half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
+  if (half_inputs || options.dtype == DtypePolicy::kBfloat16) return fitting;
+  if (onednn) fitting.push_back(kOnednnF32Packed);
+  if (operators().mkl_linear) fitting.push_back(kMklF32Packed);
   return fitting;
 }
 
@@ -164,6 +198,9 @@ std::shared_ptr<const TensorPack> LinearCall::pack(int /*i*/, int candidate) con
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor weight = w2d().t().to(inside).contiguous();
   const auto bytes = static_cast<std::size_t>(k * n) * weight.element_size();
+  if (candidate == kMklF32Packed) {
+    return std::make_shared<const MklPack>(operators().mkl_reorder->call(weight, c10::SymInt(m)), bytes, m);
+  }
   at::Tensor packed = operators().reorder->call(weight, c10::SymInt(m));
   return std::make_shared<const TensorPack>(std::move(packed), bytes);
 }
@@ -218,6 +255,17 @@ at::Tensor LinearCall::run_onednn(const TensorPack& pack, at::ScalarType inside)
       .to(dtype);
 }
 
+at::Tensor LinearCall::run_mkl(const TensorPack& pack) const {
+  const at::Tensor x_rows = x2d();
+  const std::int64_t rows = static_cast<const MklPack&>(pack).rows();
+  if (rows == m && lda == k) {
+    const std::optional<at::Tensor> added = bias != nullptr ? std::optional(*bias) : std::nullopt;
+    return operators().mkl_linear->call(x_rows, pack.packed(), w2d().t(), added, c10::SymInt(rows));
+  }
+  // Packed for calls with another number of rows: as stock does it.
+  return bias != nullptr ? at::cpu::addmm(*bias, x_rows, w2d()) : at::cpu::mm(x_rows, w2d());
+}
+
 Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   if (batched && (candidate == kOwnF32 || candidate == kOwnBf16)) {
     return run_own_batched(candidate == kOwnBf16 && dtype == at::kFloat, isa);
@@ -232,7 +280,13 @@ Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   } else if (training) {
     product = run_own_unpacked(isa);
   } else if (pack != nullptr) {
-    product = candidate == kOwnBf16 ? run_own(*pack, isa) : run_onednn(*pack, candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat);
+    if (candidate == kOwnBf16) {
+      product = run_own(*pack, isa);
+    } else if (candidate == kMklF32Packed) {
+      product = run_mkl(*pack);
+    } else {
+      product = run_onednn(*pack, candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat);
+    }
   }
   if (!product.defined()) return {};
   if (folded()) product = product.view({x->size(0), x->size(1), n});

@@ -56,6 +56,7 @@ class LinearCall final : public OpCall {
   /// Adds and scales as well.
   [[nodiscard]] at::Tensor run_own_batched(bool bf16_inside, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_onednn(const TensorPack& pack, at::ScalarType inside) const;
+  [[nodiscard]] at::Tensor run_mkl(const TensorPack& pack) const;
   /// Nothing was packed before: of a training step.
   [[nodiscard]] at::Tensor run_own_unpacked(IsaSet isa) const;
   [[nodiscard]] std::vector<int> training_candidates(const TierOptions& options) const;
