@@ -7,5 +7,5 @@ endif()
 # Whole programs beside what else could be chosen (bench/workloads.py).
 if(TARGET ipexrun_plugin AND NOT IPEXRUN_SANITIZE)
   add_test(NAME bench_workloads_smoke COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/workloads.py --smoke --build ${PROJECT_BINARY_DIR})
-  set_tests_properties(bench_workloads_smoke PROPERTIES LABELS "bench;torch" TIMEOUT 300)
+  set_tests_properties(bench_workloads_smoke PROPERTIES LABELS "bench;torch;whole" TIMEOUT 300)
 endif()

@@ -42,10 +42,11 @@ function(ipexrun_sanitize_values name)
   endif()
 endfunction()
 
-# ipexrun_unit_test(<name> SOURCES ... LIBRARIES ... [THREADS FILTER]): a GoogleTest binary under ctest with the label "unit".
+# ipexrun_unit_test(<name> SOURCES ... LIBRARIES ... [SAMPLE] [THREADS FILTER]): a GoogleTest binary under ctest with the label "unit".
+# SAMPLE: small and full of memory that changes hands, so `./dev test` runs it under sanitizers too; `./dev test --all` runs all of them.
 # THREADS: code that several threads run, so ThreadSanitizer's tree has it too, with the tests that match FILTER ('*' for all).
 function(ipexrun_unit_test name)
-  cmake_parse_arguments(arg "" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "SAMPLE" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   set(arguments "")
   if(IPEXRUN_SANITIZE STREQUAL "thread")
     if(NOT arg_THREADS)
@@ -60,11 +61,16 @@ function(ipexrun_unit_test name)
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
   add_dependencies(sanitized_tests ${name})
+  if(arg_SAMPLE)
+    add_dependencies(sanitized_sample ${name})
+    list(APPEND arg_LABELS sample)
+  endif()
   add_test(NAME ${name} COMMAND ${name} ${arguments})
   set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 300)
 endfunction()
 
 # ipexrun_pytest(<name> FILE [BESIDE] [LABELS ...] [ENVIRONMENT ...]): a pytest file under ctest, run by the Python that has torch.
+# The label "whole" leaves a test, of any kind, to `./dev test --all`.
 # BESIDE: other tests may run at the same time; one that plans for, pins to or waits for this machine has it for itself.
 function(ipexrun_pytest name)
   cmake_parse_arguments(arg "BESIDE" "FILE;TIMEOUT" "LABELS;ENVIRONMENT;LAUNCHER" ${ARGN})
