@@ -35,8 +35,8 @@ void add_process_rows(std::vector<OptionRow>& rows) {
   };
   rows.push_back(std::move(dtype));
   rows.push_back(word("graph-mode", group, [](auto& o) -> auto& { return o.graph_mode; }, "WORD",
-                      "capture modules that are called again and again: where it wins; dynamo: all, at once, without a race; trace: by a "
-                      "TorchScript trace of one of the program's own calls, where that wins; off",
+                      "capture modules that are called again and again, in inference and in training: where it wins; dynamo: all, at once, "
+                      "without a race; trace: by a TorchScript trace of one of the program's own calls (inference), where that wins; off",
                       {"auto", "dynamo", "trace", "off"}));
   rows.push_back(word("select", group, [](auto& o) -> auto& { return o.select; }, "WORD",
                       "how much measuring of kernels and captured forms may cost: at most an eighth of the time in operators and half of "

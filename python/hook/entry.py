@@ -12,6 +12,7 @@ import _frozen_importlib_external
 import _imp
 import posix
 import sys
+import time
 
 HOOK = "_ipexrun_hook"
 
@@ -76,11 +77,11 @@ def make_backend_known():
     namespace["register"]("ipex", backend)
 
 
-def attempt(module, seconds):
+def attempt(module, seconds, records_gradients):
     from_package = load_package()
     import importlib
 
-    capture = importlib.import_module(from_package.__name__ + ".capture")
+    capture = importlib.import_module(from_package.__name__ + (".capture_training" if records_gradients else ".capture"))
     return capture.attempt(module, seconds)
 
 
@@ -209,6 +210,7 @@ def start(torch):
             add_devices()
         except Exception as problem:
             say(f"no device xpu: {type(problem).__name__}: {problem}")
+        hook.started = time.perf_counter()  # how long the run is, to which the price of captures is held
         sys.modules[HOOK] = hook
         capture = capture_options(torch) if capture_wait_s >= 0 else {}
         if bench or capture:

@@ -29,8 +29,9 @@ static struct {
   PyObject* training_name;
   PyObject* shape_name;
   /* Capture; NULL: nothing is captured. */
-  PyObject* attempt; /* attempt(module, seconds) when `seconds` were spent in it: what answers from now on, a number of seconds after
-                        which to ask again, None (stock, for good) or False (stock, but look at the modules inside) */
+  PyObject* attempt; /* attempt(module, seconds, grad) when `seconds` were spent in calls of it that record gradients, or in those that do
+                        not: what answers these from now on, a number of seconds after which to ask again, None (stock, for good) or
+                        False (stock, but look at the modules inside) */
   PyObject* world;   /* tuple of callables: while one of them answers with a true value, modules are called for something else than
                         their results, or by somebody who captures himself */
   PyObject* eager;   /* what a handler gives when stock shall answer */
@@ -127,11 +128,11 @@ static int world_is_quiet(void) {
 }
 
 /* Asks what becomes of a module in which enough time was spent. */
-static void ask(Target* target, PyObject* module) {
+static void ask(Target* target, PyObject* module, int grad) {
   const uint64_t spent_ns = target->spent_ns;
   target->state = TARGET_STOCK; /* while the answer is being found */
-  PyObject* answer = PyObject_CallFunction(hook.attempt, "Od", module, (double)spent_ns * 1e-9);
-  target = target_of(module, hook.first_wait_ns); /* Python ran: the table may have changed */
+  PyObject* answer = PyObject_CallFunction(hook.attempt, "OdO", module, (double)spent_ns * 1e-9, grad ? Py_True : Py_False);
+  target = target_of(module, grad, hook.first_wait_ns); /* Python ran: the table may have changed */
   if (answer == NULL) PyErr_Clear();
   if (target == NULL || answer == NULL || answer == Py_None) {
     Py_XDECREF(answer);
@@ -158,13 +159,15 @@ static PyObject* inside_original(PyObject* function, PyObject* const* args, size
   return result;
 }
 
-/* Tells the handler how long stock took; its answer may end its work: False (stock, for good) or True (stock, but look inside). */
-static void tell(PyObject* handler, PyObject* module, uint64_t took_ns) {
+/* Tells the handler how long stock took, what it gave, and whether candidates of operators were measured meanwhile; its answer may end its
+ * work: False (stock, for good) or True (stock, but look inside). */
+static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns, PyObject* result, int explored) {
   PyObject* ns = PyLong_FromUnsignedLongLong(took_ns);
-  PyObject* answer = ns == NULL ? NULL : PyObject_CallMethodObjArgs(handler, hook.took_name, ns, NULL);
+  PyObject* answer =
+      ns == NULL ? NULL : PyObject_CallMethodObjArgs(handler, hook.took_name, ns, result, explored ? Py_True : Py_False, NULL);
   Py_XDECREF(ns);
   if (answer == NULL) PyErr_Clear();
-  Target* target = answer == Py_None ? NULL : target_of(module, hook.first_wait_ns);
+  Target* target = answer == Py_None ? NULL : target_of(module, grad, hook.first_wait_ns);
   Py_XDECREF(answer);
   if (target == NULL || target->handler != handler) return;
   target->state = answer == Py_True ? TARGET_TRANSPARENT : TARGET_STOCK;
@@ -173,7 +176,7 @@ static void tell(PyObject* handler, PyObject* module, uint64_t took_ns) {
 }
 
 /* The handler's answer, or stock's when the handler asks for that. */
-static PyObject* handled_call(PyObject* handler, PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+static PyObject* handled_call(PyObject* handler, int grad, PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   Py_INCREF(handler);
   ++inside;
   PyObject* result = PyObject_Vectorcall(handler, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
@@ -184,7 +187,7 @@ static PyObject* handled_call(PyObject* handler, PyObject* function, PyObject* c
     const uint64_t start = now_ns();
     result = inside_original(function, args, nargsf, kwnames);
     /* A call in which candidates of operators were measured is longer than those to come. */
-    if (result != NULL && hook.api->exploration_count() == explored) tell(handler, args[0], now_ns() - start);
+    if (result != NULL) tell(handler, args[0], grad, now_ns() - start, result, hook.api->exploration_count() != explored);
   }
   Py_DECREF(handler);
   return result;
@@ -194,18 +197,20 @@ static PyObject* handled_call(PyObject* handler, PyObject* function, PyObject* c
 static PyObject* countable_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* module = args[0];
   Target* target = NULL;
-  if (hook.api->enabled() && !truth_of_call(hook.is_grad_enabled, 1) && world_is_quiet()) target = target_of(module, hook.first_wait_ns);
+  const int grad = truth_of_call(hook.is_grad_enabled, 1);
+  if (hook.api->enabled()) target = target_of(module, grad, hook.first_wait_ns);
+  if (target != NULL && (target->state == TARGET_COUNTING || target->state == TARGET_HANDLED) && !world_is_quiet()) target = NULL;
   if (target != NULL && target->state == TARGET_COUNTING && target->spent_ns >= target->wait_ns) {
-    ask(target, module);
-    target = target_of(module, hook.first_wait_ns);
+    ask(target, module, grad);
+    target = target_of(module, grad, hook.first_wait_ns);
   }
   if (target == NULL || target->state == TARGET_STOCK) return inside_original(function, args, nargsf, kwnames);
   if (target->state == TARGET_TRANSPARENT) return hook.original(function, args, nargsf, kwnames);
-  if (target->state == TARGET_HANDLED) return handled_call(target->handler, function, args, nargsf, kwnames);
+  if (target->state == TARGET_HANDLED) return handled_call(target->handler, grad, function, args, nargsf, kwnames);
   const uint64_t start = now_ns();
   PyObject* result = inside_original(function, args, nargsf, kwnames);
   const uint64_t spent_ns = now_ns() - start;
-  if (result != NULL && (target = target_of(module, hook.first_wait_ns)) != NULL) target->spent_ns += spent_ns;
+  if (result != NULL && (target = target_of(module, grad, hook.first_wait_ns)) != NULL) target->spent_ns += spent_ns;
   return result;
 }
 
@@ -373,6 +378,11 @@ static PyObject* optimizing(PyObject* self, PyObject* unused) {
   return need_api() ? PyBool_FromLong(hook.api->optimizing()) : NULL;
 }
 
+static PyObject* explorations(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  return need_api() ? PyLong_FromUnsignedLongLong(hook.api->exploration_count()) : NULL;
+}
+
 static PyObject* set_enabled(PyObject* self, PyObject* on) {
   (void)self;
   const int truth = PyObject_IsTrue(on);
@@ -416,6 +426,8 @@ static PyMethodDef methods[] = {
     {"higher_order_ops_pass", higher_order_ops_pass, METH_NOARGS, "Says that torch's Python operators skip the key of drift checks."},
     {"end_drift_check", end_drift_check, METH_NOARGS, "Ends or postpones the check of a whole pass that this thread is in."},
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
+    {"explorations", explorations, METH_NOARGS,
+     "How often candidates of operators were measured so far: such a step is longer than others."},
     {"set_enabled", set_enabled, METH_O, "Switch replaced kernels on or off."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
     {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},

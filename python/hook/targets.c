@@ -23,13 +23,13 @@ static void set_free(Target* target) {
   Py_XDECREF(handler);
 }
 
-Target* target_of(PyObject* module, uint64_t wait_ns) {
+Target* target_of(PyObject* module, int grad, uint64_t wait_ns) {
   /* Objects lie 16 bytes apart at least. */
-  const uintptr_t hash = ((uintptr_t)module >> 4) * 0x9E3779B97F4A7C15ull >> 32;
+  const uintptr_t hash = (((uintptr_t)module >> 4) + (uintptr_t)(grad != 0)) * 0x9E3779B97F4A7C15ull >> 32;
   Target* room = NULL;
   for (unsigned i = 0; i < PROBES; ++i) {
     Target* target = &table[(hash + i) % SLOTS];
-    if (target->weak != NULL && target->module == module && is_alive(target->weak)) return target;
+    if (target->weak != NULL && target->module == module && target->grad == grad && is_alive(target->weak)) return target;
     if (room == NULL && (target->weak == NULL || !is_alive(target->weak))) room = target;
   }
   if (room == NULL) return NULL;
@@ -39,6 +39,6 @@ Target* target_of(PyObject* module, uint64_t wait_ns) {
     return NULL;
   }
   set_free(room);
-  *room = (Target){.module = module, .weak = weak, .wait_ns = wait_ns};
+  *room = (Target){.module = module, .grad = grad, .weak = weak, .wait_ns = wait_ns};
   return room;
 }

@@ -18,6 +18,7 @@ typedef enum {
 
 typedef struct {
   PyObject* module; /* borrowed: only compared */
+  int grad;         /* calls that record gradients have an entry of their own */
   PyObject* weak;   /* dead once the module is gone; NULL = a free entry */
   PyObject* handler;
   uint64_t spent_ns;
@@ -25,7 +26,8 @@ typedef struct {
   TargetState state;
 } Target;
 
-/* The module's entry, made where it has none; NULL when there is no room or it takes no weak references. Never raises. */
-Target* target_of(PyObject* module, uint64_t wait_ns);
+/* The entry of the module's calls that record gradients, or of those that do not; made where it has none; NULL when there is no room or it
+ * takes no weak references. Never raises. */
+Target* target_of(PyObject* module, int grad, uint64_t wait_ns);
 
 #endif

@@ -309,9 +309,11 @@ class Target:
             return self.eager
         return self.phase(module, args, kwargs)
 
-    def took(self, nanoseconds):
+    def took(self, nanoseconds, result, explored):
         """Stock answered the call that was EAGER. None: go on; else what attempt() gives."""
         key = self.timed.pop(threading.get_ident(), None)
+        if explored:
+            return None
         if key is True:
             self.wait_s -= nanoseconds * 1e-9
         elif key is not None:

@@ -30,11 +30,18 @@ def wider(argument):
 
 
 def free_bytes():
+    """Of the machine, or of what this process's container may still take where that is less."""
     with open("/proc/meminfo", encoding="ascii") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+        free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as most, open("/sys/fs/cgroup/memory.current", encoding="ascii") as taken:
+            free = min(free, max(int(most.read()) - int(taken.read()), 0))
+    except (OSError, ValueError):  # no such limit
+        pass
+    return free
 
 
-def results(module, values):
+def results(module, values, interpreter=Doubled):
     """None where the graph does not run in float64, or would not fit."""
     made = [node.meta.get("val") for node in module.graph.nodes]
     held = [one for one in [*values, *module.parameters(), *module.buffers()] if isinstance(one, torch.Tensor)]
@@ -47,7 +54,7 @@ def results(module, values):
             hook.set_enabled(False)
         try:
             with torch.no_grad():
-                return list(Doubled(module).run(*values))
+                return list(interpreter(module).run(*values))
         finally:
             if hook is not None:
                 hook.set_enabled(True)

@@ -331,8 +331,10 @@ class Target:
             pass
         return form.phase(module, args, kwargs, tensors, started)
 
-    def took(self, nanoseconds):
+    def took(self, nanoseconds, result, explored):
         form = self.timed.pop(threading.get_ident(), None)
+        if explored:
+            return None
         if form is not None:
             form.pair(nanoseconds, stock=True)
         return self.verdict

@@ -55,15 +55,27 @@ def flat(tensors):
     return torch.cat([one.detach().flatten().double() for one in tensors])
 
 
+def copy_of(value):
+    """A leaf of its own; parameters stay parameters, which no form lays out anew."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    copy = value.detach().clone(memory_format=torch.preserve_format)
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(copy, requires_grad=value.requires_grad)
+    return copy.requires_grad_(value.requires_grad)
+
+
 class Arrivals:
-    """Waits for the gradients of some results and calls `at_end` with them (None where none came) when that backward pass is over."""
+    """Waits for the gradients of some results and calls `at_end` with them (None where none came) when that backward pass is over. It hangs on
+    autograd's nodes: the tensors show no hook."""
 
     def __init__(self, tensors, at_end):
         self.gradients = [None] * len(tensors)
         self.at_end = at_end
         self.begun_ns = self.backward_ns = 0
         for i, tensor in enumerate(tensors):
-            tensor.register_hook(lambda gradient, i=i: self.arrived(i, gradient))
+            if tensor.grad_fn is not None:
+                tensor.grad_fn.register_prehook(lambda gradients, i=i, at=tensor.output_nr: self.arrived(i, gradients[at]))
 
     def arrived(self, i, gradient):
         if not self.begun_ns:
@@ -182,12 +194,7 @@ class TrainingForms:
         return results
 
     def on_copies(self, form, arguments):
-        copies = []
-        for one in arguments:
-            if isinstance(one, torch.Tensor):
-                copy = one.detach().clone(memory_format=torch.preserve_format)
-                one = copy.requires_grad_(one.requires_grad)
-            copies.append(one)
+        copies = [copy_of(one) for one in arguments]
         return tuple(form(*copies) if form is self.captured else form(copies)), copies
 
     def compare_results(self, stock, mine):

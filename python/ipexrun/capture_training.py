@@ -1,0 +1,470 @@
+"""Capture of unedited training steps: a module whose calls record gradients is traced by TorchDynamo inside one of the program's own calls, its graph
+is compared in other forms (training_forms.py), and the module is answered in such a form where whole steps, call and backward pass, are faster so.
+
+The price stays in proportion: tracing begins once it would be a twentieth of the run so far, and what comparing and racing cost beyond stock ends them
+at another twentieth. In a process group nothing is captured: no decision by timing may differ among ranks.
+
+Thread rule: every function runs under the interpreter lock; calls of other threads meanwhile are answered by the module itself.
+"""
+
+import atexit
+import dataclasses
+import inspect
+import os
+import sys
+import threading
+import time
+import weakref
+
+import torch
+
+from . import capture, compiler, plugin, remembered, training_forms
+from .training_graphs import Arrivals
+
+SHARE = 0.05  # of the run's time, for tracing, and once more for comparing and racing
+SHARE_KNOWN = 0.2  # for tracing what won in an earlier process
+WATCHED = 0 if capture.AT_ONCE else 3  # steps of stock before tracing
+UNPAIRED = 16  # calls in a row without a backward pass of their own, after which a module is left alone
+RACED = 512  # calls of one comparison or race
+KINDS = (torch.nn.Conv2d, torch.nn.Linear)  # a module without one of these has nothing that a form could gain by
+FORM_NAMES = {training_forms.LAST: "channels_last", training_forms.BF16_LAST: "bf16_channels_last"}
+
+started = time.perf_counter()
+targets = weakref.WeakSet()
+opened = weakref.WeakSet()  # modules of which nothing could be captured
+_scale = 1.0  # measured price of the last capture / predicted
+
+
+def run_s():
+    """Seconds since torch was imported."""
+    return time.perf_counter() - getattr(sys.modules["_ipexrun_hook"], "started", started)
+
+
+def refusal(module):
+    reason = capture.is_taken_as_it_is(module) or capture.is_not_plain(module)
+    if reason:
+        return reason
+    if capture.global_hooks() or capture.Hooks(module).traced:
+        return "hooks of modules"
+    if in_process_group():
+        return "in a process group no timing decides"
+    if any(isinstance(one, torch.nn.parameter.UninitializedTensorMixin) for one in module.parameters()):
+        return "not initialized yet"
+    return ""
+
+
+def bf16_allowed():
+    builder = torch.classes.ipexrun.Graph()
+    return builder.may_time() and builder.bf16_allowed("")
+
+
+def attempt(module, spent_s):
+    """What the extension asks when `spent_s` seconds of calls that record gradients went by; answers as capture.attempt()."""
+    if capture.TRACE or capture.is_taken_as_it_is(module):
+        return None
+    if not any(isinstance(one, KINDS) for one in module.modules()) or (len(module._modules) == 0 and type(module).__module__.startswith("torch.nn.")):
+        return None  # a loss, or one layer
+    if not plugin.ready() or not torch.classes.ipexrun.Graph().may_time():
+        return None
+    images = any(isinstance(one, torch.nn.Conv2d) for one in module.modules())
+    if not images and not bf16_allowed():
+        return None
+    price_s = _scale * (capture.BASE_S + capture.PER_MODULE_S * sum(1 for _ in module.modules()))
+    known = remembered.OfModule(module, way="training")
+    share = SHARE_KNOWN if known.any() else SHARE
+    if not capture.AT_ONCE and (run_s() * share < price_s or spent_s < price_s):
+        return max(1.2 * spent_s, spent_s * price_s / (share * run_s()), price_s)
+    reason = refusal(module)
+    if reason:
+        note(module, f"left alone: {reason}")
+        return None
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is not None and dynamo._stance.stance != "default":
+        return 2 * spent_s + 1.0  # the program's own wish
+    try:
+        return Target(module, price_s, known)
+    except Exception as problem:  # a torch whose insides are others than expected
+        note(module, f"left alone: {compiler.first_line(problem)}")
+        return None
+
+
+def note(module, state):
+    for one in capture.modules:
+        if one["of"]() is module and one.get("training"):
+            one["state"] = state
+            return one
+    one = {"of": weakref.ref(module), "module": type(module).__name__, "training": True, "state": state}
+    capture.modules.append(one)
+    return one
+
+
+def in_process_group():
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def recorded(value, depth=0):
+    """Tensors with a history in what a module returned."""
+    if isinstance(value, torch.Tensor):
+        return [value] if value.grad_fn is not None else []
+    if depth > 4:
+        return []
+    if isinstance(value, dict):
+        inside = list(value.values())
+    elif isinstance(value, (list, tuple)):
+        inside = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inside = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+    else:
+        return []
+    return [tensor for one in inside for tensor in recorded(one, depth + 1)]
+
+
+def is_plain_moment():
+    """Whether nobody looks at the way a call is recorded: checkpoints and offloading (saved tensors' hooks), forward mode AD, a backward pass around it
+    (recomputing), autocast of the program's own, compiled autograd; and no other rank has to decide alike."""
+    try:
+        if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
+            return False
+        if torch._C._current_graph_task_id() != -1 or torch.autograd.forward_ad._current_level >= 0:
+            return False
+        if torch._C._is_any_autocast_enabled() or torch.is_inference_mode_enabled():
+            return False
+    except AttributeError:
+        return False
+    if in_process_group():
+        return False
+    autograd = sys.modules.get("torch._dynamo.compiled_autograd")
+    return autograd is None or not autograd.compiled_autograd_enabled
+
+
+class Step:
+    """One call and its backward pass."""
+
+    def __init__(self, key, kind, forward_ns, explorations):
+        self.key, self.kind, self.forward_ns, self.explorations = key, kind, forward_ns, explorations
+        self.alone = True  # no other call came before its backward pass did
+        self.ended = False
+
+
+def tell_ends():
+    for target in list(targets):
+        target.tell_end()
+
+
+class Target:
+    """Answers the calls of one module that record gradients: by itself, or with EAGER, upon which the extension lets the module answer and tells took()."""
+
+    def __init__(self, module, price_s, known):
+        from torch._dynamo import convert_frame, eval_frame
+        from torch._dynamo import hooks as dynamo_hooks
+
+        self.hook = sys.modules["_ipexrun_hook"]
+        self.eager = self.hook.EAGER
+        self.note = note(module, "being watched")
+        self.known, self.price_s = known, price_s
+        self.module_hooks = capture.Hooks(module)
+        self.where = type(module).__name__
+        self.module = weakref.ref(module)
+        self.lock = threading.Lock()
+        self.thread = None  # whose call stock answers now, to be told of
+        self.key = self.step = self.verdict = None
+        self.bf16_allowed = bf16_allowed()
+        self.is_part = any(one is module for outer in opened for one in outer.modules())  # several parts may be near enough each, and not together
+        self.kinds, self.kind, self.ran = None, None, None  # forms to be tried; the one in question; what answered the last call
+        self.graphs, self.breaks, self.problems = [], [], []
+        self.capture_s, self.extra_s = 0.0, 0.0
+        self.graph_calls = self.seen = self.taken = self.attempts = self.turn = self.watched = self.unpaired = self.calls = self.missed = self.rematches = 0
+        self.pairs, self.times = {}, {}
+        self.signature = None
+        self.trial = torch.classes.ipexrun.Trial()
+        self.phase = self.watch
+
+        hooks = dynamo_hooks.Hooks()
+        convert = capture.Convert(convert_frame.convert_frame(self.backend_of_mine(), hooks), self)
+        call = capture.frame_of_its_own()
+        isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
+        tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
+        running = eval_frame.RunOnlyContext()
+        if isolated:
+            running._isolate_recompiles_id = tracing._isolate_recompiles_id
+        self.trace, self.run = tracing(call), running(call)
+        if not targets:
+            atexit.register(tell_ends)
+        targets.add(self)
+
+    def backend_of_mine(self):
+        mine = weakref.ref(self)
+
+        def ipexrun_training_capture(graph, inputs):
+            target = mine()
+            if target is None:
+                raise capture.GivenUp("its module is gone")
+            reason = training_forms.refusal(graph)
+            if reason:
+                target.problems.insert(0, reason)
+                raise capture.GivenUp(reason)
+            if target.kinds is None:
+                target.kinds = training_forms.offered(graph, target.bf16_allowed and (not target.is_part or compiler.BF16_ASKED_FOR))
+            made = training_forms.Graph(graph, target, target.where)
+            target.graphs.append(made)
+            return made
+
+        return ipexrun_training_capture
+
+    def saw(self, code):
+        resumed = capture.RESUMED.match(code.co_name)
+        if resumed:
+            self.breaks.append(f"{code.co_filename}:{resumed.group(1)}")
+
+    def __call__(self, module, /, *args, **kwargs):
+        self.seen += 1
+        if self.phase == self.answered_by_stock or not self.module_hooks.are_these(module) or self.module_hooks.traced or not is_plain_moment():
+            return self.eager
+        if self.phase == self.answer:
+            return self.answer(module, args, kwargs)
+        if not self.lock.acquire(blocking=False):
+            return self.eager
+        try:
+            return self.phase(module, args, kwargs)
+        finally:
+            self.lock.release()
+
+    # ---- how long a step takes ----------------------------------------------------------------------------------------------------------
+
+    def took(self, nanoseconds, result, explored):
+        if self.thread == threading.get_ident():
+            self.thread = None
+            self.attend(Step(self.key, None, nanoseconds, self.explorations), result)
+        return self.verdict
+
+    def ask_stock(self, args, kwargs):
+        """Stock answers, and its step is timed."""
+        self.key = capture.signature_of_call(args, kwargs)
+        self.explorations = self.hook.explorations()
+        self.thread = threading.get_ident()
+        return self.eager
+
+    def attend(self, step, result):
+        if self.step is not None and not self.step.ended:
+            self.step.alone = step.alone = False  # its backward pass may still come, and this one's with it
+            self.unpaired += 1
+            if self.unpaired > UNPAIRED:
+                return self.give_up("its calls have no backward passes of their own")
+        self.step = step
+        made = torch.utils.hooks.RemovableHandle.next_id
+        arrivals = Arrivals(recorded(result), at_end=lambda _: self.stepped(step, arrivals.backward_ns))
+        if self.module_hooks.made == made:
+            self.module_hooks.made = torch.utils.hooks.RemovableHandle.next_id  # those were ours
+
+    def stepped(self, step, backward_ns):
+        step.ended = True
+        if not step.alone:
+            return
+        self.unpaired = 0
+        if self.phase == self.watch:
+            self.watched += 1
+        explored = self.hook.explorations() != step.explorations
+        if self.phase == self.race and not explored and (step.kind is None or step.kind == self.kind):
+            self.pair(step.key, step.forward_ns + backward_ns, step.kind is None)
+
+    # ---- phases -------------------------------------------------------------------------------------------------------------------------
+
+    def watch(self, module, args, kwargs):
+        self.calls += 1
+        if self.watched < WATCHED:
+            if self.calls > WATCHED + UNPAIRED:
+                self.give_up("its calls have no backward passes of their own")
+            return self.ask_stock(args, kwargs)
+        known = self.known.of_call(capture.signature_of_call(args, kwargs))
+        if known == remembered.STOCK:
+            self.give_up("remembered", remember=False)
+            return self.eager
+        if not capture.AT_ONCE and not known and run_s() * SHARE < self.price_s:
+            return self.eager
+        self.certain = known if known in FORM_NAMES.values() else None
+        return self.capture(module, args, kwargs)
+
+    def capture(self, module, args, kwargs):
+        """Traces in this call, which is answered by the graph as it was captured."""
+        global _scale
+        self.attempts += 1
+        self.missed = 0
+        kind, self.kind, before, self.ran = self.kind, None, len(self.graphs), None
+        began, spent = time.perf_counter(), self.capture_s
+        self.hook.end_drift_check()
+        try:
+            result = self.trace(module, *args, **kwargs)
+        finally:
+            self.kind = kind
+        if self.attempts == 1:
+            _scale = min(max(self.capture_s / self.price_s * _scale, 0.1), 20.0)
+        self.extra_s += self.capture_s - spent if self.attempts > 1 else 0.0
+        self.note.update(capture_s=round(self.capture_s, 2), graphs=len(self.graphs))
+        if self.breaks or not self.graphs:
+            if self.breaks:
+                self.note["breaks"] = sorted(set(self.breaks))
+            why = self.problems[0] if self.problems else "split at " + ", ".join(map(os.path.basename, self.note["breaks"])) if self.breaks else "nothing of it could be captured"
+            self.give_up(why, look_inside=True)
+        elif len(self.graphs) > before and before == 0:
+            if self.certain:
+                self.kinds = [kind for kind in self.kinds if FORM_NAMES[kind] == self.certain]
+            self.next_kind("no form of it is on offer")
+        return result
+
+    def next_kind(self, why):
+        if not self.kinds:
+            return self.give_up(why)
+        self.kind = self.kinds.pop(0)
+        self.note["state"] = f"comparing {self.kind}"
+        self.trial, self.pairs, self.times, self.calls, self.rematches = torch.classes.ipexrun.Trial(), {}, {}, 0, 0
+        self.phase = self.compare
+
+    def lose(self, kind, why):
+        """A form fell, in a graph's own check."""
+        if kind != self.kind:
+            return
+        self.kind = None
+        self.note.pop("form", None)
+        self.note.setdefault("lost", []).append(f"{kind}: {why}")
+        self.next_kind(f"{kind}: {why}")
+
+    def mine(self, module, args, kwargs):
+        """The captured module's result, and the step that it began."""
+        self.ran = None
+        key, explorations = capture.signature_of_call(args, kwargs), self.hook.explorations()
+        began = time.perf_counter_ns()
+        result = self.run(module, *args, **kwargs)
+        step = Step(key, self.ran, time.perf_counter_ns() - began, explorations)
+        if self.ran is None:  # another size or branch than was captured, perhaps
+            self.miss()
+        return result, step
+
+    def miss(self):
+        calls = sum(graph.note["calls"] for graph in self.graphs)
+        self.missed = self.missed + 1 if calls == self.graph_calls else 0
+        self.graph_calls = calls
+        paid = capture.AT_ONCE or (self.attempts + 1) * self.price_s < SHARE * run_s()
+        if self.missed >= capture.IDLE and self.attempts < capture.ATTEMPTS and paid and self.phase != self.again:
+            self.phase, self.resumed = self.again, self.phase
+
+    def again(self, module, args, kwargs):
+        self.phase = self.resumed
+        return self.capture(module, args, kwargs)
+
+    def compare(self, module, args, kwargs):
+        self.calls += 1
+        if self.is_spent():
+            return self.eager
+        began = time.perf_counter()
+        result, step = self.mine(module, args, kwargs)
+        self.extra_s += max(0.0, time.perf_counter() - began - 1e-9 * self.stock_forward_ns()) if step.kind is None else 0.0
+        if self.phase == self.compare and any(self.kind in graph.right for graph in self.graphs):
+            self.calls = 0
+            if capture.FORCED or compiler.BF16_ASKED_FOR and self.kind == training_forms.BF16_LAST:
+                self.settle("forced")
+            elif self.certain:
+                self.settle("remembered")
+            else:
+                self.note["state"] = f"racing stock: {self.kind}"
+                self.phase = self.race
+        return result
+
+    def is_spent(self):
+        """Gives up what is not decided for its share of the run."""
+        if self.calls <= RACED and (self.extra_s <= SHARE * run_s() or capture.AT_ONCE):
+            return False
+        self.give_up(f"{self.kind}: not decided within its share of the run", remember=False)
+        return True
+
+    def stock_forward_ns(self):
+        return self.step.forward_ns if self.step is not None else 0
+
+    def race(self, module, args, kwargs):
+        self.turn += 1
+        self.calls += 1
+        key = capture.signature_of_call(args, kwargs)
+        if self.is_spent():
+            return self.eager
+        waiting = self.pairs.get(key)
+        if waiting[1] if waiting is not None else self.turn % 4 in (1, 2):
+            result, step = self.mine(module, args, kwargs)
+            if step.kind is not None:
+                self.attend(step, result)
+            return result
+        return self.ask_stock(args, kwargs)
+
+    def pair(self, key, nanoseconds, stock):
+        waiting = self.pairs.pop(key, None)
+        if waiting is None or waiting[1] == stock:
+            self.pairs[key] = (nanoseconds, stock)
+            return
+        stock_ns, mine_ns = (nanoseconds, waiting[0]) if stock else (waiting[0], nanoseconds)
+        self.times.setdefault(True, []).append(stock_ns)
+        self.times.setdefault(False, []).append(mine_ns)
+        self.trial.add(stock_ns, mine_ns)
+        self.extra_s += 1e-9 * (mine_ns - stock_ns)
+        self.signature = key
+        decided = self.trial.result()
+        if decided == 1:
+            self.note["speed"] = round(1 / self.trial.ratio(), 2)
+            self.remember(FORM_NAMES[self.kind], "faster")
+            self.settle("faster")
+        elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.looked_won(self.trial):
+            self.rematches += 1
+            self.trial = torch.classes.ipexrun.Trial()
+        elif decided == -1:
+            self.note["speed"] = round(1 / self.trial.ratio(), 2)
+            self.lose(self.kind, f"not faster, {self.note['speed']} of the uncaptured speed")
+
+    def settle(self, reason):
+        """The form answers from now on."""
+        self.note.update(state="captured", form=self.kind, reason=reason)
+        self.phase = self.answer
+        self.pairs.clear()
+        self.step = None
+        self.tell(remembered.CAPTURED, f"{reason}: {self.kind}")
+
+    def answer(self, module, args, kwargs):
+        self.taken += 1
+        self.ran = None
+        result = self.run(module, *args, **kwargs)
+        if self.ran is None:
+            self.miss()
+        return result
+
+    def give_up(self, why, look_inside=False, remember=True):
+        if self.phase == self.answered_by_stock:
+            return
+        self.note["state"] = f"stock: {why}"
+        self.note.pop("form", None)
+        if remember and not self.taken and self.times:
+            self.remember(remembered.STOCK, "slower")
+        self.tell(remembered.STOCK, why)
+        self.verdict = look_inside
+        if look_inside and self.module() is not None:
+            opened.add(self.module())
+        self.phase = self.answered_by_stock
+        self.kind = self.trace = self.run = None
+        self.graphs.clear()
+        self.pairs.clear()
+
+    def answered_by_stock(self, module, args, kwargs):
+        return self.eager
+
+    # ---- what becomes of it ---------------------------------------------------------------------------------------------------------------
+
+    def medians(self):
+        return [sorted(self.times[stock])[len(self.times[stock]) // 2] if self.times.get(stock) else 0 for stock in (True, False)]
+
+    def remember(self, choice, reason):
+        if self.signature is not None and not capture.FORCED:
+            stock_ns, mine_ns = self.medians()
+            self.known.remember(self.signature, choice, stock_ns, stock_ns if choice == remembered.STOCK else mine_ns, len(self.times[True]), reason)
+
+    def tell(self, choice, reason):
+        self.known.tell(choice, f"training: {reason}", self.seen, self.taken, *self.medians(), len(self.times.get(True, ())))
+
+    def tell_end(self):
+        captured = self.note["state"] == "captured"
+        self.tell(remembered.CAPTURED if captured else remembered.STOCK,
+                  f"{self.note['reason']}: {self.note['form']}" if captured else self.note["state"].removeprefix("stock: "))

@@ -1,0 +1,310 @@
+"""The graph of a captured module in a training step, as TorchDynamo gave it: stock's operators in stock's order, recorded by autograd itself. Run as it
+is it cannot differ from the module (random numbers, buffers, hooks of tensors, double backward); what can be faster is another form of it:
+
+- "channels last": images lie channels last inside, nothing else changes; products and convolutions are those of any training step.
+- "bf16, channels last": under autocast as well, as a careful author writes it by hand.
+
+A form answers only after one of the program's steps was compared: results, state of the random stream and, when the program's own gradients have
+arrived, the gradients of all inputs, beside torch's own kernels on copies. "channels last" is compared with torch's kernels in both (what the op tier
+rounds inside operators it checks itself) and held to float32's bound under --dtype float32, else to LAYOUT_ERROR; bf16 to the bounds of training_graphs.py.
+
+Thread rule: under the interpreter lock; capture_training.py lets one thread at a time into a graph that is not decided.
+"""
+
+import contextlib
+import math
+import time
+
+import torch
+
+from . import compiler, double, plugin, training_graphs
+from .training_graphs import Arrivals, finite, flat, is_image, stock_kernels
+
+LAST, BF16_LAST = "channels last", "bf16, channels last"
+FLOAT32_COSINE, FLOAT32_ERROR = 0.9999, 1e-3  # of all gradients together, where bf16 is not allowed
+LAYOUT_ERROR = 1e-3  # of results of "channels last" where it is: torch's batch norm of such images sums 1e-6 and more away from its other one
+NO_TRUTH = 1e-3  # float64 results that are further from stock's are others: random numbers, most often
+SHARE_OF_FREE_MEMORY = 0.5  # that a comparison may take: activations and gradients of two more steps
+FIRST_RECHECK = 256
+CHECKS = 8  # of one form, begun without coming to an end
+PATIENCE = 4  # steps in which the compared one's gradients may come
+
+DROPOUTS = (torch.dropout, torch.nn.functional.dropout, torch.nn.functional.dropout1d, torch.nn.functional.dropout2d)
+CONVOLUTIONS = (torch.conv2d, torch.nn.functional.conv2d)
+
+
+def offered(graph, bf16_allowed):
+    """Forms that may be worth a try, best first."""
+    images = any(node.op == "call_function" and node.target in CONVOLUTIONS for node in graph.graph.nodes)
+    return [BF16_LAST] * bf16_allowed + [LAST] * images
+
+
+def refusal(graph):
+    """Why a graph stays with the program; "" = it may run in our hands."""
+    for node in graph.graph.nodes:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return f"{node.target} inside"  # checkpoints, functions of autograd's that the program wrote, control flow
+        if "numpy" in str(node.target):
+            return "NumPy inside: its random numbers are its own"
+        if node.op == "call_module":
+            return "a module inside that TorchDynamo left as it is"
+        if node.op == "get_attr" and any(writes(user, node) for user in node.users):
+            return "a constant inside that is written"
+        if any(isinstance(one, torch.Generator) for one in [*node.args, *node.kwargs.values()]) or isinstance(node.meta.get("example_value"), torch.Generator):
+            return "a random stream of its own"
+    return ""
+
+
+def writes(user, node):
+    name = user.target if isinstance(user.target, str) else getattr(user.target, "__name__", "")
+    return (name.endswith("_") or name in ("setitem", "__setitem__")) and bool(user.args) and user.args[0] is node
+
+
+def bytes_of(value):
+    if isinstance(value, torch.Tensor) and all(isinstance(size, int) for size in value.shape):
+        return value.numel() * value.element_size()
+    return sum(map(bytes_of, value)) if isinstance(value, (list, tuple)) else 0
+
+
+class ToStock(torch.autograd.Function):
+    """The tensor itself; its gradient comes back as stock's would lie, for whoever looks at it or views it."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.contiguous()
+
+
+class Truth(double.Doubled):
+    """In float64, with the dropout masks that float32 draws."""
+
+    def call_function(self, target, args, kwargs):
+        if target in DROPOUTS and args and isinstance(args[0], torch.Tensor) and args[0].dtype is torch.float64:
+            return args[0] * target(torch.ones_like(args[0], dtype=torch.float32), *args[1:], **kwargs).double()
+        return super().call_function(target, args, kwargs)
+
+
+class Wrong(Exception):
+    """Why a form is not taken."""
+
+
+class Graph:
+    """`asks.kind`: the form in question or chosen, None: none; `asks.lose(kind, why)` is told which one fell."""
+
+    def __init__(self, module, asks, where):
+        self.module, self.asks = module, asks
+        self.faces = None
+        self.right = set()  # forms that were compared
+        self.waiting = 0  # calls that the compared step's gradients may still take
+        self.used = self.checks = 0
+        self.recheck_at = FIRST_RECHECK
+        self.guard = torch.classes.ipexrun.Training()
+        self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
+        self.note = compiler.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
+
+    def __call__(self, *arguments):
+        self.note["calls"] += 1
+        kind = self.asks.kind
+        self.asks.ran = None
+        if kind is None or torch.is_autocast_enabled("cpu") or not torch.is_grad_enabled() or not compiler.enabled_here():
+            return self.module.forward(*arguments)
+        if kind == BF16_LAST and self.guard.is_off():
+            self.lose(kind, "training went back to float32")
+            return self.module.forward(*arguments)
+        if kind in self.right:
+            if kind == BF16_LAST and self.used >= self.recheck_at:
+                self.recheck_at *= 2
+                self.right.discard(kind)
+            else:
+                return self.answer(kind, arguments)
+        if self.waiting > 0:
+            self.waiting -= 1
+            return self.module.forward(*arguments)
+        return self.check(kind, arguments)
+
+    def lose(self, kind, why):
+        self.note["choice"] = "captured"
+        self.note.setdefault("lost", []).append(f"{kind}: {why}")
+        self.right.discard(kind)
+        self.waiting = 0
+        self.asks.lose(kind, why)
+
+    def formed(self, kind, arguments):
+        values = [self.laid_out(one) for one in arguments]
+        with torch.autocast("cpu", torch.bfloat16) if kind == BF16_LAST else contextlib.nullcontext():
+            results = self.module.forward(*values)
+        return tuple(training_graphs.TrainingForms.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
+
+    @staticmethod
+    def laid_out(value):
+        if not isinstance(value, torch.Tensor) or value.dim() != 4 or value.dtype is not torch.float32:
+            return value
+        if value.requires_grad and value.is_contiguous():
+            value, parameter = ToStock.apply(value), isinstance(value, torch.nn.Parameter)
+        else:
+            parameter = isinstance(value, torch.nn.Parameter)
+        return value if parameter else value.contiguous(memory_format=torch.channels_last)
+
+    def answer(self, kind, arguments):
+        results = self.formed(kind, arguments)
+        self.asks.ran = kind
+        self.used += 1
+        self.note["taken"] += 1
+        if kind == BF16_LAST:
+            self.guard.note_use()  # a loss that the program looks at now may be its doing
+            recorded = [one for one in results if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+            if recorded:
+                Arrivals(recorded, at_end=self.look)
+        return results
+
+    def look(self, gradients):
+        if not finite(gradients) and BF16_LAST in self.right:
+            if not self.guard.is_off():  # which has said so
+                plugin.say("training: a captured graph goes on in float32: NaN or infinity in the gradients that it was given")
+            self.lose(BF16_LAST, "NaN or infinity in the gradients that it was given")
+
+    # ---- is it right -----------------------------------------------------------------------------------------------------------------
+
+    def check(self, kind, arguments):
+        """The program gets the graph as captured; what a form gives is computed beside it."""
+        random = torch.get_rng_state()
+        try:
+            self.checks += 1
+            if self.checks > CHECKS:
+                raise Wrong("no gradients came that it could be compared by")
+            self.fits(arguments)
+            with stock_kernels():
+                stock, copies = self.on_copies(self.module.forward, arguments)
+            if any(is_image(one) and one._version != 0 for one in copies):
+                raise Wrong("an image among its inputs is written")
+            self.describe(stock, copies)
+            after = torch.get_rng_state()
+            torch.set_rng_state(random)
+            with self.kernels(kind):
+                mine, mine_copies = self.on_copies(lambda *values: self.formed(kind, values), arguments)
+            if not torch.equal(after, torch.get_rng_state()):
+                raise Wrong("it draws other random numbers")
+            exact = self.in_float64(stock, arguments, random) if kind == LAST else []
+            self.compare_results(kind, stock, mine, exact)
+            self.compare_state(kind, copies, mine_copies)
+        except Exception as problem:
+            torch.set_rng_state(random)
+            self.lose(kind, compiler.first_line(problem))
+            return self.module.forward(*arguments)
+        torch.set_rng_state(random)
+        results = self.module.forward(*arguments)
+        recorded = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+        self.waiting = PATIENCE
+
+        def compare_gradients(gradients):
+            self.compare_gradients(kind, recorded, gradients, stock, copies, mine, mine_copies)
+
+        Arrivals([results[i] for i in recorded], at_end=compare_gradients)
+        return results
+
+    @staticmethod
+    def kernels(kind):
+        return stock_kernels() if kind == LAST else contextlib.nullcontext()
+
+    def fits(self, arguments):
+        wanted = 2 * self.made_bytes + 4 * bytes_of([one for one in arguments if isinstance(one, torch.Tensor)])
+        if wanted > SHARE_OF_FREE_MEMORY * double.free_bytes():
+            raise Wrong("too little memory to compare it")
+
+    def on_copies(self, form, arguments):
+        copies = [training_graphs.copy_of(one) for one in arguments]
+        return tuple(form(*copies)), copies
+
+    def describe(self, results, arguments):
+        """What stock's results look like; raises where ours cannot look the same."""
+        training_graphs.TrainingForms.describe(self, results, arguments)
+        places = [one.untyped_storage().data_ptr() for one in results if isinstance(one, torch.Tensor) and one.numel() > 0]
+        if len(set(places)) < len(places):
+            raise Wrong("results that share memory")
+        if any(one.dim() == 5 for one in results if isinstance(one, torch.Tensor)) and not all(one.is_contiguous() for one in results):
+            raise Wrong("results in other memory formats")
+
+    def in_float64(self, stock, arguments, random):
+        """[] where there is no truth."""
+        torch.set_rng_state(random)
+        after = None
+        try:
+            copies = [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in arguments]
+            after = torch.get_rng_state()
+            exact = double.results(self.module, copies, Truth)
+        finally:
+            if after is not None:
+                torch.set_rng_state(random)
+        if exact is None:
+            return []
+        pairs = [(one, other) for one, other in zip(exact, stock) if isinstance(one, torch.Tensor)]
+        for one, other in pairs:
+            if one.is_floating_point() and not (one - other.detach()).norm() <= NO_TRUTH * one.norm() + 1e-12:
+                return []
+        return [one for one, _ in pairs]
+
+    def compare_results(self, kind, stock, mine, exact):
+        pairs = [(one, other) for one, other in zip(stock, mine) if isinstance(one, torch.Tensor)]
+        if any(one.requires_grad != other.requires_grad for one, other in pairs):
+            raise Wrong("other results have gradients")
+        trial = torch.classes.ipexrun.Trial()
+        rounded = kind == BF16_LAST or self.asks.bf16_allowed
+        near = trial.check_beside([one.detach() for one, _ in pairs], [other.detach() for _, other in pairs], rounded, exact)
+        if not near or (kind == LAST and trial.error() > LAYOUT_ERROR):
+            raise Wrong(f"results are {trial.error():.1e} away")
+        self.note["error"] = trial.error()
+
+    def compare_state(self, kind, copies, mine):
+        """Buffers that the graph writes, statistics of batch norms above all."""
+        for one, other in zip(copies, mine):
+            if not isinstance(one, torch.Tensor) or (one._version == 0 and other._version == 0):
+                continue
+            if one._version != other._version:
+                raise Wrong("it writes other inputs")
+            if not one.is_floating_point():
+                same = torch.equal(one, other)
+            else:
+                bound = 3e-2 if kind == BF16_LAST else 1e-4
+                difference = (one.detach().double() - other.detach().double()).norm()
+                same = bool(difference <= bound * one.detach().double().norm() + 1e-7 * math.sqrt(one.numel()))
+            if not same:
+                raise Wrong("state that it writes is too far away")
+
+    def compare_gradients(self, kind, recorded, given, stock, copies, mine, mine_copies):
+        """At the end of the program's own backward pass."""
+        self.waiting = 0
+        began = time.perf_counter()
+        try:
+            if not finite(given) or all(one is None for one in given):
+                return  # a step that says nothing of ours
+            found = []
+            for results, values in ((stock, copies), (mine, mine_copies)):
+                leaves = [one for one in values if isinstance(one, torch.Tensor) and one.requires_grad]
+                outputs = [(results[i], gradient) for i, gradient in zip(recorded, given) if gradient is not None]
+                with stock_kernels() if results is stock else self.kernels(kind):
+                    found.append(torch.autograd.grad([one for one, _ in outputs], leaves, [one for _, one in outputs], allow_unused=True))
+            if [one is None for one in found[0]] != [one is None for one in found[1]]:
+                raise Wrong("other inputs have gradients")
+            pairs = [(one, other) for one, other in zip(*found) if one is not None]
+            if any(one.stride() != other.stride() and not (one.is_contiguous() and other.is_contiguous()) for one, other in pairs):
+                raise Wrong("gradients that lie otherwise")
+            truth, ours = flat([one for one, _ in pairs]), flat([other for _, other in pairs])
+            cosine = float(torch.dot(truth, ours) / (truth.norm() * ours.norm()).clamp_min(1e-300))
+            error = float((truth - ours).norm() / truth.norm().clamp_min(1e-300))
+            rounded = kind == BF16_LAST or self.asks.bf16_allowed
+            least, most = (training_graphs.COSINE, training_graphs.ERROR) if rounded else (FLOAT32_COSINE, FLOAT32_ERROR)
+            if float(truth.norm()) == 0 and float(ours.norm()) == 0:
+                return
+            if not cosine >= least or not error <= most:
+                raise Wrong(f"gradients are {error:.1e} away, cosine {cosine:.4f}")
+            self.note["gradient_error"] = error
+        except Exception as problem:
+            return self.lose(kind, compiler.first_line(problem))
+        finally:
+            self.asks.extra_s += time.perf_counter() - began
+        self.checks = 0
+        self.right.add(kind)
+        self.note["choice"] = kind
