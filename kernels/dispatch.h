@@ -19,6 +19,7 @@
 #include "kernels/linear_int4.h"
 #include "kernels/linear_int8.h"
 #include "kernels/normalize.h"
+#include "kernels/pointwise.h"
 #include "kernels/pool_plan.h"
 #include "kernels/resize.h"
 #include "kernels/rotary.h"
@@ -247,6 +248,20 @@ struct GatedVariant {
 
 using GatedVariants = Variants<GatedVariant>;
 GatedVariants gated_variants();
+
+/// Tiles of whole vectors of 16 numbers, of which the last may lie beyond the end; all on this thread.
+struct PointwiseVariant {
+  const char* name;
+  IsaSet needs;
+  /// `n` elements, `stride` apart, as numbers.
+  void (*load)(const void* from, PointType type, std::int64_t stride, std::int64_t n, float* to);
+  /// `n` is a multiple of 16, at most kPointTile.
+  void (*run)(const PointInstruction* instructions, int count, float* const* slots, std::int64_t n);
+  void (*store)(const float* from, PointType type, std::int64_t stride, std::int64_t n, void* to);
+};
+
+using PointwiseVariants = Variants<PointwiseVariant>;
+PointwiseVariants pointwise_variants();
 
 struct RotaryVariant {
   const char* name;

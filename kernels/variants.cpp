@@ -11,6 +11,7 @@
 #include "kernels/ref/linear_int4.h"
 #include "kernels/ref/linear_int8.h"
 #include "kernels/ref/normalize.h"
+#include "kernels/ref/pointwise.h"
 #include "kernels/ref/pool.h"
 #include "kernels/ref/reorder.h"
 #include "kernels/ref/resize.h"
@@ -29,6 +30,7 @@
 #include "kernels/simd/linear_int4.h"
 #include "kernels/simd/linear_int8.h"
 #include "kernels/simd/normalize.h"
+#include "kernels/simd/pointwise.h"
 #include "kernels/simd/pool.h"
 #include "kernels/simd/reorder.h"
 #include "kernels/simd/resize.h"
@@ -190,6 +192,16 @@ constexpr GatedVariant kGated[] = {
     {"ref", 0, ref::gated},
 };
 
+constexpr PointwiseVariant kPointwise[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::point_load, avx512::point_run, avx512::point_store},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::point_load, avx2::point_run, avx2::point_store},
+#endif
+    {"ref", 0, ref::point_load, ref::point_run, ref::point_store},
+};
+
 constexpr RotaryVariant kRotary[] = {
 #ifdef IPEXRUN_KERNELS_AVX512
     {"avx512", kLevelAvx512, avx512::rotary},
@@ -247,6 +259,7 @@ TopkVariants topk_variants() { return table_of(kTopk); }
 EmbeddingVariants embedding_variants() { return table_of(kEmbedding); }
 ResizeVariants resize_variants() { return table_of(kResize); }
 GatedVariants gated_variants() { return table_of(kGated); }
+PointwiseVariants pointwise_variants() { return table_of(kPointwise); }
 RotaryVariants rotary_variants() { return table_of(kRotary); }
 CrossEntropyVariants cross_entropy_variants() { return table_of(kCrossEntropy); }
 DropoutVariants dropout_variants() { return table_of(kDropout); }

@@ -3,6 +3,7 @@
 // The polynomials, here and in exp2.h, come from tools/fit_activation.py.
 #pragma once
 
+#include "kernels/activation.h"
 #include "kernels/simd/floats.h"
 //
 #include "kernels/simd/exp2.h"

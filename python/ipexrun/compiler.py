@@ -168,7 +168,12 @@ class Translation:
         if target is operator.getitem:
             source, index = node.args
             value = self.values[source]
-            return value[index] if isinstance(value, list) else self.graph.item(value, index)
+            if isinstance(value, list):
+                return value[index]
+            item, meta = self.graph.item(value, index), node.meta.get("val")
+            if isinstance(meta, torch.Tensor):
+                self.describe(item, target, meta)
+            return item
         if target is operator.neg and isinstance(node.meta.get("val"), (int, torch.SymInt)):
             form, numbers = ["i"], [0]
             self.write(node.args[0], form, numbers, [])
@@ -198,10 +203,13 @@ class Translation:
         described = node.meta.get("val")
         for value, meta in zip(results, described if isinstance(described, (tuple, list)) and len(results) > 1 else [described]):
             if isinstance(meta, torch.Tensor):
-                plain(meta)
-                self.graph.describe(value, dtype_number(meta.dtype), known_sizes(meta.shape), meta.is_contiguous())
-                self.graph.describe_layout(value, layout_of_result(target, meta))
+                self.describe(value, target, meta)
         return results[0] if len(results) == 1 else results
+
+    def describe(self, value, target, meta):
+        plain(meta)
+        self.graph.describe(value, dtype_number(meta.dtype), known_sizes(meta.shape), meta.is_contiguous())
+        self.graph.describe_layout(value, layout_of_result(target, meta))
 
     def sum_of(self, terms):
         form, numbers = [], []

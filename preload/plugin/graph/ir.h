@@ -96,6 +96,7 @@ enum AttentionForm : std::int64_t {
 };
 
 class Step;
+struct Pointwise;
 
 struct Node {
   enum class Kind {
@@ -117,6 +118,7 @@ struct Node {
   std::unique_ptr<Step> (*own_step)(const Node& node) = nullptr;
   const char* own_name = "";  ///< for reports: "norm"
   Convolution convolution;
+  std::shared_ptr<const Pointwise> pointwise;  ///< of steps of pointwise_step.h
 
   /// Of namespace aten, with this name and overload.
   [[nodiscard]] bool is(const char* name, const char* overload) const;

@@ -30,6 +30,8 @@ Fused optimize(Graph* graph, bool bf16) {
   keep_channels_last(graph, bf16, &fused);
   find_pools(graph, &fused);
   if (bf16) keep_bf16(graph, &fused);
+  drop_dead(graph);
+  find_pointwise(graph, bf16, &fused);
   join_linears(graph, &fused);
   drop_dead(graph);
   return fused;
@@ -55,6 +57,8 @@ std::string words(const Fused& fused) {
       {fused.sums_in_norms, "sums in norms"},
       {fused.rotaries, "rotary embeddings"},
       {fused.variances, "variances"},
+      {fused.pointwise, "element-wise operators"},
+      {fused.rows, "passes for them"},
       {fused.joined, "linear layers joined"},
   };
   std::string text;

@@ -26,6 +26,8 @@ struct Fused {
   int pools = 0;         ///< of images that lie channels last
   int held = 0;          ///< images that stay channels last between convolutions
   int variances = 0;     ///< and standard deviations and instance norms
+  int pointwise = 0;     ///< element-wise operators
+  int rows = 0;          ///< of them, each one pass through memory
   int constants = 0;     ///< values that are the same in every call
   int reorders = 0;      ///< of images, on their way in or out
 };
@@ -89,6 +91,9 @@ void find_pools(Graph* graph, Fused* fused);
 
 /// float32 that only steps of ours read which would round it to bf16 themselves is written as bf16.
 void keep_bf16(Graph* graph, Fused* fused);
+
+/// Rows of element-wise operators become one pass through memory. `bf16`: what only products read is written as bf16, as keep_bf16() does.
+void find_pointwise(Graph* graph, bool bf16, Fused* fused);
 
 /// Linear layers of one x become one product, where their results may be columns of one buffer. After every pass that rewrites these.
 void join_linears(Graph* graph, Fused* fused);
