@@ -2,7 +2,7 @@
 """Ten training steps of model families (models/zoo, small sizes, random weights, dropout and batch norms as they are) under ipexrun, beside the band
 of five seeds of stock float32.
 
-    python bench/training_families.py --build build/dev [--family NAME ...] [--families 25] [--dtype bfloat16]
+    python bench/training_families.py --build build/dev [--family NAME ...] [--families 25] [--dtype bfloat16] [--graph-mode dynamo]
 
 --dtype bfloat16, the default here, uses bf16 wherever it is accurate, so that ten steps are enough to meet it. A family passes when each step's loss
 lies within the band, or as near to stock's of the same seed as a hundredth of it (seeds differ in their initial weights, and where the first seed is
@@ -60,6 +60,8 @@ def child(name, seeds, steps, autocast):
         report = json.loads(sys.modules["_ipexrun_hook"].report())
         sites = [site for site in report["sites"] if "training=1" in site["site"] or site["site"].startswith("convolution_backward")]
         found["calls"], found["taken"] = sum(site["calls"] for site in sites), sum(site["taken"] for site in sites)
+        modules = [one for one in sys.modules["ipexrun"].report().get("modules", []) if one.get("training")] if "ipexrun" in sys.modules else []
+        found["captured"] = [one.get("form", one["state"]) for one in modules]
     print(json.dumps(found))
 
 
@@ -86,7 +88,7 @@ def judge(name, stock, mine, autocast):
     passed = all(not out or near <= bound for out, near in zip(outside, apart))
     return {"family": name, "passed": passed, "outside": sum(outside), "furthest_from_stock": round(max(apart), 5),
             "autocast_from_stock": None if of_autocast is None else round(of_autocast, 5), "calls": mine.get("calls", 0),
-            "taken": mine.get("taken", 0), "said": mine["said"]}
+            "taken": mine.get("taken", 0), "captured": mine.get("captured", []), "said": mine["said"]}
 
 
 def main():
@@ -94,6 +96,7 @@ def main():
     parser.add_argument("--family", action="append")
     parser.add_argument("--families", type=int, default=25, help="how many, spread over all of them")
     parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--graph-mode", default="auto", help="dynamo: every module is captured at its first call, in the first form that is right")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -104,7 +107,7 @@ def main():
     from models.zoo import FAMILIES
 
     names = options.family or list(FAMILIES)[:: max(1, len(FAMILIES) // options.families)]
-    launcher = training_options.launcher(options, "--dtype", options.dtype)
+    launcher = training_options.launcher(options, "--dtype", options.dtype, "--graph-mode", options.graph_mode)
     rows = []
     for name in names:
         rows.append(judge(name, run(options, [], name, options.seeds), run(options, launcher, name, 1),

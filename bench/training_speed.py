@@ -22,6 +22,7 @@ import rounds  # noqa: E402
 import training_options  # noqa: E402
 
 SAID = "__import__('sys').modules['ipexrun'].report() if 'ipexrun' in __import__('sys').modules else {}"
+MODULES = "__import__('sys').modules['ipexrun'].report().get('modules', []) if 'ipexrun' in __import__('sys').modules else []"
 
 
 class Contender:
@@ -59,21 +60,26 @@ def measure(options, model, folder):
     launcher = training_options.launcher(options)
     commands = {"stock": [*program, "plain"], "by hand": [*program, "hand"], "ipexrun": [*launcher, *program, "plain"],
                 "ipexrun, compiled": [*launcher, *program, "compiled"],
-                "ipexrun float32": [*launcher, "--dtype", "float32", *program, "plain"]}
+                "ipexrun float32": [*launcher, "--dtype", "float32", *program, "plain"],
+                "ipexrun, operators": [*launcher, "--graph-mode", "off", *program, "plain"],
+                "ipexrun, captured": [*launcher, *program, "plain"]}  # at once, where it wins
     commands = {name: command for name, command in commands.items() if not options.contender or name in ("stock", "ipexrun", *options.contender)}
     environment = training_options.environment(PYTHONPATH=HERE)
-    contenders = {name: Contender(command, folder, f"{model}-{number}", environment) for number, (name, command) in enumerate(commands.items())}
+    at_once = {"ipexrun, captured": {"IPEXRUN_GRAPH_WAIT": "0"}}
+    contenders = {name: Contender(command, folder, f"{model}-{number}", {**environment, **at_once.get(name, {})})
+                  for number, (name, command) in enumerate(commands.items())}
     try:
         for contender in contenders.values():
             contender.step_s(options.warm, options.clock)
         figures = rounds.run_rounds(contenders, options.rounds, lambda name: 1 / contenders[name].step_s(options.steps, options.clock))
         said = contenders["ipexrun"].ask(do="ask", expression=SAID)
+        captured = contenders["ipexrun, captured"].ask(do="ask", expression=MODULES) if "ipexrun, captured" in contenders else []
     finally:
         for contender in contenders.values():
             contender.end()
     out = {name: {"ms": round(1e3 / statistics.median(seen), 1), "times_stock": rounds.ratio(figures, name, "stock")} for name, seen in figures.items()}
     sites = [site for site in said.get("sites", []) if "training=1" in site.get("site", "") or "backward" in site.get("site", "")]
-    return {"model": model, "steps_a_round": options.steps, "clock": options.clock, "contenders": out, "optimizers": said.get("optimizers", []),
+    return {"model": model, "steps_a_round": options.steps, "clock": options.clock, "contenders": out, "optimizers": said.get("optimizers", []), "modules": captured,
             "sites": {choice: sum(site["choice"] == choice for site in sites) for choice in sorted({site["choice"] for site in sites})}}
 
 

@@ -131,6 +131,10 @@ class Offloaded(Mlp):
     pass
 
 
+class Validated(Mlp):
+    pass
+
+
 def rows(count=16):
     return torch.randn(count, 32)
 
@@ -333,6 +337,17 @@ def sizes():
     return seen(net, losses)
 
 
+def validated():
+    """Validation that forgot no_grad ends nothing."""
+    net, losses = Validated(), []
+    for _ in range(3):
+        losses += loop(net, rows, 6)
+        net.eval()
+        losses += [net(rows()).square().mean().item() for _ in range(30)]
+        net.train()
+    return seen(net, losses)
+
+
 def offloaded():
     net = Offloaded()
     losses = loop(net, rows)
@@ -351,7 +366,7 @@ CASES = {
     "mlp": plain(Mlp, rows), "cnn": plain(Cnn, images), "transformer": plain(Transformer, tokens), "sharp": plain(Sharp, images), "accumulation": accumulation,
     "hooks": hooks, "frozen": frozen, "checkpoint inside": plain(CheckpointedInside, rows), "checkpoint around": checkpoint_around,
     "exceptions": exceptions, "penalty": penalty, "two losses": two_losses, "dataclass": dataclass_with_loss, "forgotten": forgotten_backward,
-    "threads": threads, "scaler": scaler, "sizes": sizes, "offloaded": offloaded,
+    "threads": threads, "scaler": scaler, "sizes": sizes, "offloaded": offloaded, "validated": validated,
 }
 
 

@@ -94,7 +94,7 @@ def bf16_here():
 @pytest.mark.skipif(not bf16_here(), reason="without bf16 nothing is on offer but channels last")
 def test_forms_were_taken(captured):
     forms = {one["module"]: one.get("form") for one in captured["modules"] if one["state"] == "captured"}
-    for module in ("Mlp", "Cnn", "Transformer", "Accumulated", "Hooked", "TwoLosses", "WithLoss", "Frozen", "Scaled", "Sizes"):
+    for module in ("Mlp", "Cnn", "Transformer", "Accumulated", "Hooked", "TwoLosses", "WithLoss", "Frozen", "Scaled", "Sizes", "Validated"):
         assert forms.get(module) == "bf16, channels last", (module, captured["modules"])
     assert forms.get("Sharp") == "channels last", captured["modules"]
     taken = {}

@@ -4,6 +4,7 @@ Risk covered: gradients that are wrong, have other strides than stock's or come 
 asked for; a run that goes on in bf16 after NaN appeared; second derivatives, checkpoints, hooks or frozen layers that see something else.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -71,6 +72,37 @@ def test_gradients_are_near_stocks(hook, candidate, name):
     make, shape = NETS[name]
     torch.manual_seed(0)
     same(make(), torch.randn(shape), hook, 2e-2)
+
+
+def test_kernels_of_one_pixel_between_images_channels_last(hook):
+    """torch computes them as products of matrices on one thread, and the weight's gradient lies plain then."""
+    torch.nn.functional.linear(torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)).sum().backward()
+    assert hook.force("onednn_bf16_cast")
+    torch.manual_seed(0)
+    x = torch.randn(4, 32, 14, 14).contiguous(memory_format=torch.channels_last).requires_grad_()
+    weight = torch.randn(48, 32, 1, 1, requires_grad=True)
+    threads = torch.get_num_threads()
+
+    def found():
+        y = nn.functional.conv2d(x, weight)
+        return [y, *torch.autograd.grad(y.sin().sum(), [x, weight])]
+
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            for _ in range(3):
+                mine = found()
+            site = next(one for one in json.loads(hook.report())["sites"] if one["site"].startswith("convolution_backward2d|f32,f32|lcl|b=4,px=256,ci=32,co=48,k=1")
+                        and f"|t={count}|" in one["site"])
+            assert site["taken"] > 0, site
+            hook.set_enabled(False)
+            stock = found()
+            hook.set_enabled(True)
+            for one, other in zip(mine, stock):
+                assert one.stride() == other.stride() and relative(one, other) < 2e-2
+    finally:
+        torch.set_num_threads(threads)
+
 
 
 @pytest.mark.parametrize("which", ["image", "weight", "both"])

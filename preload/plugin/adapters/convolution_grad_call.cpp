@@ -1,8 +1,13 @@
 // Sites and candidates of the gradients of a convolution: stock's own operator on bf16 copies, as the images lie or channels last.
 #include "preload/plugin/adapters/convolution_grad_call.h"
 
+#include <ATen/native/ConvUtils.h>
+#include <c10/core/SymIntArrayRef.h>
+
 #include <ATen/ops/convolution_backward_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/sum_cpu_dispatch.h>
+
+#include <array>
 
 #include "configs/contract/decision.h"
 #include "preload/plugin/adapters/images.h"
@@ -13,6 +18,21 @@ namespace {
 
 constexpr std::uint32_t kWantsImage = 1u << 27;
 constexpr std::uint32_t kWantsBias = 1u << 28;
+
+/// torch's product of matrices, which computes kernels of one pixel on one thread, gives a plain weight a plain gradient, whatever its
+/// images are.
+bool weight_is_planar(const ConvolutionCall& forward) {
+  const at::Tensor& w = *forward.w;
+  if (!forward.channels_last || forward.dims() != 2 || w.size(2) * w.size(3) != 1) return false;
+  if (w.suggest_memory_format() != at::MemoryFormat::Contiguous) return false;
+  const OnednnSizes stride(forward.stride, 2);
+  const OnednnSizes padding(forward.padding, 2);
+  const OnednnSizes dilation(forward.dilation, 2);
+  const std::array<std::int64_t, 2> none{};
+  const auto sizes = [](at::IntArrayRef values) { return c10::fromIntArrayRefUnchecked(values); };
+  return at::native::select_conv_backend(*forward.x, w, std::nullopt, sizes(stride), sizes(padding), sizes(dilation), false, sizes(none),
+                                         forward.groups, std::nullopt) == at::native::ConvBackend::Slow2d;
+}
 
 }  // namespace
 
@@ -46,13 +66,13 @@ Outputs ConvolutionGradCall::run(int candidate, const Packs& /*packs*/, IsaSet i
       inside(*grad), inside(*forward.x), inside(*forward.w), std::nullopt, OnednnSizes(forward.stride, dims),
       OnednnSizes(forward.padding, dims), OnednnSizes(forward.dilation, dims), false, std::vector<std::int64_t>(dims == 3 ? 3 : 2, 0),
       forward.groups, {wants_image, true, false});
-  const auto outside = [&](const at::Tensor& tensor) {
+  const auto outside = [&](const at::Tensor& tensor, bool channels_last) {
     if (!tensor.defined()) return tensor;
-    const at::Tensor result = as_stock(tensor, at::kFloat, forward.channels_last, isa);
+    const at::Tensor result = as_stock(tensor, at::kFloat, channels_last, isa);
     return dims == 1 ? result.squeeze(2) : result;
   };
-  Outputs outputs(outside(weight));
-  outputs.more = {outside(image), at::Tensor()};
+  Outputs outputs(outside(weight, forward.channels_last && !weight_is_planar(forward)));
+  outputs.more = {outside(image, forward.channels_last), at::Tensor()};
   if (wants_bias) {  // in float32, as the sum that it is
     std::vector<std::int64_t> all_but_channels{0};
     for (std::int64_t dim = 2; dim < grad->dim(); ++dim) all_but_channels.push_back(dim);
