@@ -8,7 +8,6 @@ Thread rule: every function runs under the interpreter lock; calls of other thre
 """
 
 import atexit
-import dataclasses
 import inspect
 import os
 import sys
@@ -20,6 +19,7 @@ import torch
 
 from . import capture, compiler, plugin, remembered, training_forms
 from .training_graphs import Arrivals
+from .training_steps import Step, in_process_group, is_plain_moment, recorded
 
 SHARE = 0.05  # of the run's time, for tracing, and once more for comparing and racing
 SHARE_KNOWN = 0.2  # for tracing what won in an earlier process
@@ -58,6 +58,11 @@ def bf16_allowed():
     return builder.may_time() and builder.bf16_allowed("")
 
 
+def keeps_float32(module):
+    """Parts of one module may each be near enough in bf16, and not together."""
+    return not compiler.BF16_ASKED_FOR and any(one is module for outer in opened for one in outer.modules())
+
+
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls that record gradients went by; answers as capture.attempt()."""
     if capture.TRACE or capture.is_taken_as_it_is(module):
@@ -67,7 +72,7 @@ def attempt(module, spent_s):
     if not plugin.ready() or not torch.classes.ipexrun.Graph().may_time():
         return None
     images = any(isinstance(one, torch.nn.Conv2d) for one in module.modules())
-    if not images and not bf16_allowed():
+    if not images and (not bf16_allowed() or keeps_float32(module)):
         return None
     price_s = _scale * (capture.BASE_S + capture.PER_MODULE_S * sum(1 for _ in module.modules()))
     known = remembered.OfModule(module, way="training")
@@ -98,54 +103,6 @@ def note(module, state):
     return one
 
 
-def in_process_group():
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def recorded(value, depth=0):
-    """Tensors with a history in what a module returned."""
-    if isinstance(value, torch.Tensor):
-        return [value] if value.grad_fn is not None else []
-    if depth > 4:
-        return []
-    if isinstance(value, dict):
-        inside = list(value.values())
-    elif isinstance(value, (list, tuple)):
-        inside = value
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inside = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-    else:
-        return []
-    return [tensor for one in inside for tensor in recorded(one, depth + 1)]
-
-
-def is_plain_moment():
-    """Whether nobody looks at the way a call is recorded: checkpoints and offloading (saved tensors' hooks), forward mode AD, a backward pass around it
-    (recomputing), autocast of the program's own, compiled autograd; and no other rank has to decide alike."""
-    try:
-        if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
-            return False
-        if torch._C._current_graph_task_id() != -1 or torch.autograd.forward_ad._current_level >= 0:
-            return False
-        if torch._C._is_any_autocast_enabled() or torch.is_inference_mode_enabled():
-            return False
-    except AttributeError:
-        return False
-    if in_process_group():
-        return False
-    autograd = sys.modules.get("torch._dynamo.compiled_autograd")
-    return autograd is None or not autograd.compiled_autograd_enabled
-
-
-class Step:
-    """One call and its backward pass."""
-
-    def __init__(self, key, kind, forward_ns, explorations):
-        self.key, self.kind, self.forward_ns, self.explorations = key, kind, forward_ns, explorations
-        self.alone = True  # no other call came before its backward pass did
-        self.ended = False
-
-
 def tell_ends():
     for target in list(targets):
         target.tell_end()
@@ -169,7 +126,7 @@ class Target:
         self.thread = None  # whose call stock answers now, to be told of
         self.key = self.step = self.verdict = None
         self.bf16_allowed = bf16_allowed()
-        self.is_part = any(one is module for outer in opened for one in outer.modules())  # several parts may be near enough each, and not together
+        self.keeps_float32 = keeps_float32(module)
         self.kinds, self.kind, self.ran = None, None, None  # forms to be tried; the one in question; what answered the last call
         self.graphs, self.breaks, self.problems = [], [], []
         self.capture_s, self.extra_s = 0.0, 0.0
@@ -204,7 +161,7 @@ class Target:
                 target.problems.insert(0, reason)
                 raise capture.GivenUp(reason)
             if target.kinds is None:
-                target.kinds = training_forms.offered(graph, target.bf16_allowed and (not target.is_part or compiler.BF16_ASKED_FOR))
+                target.kinds = training_forms.offered(graph, target.bf16_allowed and not target.keeps_float32)
             made = training_forms.Graph(graph, target, target.where)
             target.graphs.append(made)
             return made
@@ -303,7 +260,8 @@ class Target:
         if self.breaks or not self.graphs:
             if self.breaks:
                 self.note["breaks"] = sorted(set(self.breaks))
-            why = self.problems[0] if self.problems else "split at " + ", ".join(map(os.path.basename, self.note["breaks"])) if self.breaks else "nothing of it could be captured"
+            split = "split at " + ", ".join(map(os.path.basename, self.note["breaks"])) if self.breaks else "nothing of it could be captured"
+            why = self.problems[0] if self.problems else split
             self.give_up(why, look_inside=True)
         elif len(self.graphs) > before and before == 0:
             if self.certain:

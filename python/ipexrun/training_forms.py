@@ -13,6 +13,8 @@ Thread rule: under the interpreter lock; capture_training.py lets one thread at 
 
 import contextlib
 import math
+import re
+import threading
 import time
 
 import torch
@@ -30,6 +32,7 @@ CHECKS = 8  # of one form, begun without coming to an end
 PATIENCE = 4  # steps in which the compared one's gradients may come
 
 DROPOUTS = (torch.dropout, torch.nn.functional.dropout, torch.nn.functional.dropout1d, torch.nn.functional.dropout2d)
+MAY_DRAW = re.compile("drop|rand|bernoulli|normal|multinomial|poisson|exponential|uniform|cauchy|geometric|rrelu|gumbel|attention|lstm|gru|rnn|fractional")
 CONVOLUTIONS = (torch.conv2d, torch.nn.functional.conv2d)
 
 
@@ -101,6 +104,7 @@ class Graph:
         self.waiting = 0  # calls that the compared step's gradients may still take
         self.used = self.checks = 0
         self.recheck_at = FIRST_RECHECK
+        self.draws = any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) for node in module.graph.nodes)
         self.guard = torch.classes.ipexrun.Training()
         self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
         self.note = compiler.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
@@ -180,19 +184,19 @@ class Graph:
                 raise Wrong("an image among its inputs is written")
             self.describe(stock, copies)
             after = torch.get_rng_state()
-            torch.set_rng_state(random)
+            self.draw_again(random)
             with self.kernels(kind):
                 mine, mine_copies = self.on_copies(lambda *values: self.formed(kind, values), arguments)
-            if not torch.equal(after, torch.get_rng_state()):
+            if self.draws and not torch.equal(after, torch.get_rng_state()):
                 raise Wrong("it draws other random numbers")
             exact = self.in_float64(stock, arguments, random) if kind == LAST else []
             self.compare_results(kind, stock, mine, exact)
             self.compare_state(kind, copies, mine_copies)
         except Exception as problem:
-            torch.set_rng_state(random)
+            self.draw_again(random)
             self.lose(kind, compiler.first_line(problem))
             return self.module.forward(*arguments)
-        torch.set_rng_state(random)
+        self.draw_again(random)
         results = self.module.forward(*arguments)
         recorded = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and one.grad_fn is not None]
         self.waiting = PATIENCE
@@ -202,6 +206,11 @@ class Graph:
 
         Arrivals([results[i] for i in recorded], at_end=compare_gradients)
         return results
+
+    def draw_again(self, state):
+        """The stream is the program's: what a graph without random numbers finds moved, another thread has moved."""
+        if (self.draws or threading.active_count() == 1) and not torch.equal(torch.get_rng_state(), state):
+            torch.set_rng_state(state)
 
     @staticmethod
     def kernels(kind):
@@ -227,15 +236,8 @@ class Graph:
 
     def in_float64(self, stock, arguments, random):
         """[] where there is no truth."""
-        torch.set_rng_state(random)
-        after = None
-        try:
-            copies = [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in arguments]
-            after = torch.get_rng_state()
-            exact = double.results(self.module, copies, Truth)
-        finally:
-            if after is not None:
-                torch.set_rng_state(random)
+        self.draw_again(random)
+        exact = double.results(self.module, [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in arguments], Truth)
         if exact is None:
             return []
         pairs = [(one, other) for one, other in zip(exact, stock) if isinstance(one, torch.Tensor)]
