@@ -9,3 +9,9 @@ if(TARGET ipexrun_plugin AND NOT IPEXRUN_SANITIZE)
   add_test(NAME bench_workloads_smoke COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/workloads.py --smoke --build ${PROJECT_BINARY_DIR})
   set_tests_properties(bench_workloads_smoke PROPERTIES LABELS "bench;torch;whole" TIMEOUT 300)
 endif()
+
+# Rows of element-wise operators (bench/rows_vs_torch.py).
+if(TARGET ipexrun_plugin AND NOT IPEXRUN_SANITIZE)
+  add_test(NAME bench_rows_smoke COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/rows_vs_torch.py --smoke --build ${PROJECT_BINARY_DIR})
+  set_tests_properties(bench_rows_smoke PROPERTIES LABELS "bench;torch" TIMEOUT 120)
+endif()

@@ -1,4 +1,4 @@
-"""The polynomials of kernels/simd/activation.cpp: minimax fits by the Remez exchange, in doubles.
+"""The polynomials of kernels/simd/activation_kinds.h, exp2.h and pointwise.cpp: minimax fits by the Remez exchange, in doubles.
 
 Prints them as C++ arrays of fp32, lowest power first, with the largest error that the rounded coefficients leave.
 
@@ -68,6 +68,16 @@ def exp2_less_1(degree):
     return fit(f, lambda u: 1 / f(u), -0.5, 0.5, degree)
 
 
+def log_rest(degree):
+    """(log(1 + f) - f + f^2 / 2) / f^3 for 1 + f between the roots of 1/2 and 2; the error is that times f^2."""
+
+    def f(v):
+        v = np.where(np.abs(v) < 1e-3, 1e-3, v).astype(np.longdouble)
+        return ((np.log1p(v) - v + v * v / 2) / v**3).astype(float)
+
+    return fit(f, lambda v: v * v + 1e-6, math.sqrt(0.5) - 1, math.sqrt(2) - 1, degree)
+
+
 def normal_cdf(v):
     return 0.5 * math.erfc(-v / math.sqrt(2))
 
@@ -112,6 +122,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--degree-erf", type=int, default=14)
     parser.add_argument("--degree-exp", type=int, default=5)
+    parser.add_argument("--degree-log", type=int, default=8)
     parser.add_argument("--cut", type=float, default=5.3)
     parser.add_argument("--width", type=float, default=23 / 64)
     parser.add_argument("--degree-piece", type=int, default=5)
@@ -122,6 +133,7 @@ def main():
         return
     show("kExp2Less1", *exp2_less_1(args.degree_exp))
     show("kHalfErf", *half_erf(args.cut, args.degree_erf))
+    show("kLogRest", *log_rest(args.degree_log))
 
 
 if __name__ == "__main__":
