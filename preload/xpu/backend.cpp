@@ -11,6 +11,7 @@
 #include <mutex>
 #include <new>
 
+#include "preload/xpu/index_check.h"
 #include "preload/xpu/place.h"
 
 namespace ipexrun::preload::xpu {
@@ -235,7 +236,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(units().size()); }
   bool queryStream(const Stream& stream) const override { return device_of(stream).idle(static_cast<StreamId>(stream.id())); }
   void synchronizeStream(const Stream& stream) const override { device_of(stream).synchronize(static_cast<StreamId>(stream.id())); }
-  void synchronizeDevice(const DeviceIndex index) const override { unit_of(Device(DeviceType::XPU, index)).device->synchronize(); }
+  void synchronizeDevice(const DeviceIndex index) const override {
+    unit_of(Device(DeviceType::XPU, index)).device->synchronize();
+    check_indices(Device(DeviceType::XPU, index));
+  }
   void recordDataPtrOnStream(const c10::DataPtr& data, const Stream& stream) const override {
     device_allocator().recordStream(data, stream);
   }

@@ -9,6 +9,7 @@
 
 #include <chrono>
 
+#include "preload/xpu/convolution.h"
 #include "preload/xpu/fallback.h"
 #include "preload/xpu/operators.h"
 #include "preload/xpu/transfer.h"
@@ -78,7 +79,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 /// Through the CPU, in float where the type is a small one.
 class Detour {
  public:
-  Detour(const char* name, const Tensor& like) : name_(name), device_(like.device()), type_(like.scalar_type()), start_(now()) {}
+  Detour(const char* name, const Tensor& like)
+      : name_(name), device_(like.device()), type_(like.scalar_type()), start_((finish_kernels(), now())) {}
   Tensor in(const Tensor& tensor) {
     bytes_ += tensor.nbytes();
     const Tensor host = to_cpu(tensor).resolve_conj().resolve_neg();
@@ -104,6 +106,12 @@ class Detour {
 
 Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTensor& bias, at::IntArrayRef stride, at::IntArrayRef padding,
                    at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, std::int64_t groups) {
+  try {
+    Tensor out;
+    if (convolve(input, weight, bias.value_or(Tensor()), {stride, padding, dilation, transposed, output_padding, groups}, out)) return out;
+  } catch (const ::ipexrun::xpu::DeviceError& problem) {
+    no_kernel("aten::convolution_overrideable", problem.what());
+  }
   Detour detour("aten::convolution_overrideable", input);
   return detour.out(
       at::convolution(detour.in(input), detour.in(weight), detour.in(bias), stride, padding, dilation, transposed, output_padding, groups));
@@ -113,6 +121,13 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad, cons
                                                         at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
                                                         bool transposed, at::IntArrayRef output_padding, std::int64_t groups,
                                                         std::array<bool, 3> mask) {
+  try {
+    std::array<Tensor, 3> out;
+    if (convolve_backward(grad, input, weight, {stride, padding, dilation, transposed, output_padding, groups}, mask, out))
+      return {out[0], out[1], out[2]};
+  } catch (const ::ipexrun::xpu::DeviceError& problem) {
+    no_kernel("aten::convolution_backward_overrideable", problem.what());
+  }
   Detour detour("aten::convolution_backward_overrideable", input);
   const std::int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
   const auto [grad_input, grad_weight, grad_bias] =

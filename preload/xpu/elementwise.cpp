@@ -58,6 +58,23 @@ constexpr Row kRows[] = {
     {"logical_and.out", "and", "tto", Kind::kCompare},
     {"logical_or.out", "or", "tto", Kind::kCompare},
     {"logical_not.out", "not", "to", Kind::kCompare},
+    {"bitwise_and.Tensor_out", "bit_and", "tto"},
+    {"bitwise_or.Tensor_out", "bit_or", "tto"},
+    {"bitwise_not.out", "bit_not", "to"},
+    {"isnan", "isnan", "t", Kind::kCompare},
+    {"isneginf.out", "isneginf", "to", Kind::kCompare},
+    {"isposinf.out", "isposinf", "to", Kind::kCompare},
+    {"sign.out", "sign", "to"},
+    {"log1p.out", "log1p", "to", Kind::kFloat},
+    {"expm1.out", "expm1", "to", Kind::kFloat},
+    {"round.out", "round", "to"},
+    {"leaky_relu.out", "leaky_relu", "tso"},
+    {"leaky_relu_backward.grad_input", "leaky_relu_backward", "tts-o"},
+    {"hardtanh", "clamp", "tss"},
+    {"hardtanh_", "clamp", "iss"},
+    {"hardtanh.out", "clamp", "tsso"},
+    {"hardtanh_backward", "hardtanh_backward", "ttss"},
+    {"hardtanh_backward.grad_input", "hardtanh_backward", "ttsso"},
     {"pow.Tensor_Scalar_out", "pow", "tSo"},
     {"pow.Tensor_Tensor_out", "pow", "tto"},
     {"neg.out", "neg", "to"},
@@ -141,7 +158,8 @@ Argument value_of(const at::Scalar& scalar, ScalarType type) {
 }
 
 bool is_integer_op(std::string_view op) {
-  return op != "pow" && op != "lerp" && op != "addcdiv" && op != "gelu_backward" && op != "silu_backward";
+  return op != "pow" && op != "isneginf" && op != "isposinf" && op != "sign" && op != "round" && op != "leaky_relu" &&
+         op != "leaky_relu_backward" && op != "lerp" && op != "addcdiv" && op != "gelu_backward" && op != "silu_backward";
 }
 
 struct Call {
@@ -235,6 +253,10 @@ bool run(const Row& row, Call& call) {
                             : row.kind == Kind::kMasked ? call.out.scalar_type()
                                                         : iterator.common_dtype();
   const ScalarType type = computing_type(common);
+  if (call.op.rfind("bit_", 0) == 0) {
+    if (at::isFloatingType(common)) return false;
+    if (common == at::kBool && call.op == "bit_not") call.op = "not";
+  }
   if (type == ScalarType::Undefined || (!at::isFloatingType(type) && !is_integer_op(call.op))) return false;
   if (type == at::kDouble && !unit_of(iterator.tensor(0)).device->facts().has_fp64) return false;
   // What a parameter does to the type of integers is torch's business.

@@ -224,12 +224,22 @@ bool lacks_type(const char* what) {
 
 }  // namespace
 
-void no_kernel(const c10::OperatorHandle& op, const char* why) {
+void no_kernel(const std::string& name, const char* why) {
   static std::mutex mutex;
   static std::set<std::string> told;
   const std::lock_guard lock(mutex);
-  const std::string& name = op.schema().name();
-  if (told.insert(name).second) log::warn("xpu: " + name + " runs on the CPU: " + why);
+  if (!told.insert(name).second) return;
+  // A compiler's words can be a page: its first line, and the first error.
+  const std::string words(why);
+  std::string line = words.substr(0, words.find('\n'));
+  if (const std::size_t error = words.find("error: "); error != std::string::npos && error > line.size())
+    line += ", " + words.substr(error, words.find('\n', error) - error);
+  log::warn("xpu: " + name + " runs on the CPU: " + line);
+}
+
+void finish_kernels() {
+  for (const auto& unit : ::ipexrun::xpu::units())
+    if (unit->device->measuring()) unit->device->synchronize();
 }
 
 void count_fallback(const std::string& name, double seconds, std::size_t bytes) {
@@ -241,6 +251,7 @@ void count_fallback(const std::string& name, double seconds, std::size_t bytes) 
 }
 
 void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  finish_kernels();
   const auto start = std::chrono::steady_clock::now();
   const std::size_t count = op.schema().arguments().size();
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(count);

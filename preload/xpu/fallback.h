@@ -19,18 +19,21 @@ namespace ipexrun::preload::xpu {
 /// - A layout or an error is the CPU's.
 void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-void no_kernel(const c10::OperatorHandle& op, const char* why);
+/// Says once an operator that it runs on the CPU, and why.
+void no_kernel(const std::string& name, const char* why);
 /// False where `kernel` says that it does not know the call, and where the device has no such kernel (one line says so, once an operator).
 template <typename Function>
 bool attempt(const c10::OperatorHandle& op, Function&& kernel) {
   try {
     return kernel();
   } catch (const ::ipexrun::xpu::DeviceError& problem) {
-    no_kernel(op, problem.what());
+    no_kernel(op.schema().name(), problem.what());
     return false;
   }
 }
 
+/// While kernels are timed: waits for them, so that a fallback's time does not hold theirs.
+void finish_kernels();
 /// Counts a call that another place of ours sent through the CPU.
 void count_fallback(const std::string& name, double seconds, std::size_t bytes);
 

@@ -9,6 +9,14 @@ void register_composites();   ///< operators that torch cannot run on xpu withou
 void register_elementwise();  ///< arithmetic, comparisons, activations, choices
 void register_products();     ///< of matrices
 void register_rows();         ///< sums, softmax, layer norm
-void register_rest();         ///< last: whatever has a CPU kernel and none of ours
+void register_batch_norm();
+void register_pools();
+void register_indexing();
+void register_losses();
+void register_creation();
+void register_random();
+void register_optimizers();
+void register_reductions();
+void register_rest();  ///< last: whatever has a CPU kernel and none of ours
 
 }  // namespace ipexrun::preload::xpu

@@ -62,10 +62,17 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
                                         Argument::value(shape),
                                         number(alpha),
                                         number(beta)};
-  Kernel& kernel = device.kernel("gemm", std::string("-DT=") + kernel_type(type) + (wide ? " -DWIDE" : ""), "gemm");
+  // A CPU's work items are loops: they want vectors inside; a GPU's are lanes that load side by side.
+  const bool vectors = device.facts().type == "cpu" && (b.stride(-1) == 1 || b.size(-1) == 1);
+  Kernel& kernel =
+      device.kernel("gemm", std::string("-DT=") + kernel_type(type) + (wide ? " -DWIDE" : ""), vectors ? "gemm_vectors" : "gemm");
   const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
-  device.launch(kernel, arguments, {static_cast<std::size_t>(shape.n), static_cast<std::size_t>((shape.m + 7) / 8), batch}, {64, 1, 1},
-                stream_of(out));
+  const auto rows = static_cast<std::size_t>((shape.m + 7) / 8);
+  if (vectors) {
+    device.launch(kernel, arguments, {static_cast<std::size_t>((shape.n + 15) / 16), rows, batch}, {2, 4, 1}, stream_of(out));
+  } else {
+    device.launch(kernel, arguments, {static_cast<std::size_t>(shape.n), rows, batch}, {64, 1, 1}, stream_of(out));
+  }
   return true;
 }
 

@@ -3,8 +3,10 @@
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <string>
 
 #include "preload/xpu/backend.h"
@@ -40,15 +42,41 @@ std::string properties(std::int64_t index) {
          "\"}";
 }
 
+std::string kernels_json() {
+  std::map<std::string, ::ipexrun::xpu::KernelTime> all;  // of all devices
+  for (const auto& unit : ::ipexrun::xpu::units())
+    for (const ::ipexrun::xpu::KernelTime& one : unit->device->kernel_times()) {
+      all[one.name].calls += one.calls;
+      all[one.name].seconds += one.seconds;
+    }
+  std::vector<std::pair<std::string, ::ipexrun::xpu::KernelTime>> rows(all.begin(), all.end());
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::string out = "[";
+  for (const auto& [name, time] : rows) {
+    char numbers[80];
+    std::snprintf(numbers, sizeof numbers, "\"calls\": %ld, \"seconds\": %.9f}", time.calls, time.seconds);
+    out += std::string(out.size() > 1 ? ", {" : "{") + field("name", quoted(name)) + numbers;
+  }
+  return out + "]";
+}
+
 std::string report() {
   long launches = 0, from_source = 0, from_cache = 0;
+  double build = 0;
   for (const auto& unit : ::ipexrun::xpu::units()) {
     launches += unit->device->launches();
-    from_source += unit->device->program_counts().from_source;
-    from_cache += unit->device->program_counts().from_cache;
+    const ::ipexrun::xpu::ProgramCounts programs = unit->device->program_counts();
+    from_source += programs.from_source;
+    from_cache += programs.from_cache;
+    build += programs.seconds;
   }
   return "{" + field("launches", std::to_string(launches)) + field("programs_from_source", std::to_string(from_source)) +
-         field("programs_from_cache", std::to_string(from_cache)) + "\"fallbacks\": " + fallbacks_json() + "}";
+         field("programs_from_cache", std::to_string(from_cache)) + field("program_seconds", std::to_string(build)) +
+         field("kernels", kernels_json()) + "\"fallbacks\": " + fallbacks_json() + "}";
+}
+
+void measure(bool on) {
+  for (const auto& unit : ::ipexrun::xpu::units()) unit->device->measure(on);
 }
 
 std::string snapshot(std::int64_t index) {
@@ -90,6 +118,7 @@ void register_functions() {
   library->def("properties(int index) -> str", &properties);
   library->def("report() -> str", &report);
   library->def("forget_fallbacks() -> ()", &forget_fallbacks);
+  library->def("measure(bool on) -> ()", &measure);
   library->def("snapshot(int index) -> str", &snapshot);
   library->def("set_limit(int index, int bytes) -> ()", &set_limit);
 }
@@ -127,6 +156,14 @@ extern "C" __attribute__((visibility("default"))) int ipexrun_xpu_start(std::uin
     register_elementwise();
     register_products();
     register_rows();
+    register_batch_norm();
+    register_pools();
+    register_indexing();
+    register_losses();
+    register_creation();
+    register_random();
+    register_optimizers();
+    register_reductions();
     register_rest();
     register_functions();
     return static_cast<int>(::ipexrun::xpu::units().size());

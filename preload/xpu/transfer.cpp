@@ -16,6 +16,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "preload/xpu/grid.h"
+#include "preload/xpu/index_check.h"
 #include "preload/xpu/place.h"
 
 namespace ipexrun::preload::xpu {
@@ -40,6 +41,7 @@ void write_dense(const Tensor& to, const Tensor& host) {
 }
 void read_dense(const Tensor& host, const Tensor& from) {
   unit_of(from).device->read(host.mutable_data_ptr(), from.const_data_ptr(), host.nbytes(), stream_of(from));
+  check_indices(from.device());
 }
 
 Tensor empty_like_layout(const Tensor& like, c10::Device device) {

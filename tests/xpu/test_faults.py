@@ -87,6 +87,52 @@ def test_two_processes_at_once():
     assert [one.communicate(timeout=300)[0] for one in both] == ["True\n", "True\n"]
 
 
+TRAINING = """
+import torch, ipexrun
+def step(batch):
+    x = torch.randn(batch, 256).xpu()
+    model(x).square().mean().backward()
+    optimizer.step(); optimizer.zero_grad()
+    return [p.detach().cpu().isfinite().all().item() for p in model.parameters()]
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256)).xpu()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+step(64)
+torch.xpu.set_per_process_memory_fraction(64 * 2**20 / torch.xpu.get_device_properties().total_memory)
+for _ in range(2):
+    try:
+        step(20000); print("no error")
+    except torch.OutOfMemoryError as problem:
+        text = str(problem)
+    print(torch.ones(3).sum().item(), all(step(64)), torch.xpu.memory_allocated() < 2**22)
+print(text.splitlines()[0])
+"""
+
+
+def test_memory_that_runs_out_in_a_training(child):
+    done = child(TRAINING)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["3.0 True True"] * 2, done.stdout + done.stderr
+    assert "tried to allocate 19.5 MiB" in lines[2] and "this process may take 64.0 MiB" in lines[2], lines[2]
+
+
+def test_a_spoiled_cache_of_programs(child, tmp_path):
+    text = "import torch, ipexrun.xpu; print((torch.arange(4., device='xpu') * 3).tolist(), ipexrun.xpu.report()['programs_from_source'])"
+    first = child(text, XDG_CACHE_HOME=str(tmp_path)).stdout
+    kept = list(tmp_path.rglob("*.clbin"))
+    assert kept and child(text, XDG_CACHE_HOME=str(tmp_path)).stdout == "[0.0, 3.0, 6.0, 9.0] 0\n"
+    for one in kept:
+        one.write_bytes(b"spoiled")
+    assert child(text, XDG_CACHE_HOME=str(tmp_path)).stdout == first
+
+
+def test_the_report_says_what_ran_where(child):
+    text = "import torch, ipexrun; x = torch.ones(300, 300, device='xpu'); (x @ x).digamma().sum().item()"
+    done = child(text, IPEXRUN_XPU_REPORT="1")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ipexrun: ")]
+    assert "ms in kernels" in lines[0] and "ms in fallbacks to the CPU" in lines[0], done.stderr
+    assert any("aten::digamma" in line for line in lines) and any(" gemm" in line for line in lines)
+
+
 def test_ipexrun_xpu_brings_the_device(child):
     ipexrun = os.path.join(os.environ["IPEXRUN_BUILD_DIR"], "bin", "ipexrun")
     if not os.path.exists(ipexrun):

@@ -96,3 +96,7 @@ inline long rows_of(const Grid *grid) {
   for (int d = 2; d < 8; ++d) out *= grid->sizes[d];
   return out;
 }
+
+// An index from -size to size - 1 becomes 0 to size - 1. Others are marked (preload/xpu/index_check.h) and become -1.
+#define MARK(name) atomic_or((volatile __global int *)(name##_base + name##_offset), 1)
+#define WRAPPED(index, size, mark) ((index) >= -(size) && (index) < (size) ? ((index) < 0 ? (index) + (size) : (index)) : (MARK(mark), -1L))

@@ -42,3 +42,57 @@ __kernel void gemm(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum
     STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + (first + r) * shape.out_row + column * shape.out_col, value);
   }
 }
+
+// The same for devices whose work items are a CPU's: one item makes ROWS x 16 results in vectors. b's columns lie side by side.
+#if defined(WIDE)
+typedef double16 Sums;
+#else
+typedef float16 Sums;
+#endif
+#define LOADS_float(p) vload16(0, p)
+#define LOADS_double(p) vload16(0, p)
+#define LOADS_half(p) vload_half16(0, p)
+#define LOADS_bfloat(p) as_float16(convert_uint16(vload16(0, p)) << 16)
+#define LOADS(t, p) JOIN(LOADS_, t)(p)
+
+__kernel void gemm_vectors(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum beta) {
+  const long first_column = (long)get_global_id(0) * 16;
+  const long first = (long)get_global_id(1) * ROWS;
+  const long batch = get_global_id(2);
+  if (first_column >= shape.n || first >= shape.m) return;
+  const int columns = (int)min(shape.n - first_column, 16L), rows = (int)min(shape.m - first, (long)ROWS);
+  __global MEM_TYPE(T) *a = AT(MEM_TYPE(T), a) + batch * shape.a_batch;
+  __global MEM_TYPE(T) *b = AT(MEM_TYPE(T), b) + batch * shape.b_batch + first_column;
+  Sums sum[ROWS];
+  __global MEM_TYPE(T) *row[ROWS];
+  for (int r = 0; r < ROWS; ++r) {
+    sum[r] = (Sums)(0);
+    row[r] = a + min(first + r, shape.m - 1) * shape.a_row;
+  }
+  if (columns == 16) {
+    for (long k = 0; k < shape.k; ++k) {
+      const Sums right = LOADS(T, b + k * shape.b_row);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) sum[r] = fma((Sums)((Sum)LOAD(T, row[r] + k * shape.a_col)), right, sum[r]);
+    }
+  } else {
+    for (long k = 0; k < shape.k; ++k) {
+      Sum few[16];
+      for (int i = 0; i < 16; ++i) few[i] = i < columns ? (Sum)LOAD(T, b + k * shape.b_row + i) : 0;
+      const Sums right = vload16(0, few);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) sum[r] = fma((Sums)((Sum)LOAD(T, row[r] + k * shape.a_col)), right, sum[r]);
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    Sum values[16];
+    vstore16(alpha * sum[r], 0, values);
+    __global MEM_TYPE(T) *to = AT(MEM_TYPE(T), out) + batch * shape.out_batch + (first + r) * shape.out_row + first_column * shape.out_col;
+    __global MEM_TYPE(T) *plus = AT(MEM_TYPE(T), c) + batch * shape.c_batch + (first + r) * shape.c_row + first_column * shape.c_col;
+    for (int i = 0; i < columns; ++i) {
+      Sum value = values[i];
+      if (beta != 0) value += beta * (Sum)LOAD(T, plus + i * shape.c_col);
+      STORE(T, to + i * shape.out_col, value);
+    }
+  }
+}

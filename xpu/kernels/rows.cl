@@ -22,24 +22,66 @@
 #define OF(name) (AT(MEM_TYPE(T), name) + row * n)
 #define GET(name, i) CONVERT(X, LOAD(T, OF(name) + (i)))
 
-// out[row] = scale * sum of the row.
-ROW row_sum(MEM(out), MEM(in), long n, XT scale) {
-  START;
-  XT sum = 0;
-  for (long i = lane; i < n; i += LANES) sum += GET(in, i);
-  REDUCE(sum, ADD);
-  if (lane == 0) STORE(OUT, AT(MEM_TYPE(OUT), out) + row, CONVERT(OUT, sum * scale));
+// Reductions, -DREDUCTION=: what an element counts as, how two become one, what there is before the first, what becomes of the whole.
+// -DAGAIN: elements are results of a first pass; -DPARTIAL: so are this one's.
+#define lift_sum(v) (v)
+#define join_sum ADD
+#define start_sum 0
+#define finish_sum(v) ((v) * scale)
+#define lift_norm(v) ((v) * (v))
+#define join_norm ADD
+#define start_norm 0
+#define finish_norm(v) sqrt(v)
+#define LARGEST(a, b) (((a) > (b) || (a) != (a)) ? (a) : (b))
+#define SMALLEST(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
+#define lift_largest(v) (v)
+#define join_largest LARGEST
+#define start_largest LOWEST
+#define finish_largest(v) (v)
+#define lift_smallest(v) (v)
+#define join_smallest SMALLEST
+#define start_smallest HIGHEST
+#define finish_smallest(v) (v)
+#ifdef REDUCTION
+#ifdef AGAIN
+#define LIFTED(v) (v)
+#else
+#define LIFTED(v) JOIN(lift_, REDUCTION)(v)
+#endif
+#ifdef PARTIAL
+#define FINISHED(v) (v)
+#else
+#define FINISHED(v) JOIN(finish_, REDUCTION)(v)
+#endif
+
+// out[row, piece] of a piece of `part` elements of a row of n.
+ROW row_reduce(MEM(out), MEM(in), long n, long part_size, long pieces, XT scale) {
+  __local XT part[LANES];
+  const int lane = get_local_id(0);
+  const long row = get_group_id(0) / pieces, first = get_group_id(0) % pieces * part_size, end = min(n, first + part_size);
+  XT sum = JOIN(start_, REDUCTION);
+  for (long i = first + lane; i < end; i += LANES) {
+    const XT value = LIFTED(GET(in, i));
+    sum = JOIN(join_, REDUCTION)(sum, value);
+  }
+  REDUCE(sum, JOIN(join_, REDUCTION));
+  if (lane == 0) STORE(OUT, AT(MEM_TYPE(OUT), out) + get_group_id(0), CONVERT(OUT, FINISHED(sum)));
 }
 
-// out[block, i] = scale * sum over r of in[block, r, i]; a work item a result.
-__kernel void column_sum(MEM(out), MEM(in), long rows, long n, XT scale) {
-  const long i = get_global_id(0), block = get_global_id(1);
+// out[block, piece, i] of in[block, r, i] for the piece's r; a work item a result, neighbours read side by side.
+__kernel void column_reduce(MEM(out), MEM(in), long rows, long n, long part_size, long pieces, XT scale) {
+  const long i = get_global_id(0), block = get_global_id(1) / pieces, piece = get_global_id(1) % pieces;
   if (i >= n) return;
   __global MEM_TYPE(T) *from = AT(MEM_TYPE(T), in) + block * rows * n + i;
-  XT sum = 0;
-  for (long r = 0; r < rows; ++r) sum += CONVERT(X, LOAD(T, from + r * n));
-  STORE(OUT, AT(MEM_TYPE(OUT), out) + block * n + i, CONVERT(OUT, sum * scale));
+  const long end = min(rows, (piece + 1) * part_size);
+  XT sum = JOIN(start_, REDUCTION);
+  for (long r = piece * part_size; r < end; ++r) {
+    const XT value = LIFTED(CONVERT(X, LOAD(T, from + r * n)));
+    sum = JOIN(join_, REDUCTION)(sum, value);
+  }
+  STORE(OUT, AT(MEM_TYPE(OUT), out) + get_global_id(1) * n + i, CONVERT(OUT, FINISHED(sum)));
 }
+#endif
 
 #ifdef REAL
 ROW softmax(MEM(out), MEM(in), long n) {
@@ -82,7 +124,7 @@ ROW log_softmax_backward(MEM(out), MEM(grad), MEM(in), long n) {
   for (long i = lane; i < n; i += LANES) STORE(T, OF(out) + i, GET(grad, i) - exp(GET(in, i)) * sum);
 }
 
-// Layer norm: mean and rstd a row; weight and bias where they are given.
+// Layer norm: mean and rstd a row, in the type of sums; weight and bias where they are given.
 ROW layer_norm(MEM(out), MEM(mean), MEM(rstd), MEM(in), MEM(weight), MEM(bias), int weighted, int biased, long n, XT eps) {
   START;
   XT sum = 0;
@@ -103,14 +145,14 @@ ROW layer_norm(MEM(out), MEM(mean), MEM(rstd), MEM(in), MEM(weight), MEM(bias), 
     STORE(T, OF(out) + i, value);
   }
   if (lane == 0) {
-    STORE(T, AT(MEM_TYPE(T), mean) + row, middle);
-    STORE(T, AT(MEM_TYPE(T), rstd) + row, scale);
+    AT(XT, mean)[row] = middle;
+    AT(XT, rstd)[row] = scale;
   }
 }
 
 ROW layer_norm_backward(MEM(out), MEM(grad), MEM(in), MEM(mean), MEM(rstd), MEM(weight), int weighted, long n) {
   START;
-  const XT middle = LOAD(T, AT(MEM_TYPE(T), mean) + row), scale = LOAD(T, AT(MEM_TYPE(T), rstd) + row);
+  const XT middle = AT(XT, mean)[row], scale = AT(XT, rstd)[row];
   XT sum = 0, product = 0;
   for (long i = lane; i < n; i += LANES) {
     const XT g = GET(grad, i) * (weighted ? (XT)LOAD(T, AT(MEM_TYPE(T), weight) + i) : (XT)1);
@@ -132,7 +174,7 @@ __kernel void layer_norm_parameters(MEM(weight), MEM(bias), MEM(grad), MEM(in), 
   XT for_weight = 0, for_bias = 0;
   for (long row = 0; row < rows; ++row) {
     const XT g = GET(grad, i);
-    for_weight += g * (GET(in, i) - LOAD(T, AT(MEM_TYPE(T), mean) + row)) * LOAD(T, AT(MEM_TYPE(T), rstd) + row);
+    for_weight += g * (GET(in, i) - AT(XT, mean)[row]) * AT(XT, rstd)[row];
     for_bias += g;
   }
   if (weighted) STORE(T, AT(MEM_TYPE(T), weight) + i, for_weight);

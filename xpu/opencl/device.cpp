@@ -9,6 +9,8 @@ namespace {
 
 constexpr cl_svm_mem_flags kUnrestrictedSize = 1u << 23;  // CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL: above 4 GiB in one piece
 
+constexpr std::size_t kMostTimed = 4096;  // events that are kept
+
 std::size_t pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 }  // namespace
@@ -63,8 +65,44 @@ Device::~Device() {
 
 const DeviceFacts& Device::facts() const { return state_->facts; }
 MemoryKind Device::memory_kind() const { return state_->memory; }
-ProgramCounts Device::program_counts() const { return {state_->from_source, state_->from_cache}; }
+ProgramCounts Device::program_counts() const {
+  const std::lock_guard lock(state_->programs_mutex);
+  return {state_->from_source, state_->from_cache, state_->build_seconds};
+}
 long Device::launches() const { return state_->launches; }
+
+void Device::State::read_time() {
+  const auto [kernel, event] = timed.front();
+  timed.pop_front();
+  cl_ulong start = 0, end = 0;
+  const bool known = ::clWaitForEvents(1, &event) == CL_SUCCESS &&
+                     ::clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, nullptr) == CL_SUCCESS &&
+                     ::clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, nullptr) == CL_SUCCESS;
+  KernelTime& time = times[kernel->name];
+  ++time.calls;
+  if (known && end > start) time.seconds += static_cast<double>(end - start) * 1e-9;
+  ::clReleaseEvent(event);
+}
+
+bool Device::measuring() const { return state_->measuring.load(std::memory_order_relaxed); }
+void Device::measure(bool on) {
+  const std::lock_guard lock(state_->times_mutex);
+  if (on && !state_->measuring) {
+    while (!state_->timed.empty()) state_->read_time();
+    state_->times.clear();
+  }
+  state_->measuring = on;
+}
+std::vector<KernelTime> Device::kernel_times() {
+  const std::lock_guard lock(state_->times_mutex);
+  while (!state_->timed.empty()) state_->read_time();
+  std::vector<KernelTime> out;
+  for (const auto& [name, time] : state_->times) {
+    out.push_back(time);
+    out.back().name = name;
+  }
+  return out;
+}
 
 cl_command_queue Device::State::queue(StreamId stream) {
   const std::lock_guard lock(queues_mutex);
@@ -236,7 +274,15 @@ void Device::launch(Kernel& kernel, std::span<const Argument> arguments, std::ar
     }
     check(::clSetKernelArg(kernel.handle, at++, sizeof offset, &offset), "an offset for a kernel");
   }
-  check(::clEnqueueNDRangeKernel(queue, kernel.handle, 3, nullptr, global.data(), local.data(), 0, nullptr, nullptr), "launching a kernel");
+  cl_event event = nullptr;
+  const bool timed = state_->measuring.load(std::memory_order_relaxed);
+  check(::clEnqueueNDRangeKernel(queue, kernel.handle, 3, nullptr, global.data(), local.data(), 0, nullptr, timed ? &event : nullptr),
+        "launching a kernel");
+  if (timed) {
+    const std::lock_guard times_lock(state_->times_mutex);
+    state_->timed.emplace_back(&kernel, event);
+    if (state_->timed.size() > kMostTimed) state_->read_time();
+  }
   state_->launches.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -68,6 +68,14 @@ struct Kernel;  ///< of one device; lives as long as it
 /// How programs came to be in this process.
 struct ProgramCounts {
   long from_source = 0, from_cache = 0;
+  double seconds = 0;  ///< what building and loading took
+};
+
+/// What a kernel took on the device, all its launches together.
+struct KernelTime {
+  std::string name;
+  long calls = 0;
+  double seconds = 0;
 };
 
 class Device {
@@ -124,6 +132,12 @@ class Device {
 
   [[nodiscard]] ProgramCounts program_counts() const;
   [[nodiscard]] long launches() const;
+
+  /// While on, the device's own clock times every launch (an event each: about a microsecond on the host).
+  void measure(bool on);
+  [[nodiscard]] bool measuring() const;
+  /// Since measure(true), by name. Waits for what was launched.
+  std::vector<KernelTime> kernel_times();
 
  private:
   friend struct Finder;

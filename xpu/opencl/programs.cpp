@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
 
@@ -63,6 +64,16 @@ cl_program from_binary(cl_context context, cl_device_id id, const std::string& b
   return nullptr;
 }
 
+/// For reports: "gemm", "elementwise add", "rows softmax".
+std::string label_of(const std::string& file, const std::string& options, const std::string& name) {
+  for (const char* word : {"-DOP=op_", "-DREDUCTION="})
+    if (const std::size_t at = options.find(word); at != std::string::npos) {
+      const std::size_t from = at + std::string(word).size();
+      return file + ' ' + options.substr(from, options.find(' ', from) - from);
+    }
+  return name == file ? file : file + ' ' + name;
+}
+
 }  // namespace
 
 cl_program Device::State::program(const std::string& file, const std::string& options) {
@@ -104,10 +115,12 @@ Kernel& Device::kernel(const std::string& file, const std::string& options, cons
   std::unique_ptr<Kernel>& out = state_->kernels[file + ' ' + options + ' ' + name];
   if (out == nullptr) {
     cl_int code = CL_SUCCESS;
+    const auto start = std::chrono::steady_clock::now();
     cl_program program = state_->program(file, options);
+    state_->build_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     cl_kernel handle = ::clCreateKernel(program, name.c_str(), &code);
     check(code, ("no kernel " + name + " in " + file + ".cl").c_str());
-    out = std::make_unique<Kernel>(Kernel{handle});
+    out = std::make_unique<Kernel>(Kernel{handle, label_of(file, options, name)});
   }
   return *out;
 }

@@ -6,6 +6,7 @@
 #include <CL/cl.h>
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -23,6 +24,7 @@ void check(cl_int code, const char* what);
 
 struct Kernel {
   cl_kernel handle = nullptr;
+  std::string name;  ///< for people: file, operator, function
 };
 
 struct Device::State {
@@ -51,6 +53,13 @@ struct Device::State {
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
   std::mutex launch_mutex;  ///< arguments of a cl_kernel are state
   std::atomic<long> from_source{0}, from_cache{0}, launches{0};
+  double build_seconds = 0;  ///< under programs_mutex
+
+  std::atomic<bool> measuring{false};
+  std::mutex times_mutex;
+  std::deque<std::pair<const Kernel*, cl_event>> timed;  ///< launches whose times were not read yet
+  std::map<std::string, KernelTime> times;
+  void read_time();  ///< of the oldest of them; waits for it
   cl_program program(const std::string& file, const std::string& options);
 };
 

@@ -1,0 +1,191 @@
+// torch's fused optimizers on xpu: all parameters in a launch for each eight of them.
+#include <algorithm>
+#include <cmath>
+
+#include "preload/xpu/operands.h"
+#include "preload/xpu/operators.h"
+
+namespace ipexrun::preload::xpu {
+namespace {
+
+using at::Tensor;
+using List = std::vector<Tensor>;
+
+constexpr std::size_t kEach = 8;  // tensors a launch: LIST of optimizer.cl
+
+template <typename Real>
+struct Numbers {  // optimizer.cl
+  Real lr, weight_decay, eps, log_beta1, log_beta2, beta1, beta2, momentum, dampening;
+  std::int32_t decoupled, amsgrad, maximize, nesterov, first, scaled, guarded;
+};
+struct Ends {
+  std::int64_t ends[kEach];
+};
+
+/// Elements of the same place belong together in all lists: same sizes and strides, without holes, of one type.
+bool fit(const List& parameters, const std::vector<const List*>& others) {
+  if (parameters.empty()) return false;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& one = parameters[i];
+    if (!is_real(one) || one.scalar_type() != parameters[0].scalar_type() || one.device() != parameters[0].device() ||
+        !one.is_non_overlapping_and_dense())
+      return false;
+    for (const List* list : others) {
+      if (list->empty()) continue;
+      if (list->size() != parameters.size()) return false;
+      const Tensor& other = (*list)[i];
+      if (!plain(other) || other.device() != one.device() || other.scalar_type() != one.scalar_type() || other.sizes() != one.sizes() ||
+          other.strides() != one.strides())
+        return false;
+    }
+  }
+  return true;
+}
+bool fit_steps(const List& steps, const List& parameters) {
+  return steps.size() == parameters.size() && std::all_of(steps.begin(), steps.end(), [&](const Tensor& step) {
+           return plain(step) && step.device() == parameters[0].device() && step.scalar_type() == at::kFloat && step.numel() == 1;
+         });
+}
+bool fit_scale(const Tensor& scalar, const Tensor& like) {
+  return !scalar.defined() ||
+         (plain(scalar) && scalar.device() == like.device() && scalar.scalar_type() == at::kFloat && scalar.numel() == 1);
+}
+
+/// Launches `name` for each eight tensors; `lists` in the kernel's order, an empty one stands for one that the kernel will not touch.
+void launch_lists(const char* name, const std::vector<const List*>& lists, const std::vector<Argument>& rest) {
+  const List& parameters = *lists[0];
+  Kernel& kernel = unit_of(parameters[0]).device->kernel("optimizer", real_options(parameters[0]), name);
+  for (std::size_t first = 0; first < parameters.size(); first += kEach) {
+    Ends ends{};
+    std::int64_t total = 0;
+    for (std::size_t k = 0; k < kEach; ++k) {
+      if (first + k < parameters.size()) total += parameters[first + k].numel();
+      ends.ends[k] = total;
+    }
+    if (total == 0) continue;
+    std::vector<Argument> arguments;
+    for (const List* list : lists)
+      for (std::size_t k = 0; k < kEach; ++k) {
+        const List& from = list->empty() ? parameters : *list;
+        arguments.push_back(Argument::memory(from[std::min(first + k, parameters.size() - 1)].mutable_data_ptr()));
+      }
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    arguments.push_back(Argument::value(ends));
+    launch_linear(parameters[0], kernel, arguments, total);
+  }
+}
+
+struct Settings {
+  double lr = 0, weight_decay = 0, eps = 0, beta1 = 0, beta2 = 0, momentum = 0, dampening = 0;
+  bool decoupled = false, amsgrad = false, maximize = false, nesterov = false, first = false;
+};
+template <typename Real>
+Argument numbers_of(const Settings& s, bool scaled, bool guarded) {
+  const auto real = [](double value) { return static_cast<Real>(value); };
+  return Argument::value(Numbers<Real>{real(s.lr), real(s.weight_decay), real(s.eps), real(std::log(s.beta1)), real(std::log(s.beta2)),
+                                       real(s.beta1), real(s.beta2), real(s.momentum), real(s.dampening), s.decoupled, s.amsgrad,
+                                       s.maximize, s.nesterov, s.first, scaled, guarded});
+}
+/// grad_scale, found_inf, numbers.
+std::vector<Argument> rest_of(const Tensor& like, const Settings& settings, const Tensor& scale, const Tensor& found) {
+  return {read(scale.defined() ? scale : like), read(found.defined() ? found : like),
+          wide(like) ? numbers_of<double>(settings, scale.defined(), found.defined())
+                     : numbers_of<float>(settings, scale.defined(), found.defined())};
+}
+
+double rate(const c10::IValue& value) { return value.isTensor() ? value.toTensor().item<double>() : value.toDouble(); }
+
+/// (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale,
+/// found_inf)
+bool adam(Given given, Results&, bool decoupled) {
+  const List parameters = given[0].toTensorVector(), grads = given[1].toTensorVector(), means = given[2].toTensorVector(),
+             squares = given[3].toTensorVector(), steps = given[5].toTensorVector();
+  List most = given[4].toTensorVector();
+  const bool amsgrad = given[11].toBool();
+  if (!amsgrad) most.clear();
+  const Tensor scale = optional_tensor(given[13]), found = optional_tensor(given[14]);
+  if (!fit(parameters, {&grads, &means, &squares, &most}) || grads.empty() || means.empty() || squares.empty() || (amsgrad && most.empty()))
+    return false;
+  if (!fit_steps(steps, parameters) || !fit_scale(scale, parameters[0]) || !fit_scale(found, parameters[0])) return false;
+  Settings s;
+  s.lr = rate(given[6]);
+  s.beta1 = given[7].toDouble();
+  s.beta2 = given[8].toDouble();
+  s.weight_decay = given[9].toDouble();
+  s.eps = given[10].toDouble();
+  s.amsgrad = amsgrad;
+  s.maximize = given[12].toBool();
+  s.decoupled = decoupled;
+  launch_lists("adam", {&parameters, &grads, &means, &squares, &most, &steps}, rest_of(parameters[0], s, scale, found));
+  return true;
+}
+bool plain_adam(Given given, Results& results) { return adam(given, results, false); }
+bool adamw(Given given, Results& results) { return adam(given, results, true); }
+
+/// (self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale, found_inf)
+bool sgd(Given given, Results&) {
+  const List parameters = given[0].toTensorVector(), grads = given[1].toTensorVector();
+  List kept = given[2].toTensorVector();
+  Settings s;
+  s.weight_decay = given[3].toDouble();
+  s.momentum = given[4].toDouble();
+  if (s.momentum == 0) kept.clear();
+  const Tensor scale = optional_tensor(given[10]), found = optional_tensor(given[11]);
+  if (!fit(parameters, {&grads, &kept}) || grads.empty() || (s.momentum != 0 && kept.empty()) || !fit_scale(scale, parameters[0]) ||
+      !fit_scale(found, parameters[0]))
+    return false;
+  s.lr = rate(given[5]);
+  s.dampening = given[6].toDouble();
+  s.nesterov = given[7].toBool();
+  s.maximize = given[8].toBool();
+  s.first = given[9].toBool();
+  launch_lists("sgd", {&parameters, &grads, &kept}, rest_of(parameters[0], s, scale, found));
+  return true;
+}
+
+/// (self, grads, state_sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf)
+bool adagrad(Given given, Results&) {
+  const List parameters = given[0].toTensorVector(), grads = given[1].toTensorVector(), sums = given[2].toTensorVector(),
+             steps = given[3].toTensorVector();
+  const Tensor scale = optional_tensor(given[9]), found = optional_tensor(given[10]);
+  if (!fit(parameters, {&grads, &sums}) || grads.empty() || sums.empty() || !fit_steps(steps, parameters) ||
+      !fit_scale(scale, parameters[0]) || !fit_scale(found, parameters[0]))
+    return false;
+  Settings s;
+  s.lr = rate(given[4]);
+  s.dampening = given[5].toDouble();
+  s.weight_decay = given[6].toDouble();
+  s.eps = given[7].toDouble();
+  s.maximize = given[8].toBool();
+  launch_lists("adagrad", {&parameters, &grads, &sums, &steps}, rest_of(parameters[0], s, scale, found));
+  return true;
+}
+
+/// (self, scalar): what counts the steps.
+bool add_scalar(Given given, Results&) {
+  const List tensors = given[0].toTensorVector();
+  const at::Scalar value = given[1].toScalar();
+  if (tensors.empty()) return true;
+  if (value.isComplex() || !std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& one) {
+        return is_real(one) && one.scalar_type() == tensors[0].scalar_type() && one.device() == tensors[0].device() &&
+               one.is_non_overlapping_and_dense();
+      })) {
+    for (Tensor one : tensors) one.add_(value);
+    return true;
+  }
+  launch_lists("add_number", {&tensors}, {number(tensors[0], value.to<double>())});
+  return true;
+}
+
+}  // namespace
+
+void register_optimizers() {
+  static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::XPU, __FILE__, __LINE__);
+  for (const char* name : {"_fused_adam_", "_fused_adam_.tensor_lr"}) aten->impl(name, as_kernel<&plain_adam>());
+  for (const char* name : {"_fused_adamw_", "_fused_adamw_.tensor_lr"}) aten->impl(name, as_kernel<&adamw>());
+  for (const char* name : {"_fused_sgd_", "_fused_sgd_.tensor_lr"}) aten->impl(name, as_kernel<&sgd>());
+  for (const char* name : {"_fused_adagrad_", "_fused_adagrad_.tensor_lr"}) aten->impl(name, as_kernel<&adagrad>());
+  aten->impl("_foreach_add_.Scalar", as_kernel<&add_scalar>());
+}
+
+}  // namespace ipexrun::preload::xpu

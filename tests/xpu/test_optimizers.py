@@ -1,0 +1,54 @@
+"""Fused optimizers on xpu beside torch's plain ones in float64 on the CPU. Risk covered: lists that are cut in eights, first steps, scaled gradients."""
+
+import pytest
+import torch
+
+O = torch.optim
+OPTIMIZERS = {
+    "AdamW": lambda p, f: O.AdamW(p, lr=1e-2, fused=f),
+    "Adam, all settings": lambda p, f: O.Adam(p, lr=1e-2, weight_decay=0.1, amsgrad=True, maximize=True, fused=f),
+    "Adam, rate in a tensor": lambda p, f: O.Adam(p, lr=torch.tensor(1e-2, dtype=torch.float64), fused=f),
+    "SGD": lambda p, f: O.SGD(p, lr=1e-2, fused=f),
+    "SGD, Nesterov": lambda p, f: O.SGD(p, lr=1e-2, momentum=0.9, nesterov=True, weight_decay=0.1, fused=f),
+    "SGD, dampened": lambda p, f: O.SGD(p, lr=1e-2, momentum=0.9, dampening=0.3, fused=f),
+    "Adagrad": lambda p, f: O.Adagrad(p, lr=1e-2, lr_decay=0.1, fused=f),
+}
+SHAPES = [(5, 5), (5,), (), (0, 3), (700, 3), (1,), (7, 2, 3), (33,), (64, 64), (3,)]
+
+
+def steps(make, device, dtype, fused, many=4):
+    torch.manual_seed(0)
+    parameters = [torch.nn.Parameter(torch.randn(shape).to(device, dtype)) for shape in SHAPES]
+    optimizer = make(parameters, fused)
+    for i in range(many):
+        for k, one in enumerate(parameters):
+            one.grad = torch.randn(one.shape, generator=torch.Generator().manual_seed(100 * i + k)).to(device, dtype)
+        optimizer.step()
+    return torch.cat([one.detach().cpu().double().flatten() for one in parameters])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fused_steps(device, name, dtype):
+    right = steps(OPTIMIZERS[name], "cpu", torch.float64, False)
+    device.forget_fallbacks()
+    before = device.report()["launches"]
+    mine = steps(OPTIMIZERS[name], "xpu", dtype, True)
+    assert device.report()["fallbacks"] == []
+    assert (mine - right).norm() / right.norm() < (1e-12 if dtype == torch.float64 else 1e-6)
+    # Two launches a step for ten parameters, as many for the counters of steps, and what makes the state.
+    assert device.report()["launches"] - before < 4 * 2 * 2 + 6 * len(SHAPES)
+
+
+def test_scaled_gradients():
+    parameter = torch.nn.Parameter(torch.ones(4).xpu())
+    optimizer, scaler = torch.optim.AdamW([parameter], lr=0.1, fused=True), torch.amp.GradScaler("xpu", init_scale=1024.0)
+    scaler.scale((parameter * 2).sum()).backward()
+    scaler.step(optimizer)
+    assert torch.equal(parameter.grad.cpu(), torch.full((4,), 2.0)) and (parameter < 1).all().item()
+    scaler.update()
+    kept = parameter.detach().clone()
+    optimizer.zero_grad()
+    scaler.scale((parameter * float("inf")).sum()).backward()
+    scaler.step(optimizer)
+    assert torch.equal(parameter, kept)

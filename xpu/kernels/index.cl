@@ -1,0 +1,89 @@
+// Reading and writing where a tensor of indices says. Indices are long; one that points outside is marked and skipped (common.cl).
+// -DRAW=: an integer as wide as what is moved; -DINDEX= counts elements; -DT= -DX= types of elements and of sums.
+
+#ifdef RAW
+// out[o, i, x] = in[o, index[i], x]; `inner` x's, `many` indices, `size` rows.
+__kernel void select_rows(MEM(out), MEM(in), MEM(index), MEM(mark), long inner, long many, long size, long n) {
+  const long at = get_global_id(0);
+  if (at >= n) return;
+  const INDEX row = (INDEX)at / (INDEX)inner, x = (INDEX)at - row * (INDEX)inner;
+  const INDEX o = row / (INDEX)many, i = row - o * (INDEX)many;
+  const long raw = AT(long, index)[i], from = WRAPPED(raw, size, mark);
+  RAW value = (RAW)(0);
+  if (from >= 0) value = AT(RAW, in)[((long)o * size + from) * inner + x];
+  AT(RAW, out)[at] = value;
+}
+
+// out[o, index[i], x] = values[o, i, x], or values[0] everywhere (single).
+__kernel void put_rows(MEM(out), MEM(values), MEM(index), MEM(mark), long inner, long many, long size, int single, long n) {
+  const long at = get_global_id(0);
+  if (at >= n) return;
+  const INDEX row = (INDEX)at / (INDEX)inner, x = (INDEX)at - row * (INDEX)inner;
+  const INDEX o = row / (INDEX)many, i = row - o * (INDEX)many;
+  const long raw = AT(long, index)[i], to = WRAPPED(raw, size, mark);
+  if (to >= 0) AT(RAW, out)[((long)o * size + to) * inner + x] = AT(RAW, values)[single ? 0 : at];
+}
+
+// gather: out = in at the element's own place, moved by its index along one dimension. Operands: out, in, index (strides in bytes).
+__kernel void gather(MEM(out), MEM(in), MEM(index), MEM(mark), long size, long stride, Grid grid) {
+  const long i0 = get_global_id(0), i1 = get_global_id(1), i2 = get_global_id(2);
+  if (i0 >= grid.sizes[0] || i1 >= grid.sizes[1] || i2 >= rows_of(&grid)) return;
+  long at[3];
+  offsets_of(&grid, i0, i1, i2, 3, at);
+  const long raw = *(__global long *)(index_base + index_offset + at[2]), from = WRAPPED(raw, size, mark);
+  RAW value = (RAW)(0);
+  if (from >= 0) value = *(__global RAW *)(in_base + in_offset + at[1] + from * stride);
+  *(__global RAW *)(out_base + out_offset + at[0]) = value;
+}
+__kernel void scatter(MEM(out), MEM(in), MEM(index), MEM(mark), long size, long stride, Grid grid) {
+  const long i0 = get_global_id(0), i1 = get_global_id(1), i2 = get_global_id(2);
+  if (i0 >= grid.sizes[0] || i1 >= grid.sizes[1] || i2 >= rows_of(&grid)) return;
+  long at[3];
+  offsets_of(&grid, i0, i1, i2, 3, at);
+  const long raw = *(__global long *)(index_base + index_offset + at[2]), to = WRAPPED(raw, size, mark);
+  if (to >= 0) *(__global RAW *)(out_base + out_offset + at[0] + to * stride) = *(__global RAW *)(in_base + in_offset + at[1]);
+}
+// The element of a contiguous tensor that scatter would write, in the order of the indices. Operands: to (long), out, index.
+__kernel void destinations(MEM(to), MEM(index), MEM(mark), long size, long stride, long element, Grid grid) {
+  const long i0 = get_global_id(0), i1 = get_global_id(1), i2 = get_global_id(2);
+  if (i0 >= grid.sizes[0] || i1 >= grid.sizes[1] || i2 >= rows_of(&grid)) return;
+  long at[3];
+  offsets_of(&grid, i0, i1, i2, 3, at);
+  const long raw = *(__global long *)(index_base + index_offset + at[2]), here = WRAPPED(raw, size, mark);
+  *(__global long *)(to_base + to_offset + at[0]) = here < 0 ? -1 : (at[1] + here * stride) / element;
+}
+
+// Several indices become one: so_far = so_far * size + index.
+__kernel void join_index(MEM(so_far), MEM(index), MEM(mark), long size, long n) {
+  const long i = get_global_id(0);
+  if (i >= n) return;
+  const long raw = AT(long, index)[i], here = WRAPPED(raw, size, mark), before = AT(long, so_far)[i];
+  AT(long, so_far)[i] = here < 0 || before < 0 ? -1 : before * size + here;
+}
+
+// Sums over equal indices, without atomic sums: the sources of a row become a list, which one work item then walks.
+// head[row]: a source of that row or -1; next[i]: another source of the same row or -1. `skipped`: a row that gets nothing.
+__kernel void link(MEM(head), MEM(next), MEM(index), MEM(mark), long size, long skipped, long n) {
+  const long i = get_global_id(0);
+  if (i >= n) return;
+  const long raw = AT(long, index)[i], row = WRAPPED(raw, size, mark);
+  if (row < 0 || row == skipped) return;
+  AT(int, next)[i] = atomic_xchg((volatile __global int *)AT(int, head) + row, (int)i);
+}
+#else
+#define XT TYPE(X)
+// out[o, row, x] += scale * sum over the row's sources i of in[o, i, x].
+__kernel void add_lists(MEM(out), MEM(in), MEM(head), MEM(next), MEM(index), long inner, long many, long size, XT scale, long n) {
+  const long at = get_global_id(0);
+  if (at >= n) return;
+  const INDEX line = (INDEX)at / (INDEX)inner, x = (INDEX)at - line * (INDEX)inner;
+  const INDEX o = line / (INDEX)many, i = line - o * (INDEX)many;
+  long row = AT(long, index)[i];
+  if (row < 0) row += size;
+  if (row < 0 || row >= size || AT(int, head)[row] != (int)i) return;
+  XT sum = 0;
+  for (int k = (int)i; k >= 0; k = AT(int, next)[k]) sum += CONVERT(X, LOAD(T, AT(MEM_TYPE(T), in) + ((long)o * many + k) * inner + x));
+  __global MEM_TYPE(T) *to = AT(MEM_TYPE(T), out) + ((long)o * size + row) * inner + x;
+  STORE(T, to, CONVERT(T, CONVERT(X, LOAD(T, to)) + scale * sum));
+}
+#endif
