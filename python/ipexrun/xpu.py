@@ -4,6 +4,7 @@ torch.xpu is complete in every wheel but for the functions of torch._C that it c
 opened at the first of them that needs a device, so a program that uses none opens nothing. install() does so at once.
 """
 
+import atexit
 import ctypes
 import glob
 import json
@@ -44,6 +45,9 @@ def start():
             _count, reason = 0, f"{type(problem).__name__}: {problem}"
         if _count > 0:
             os.register_at_fork(after_in_child=_in_child)
+            if os.environ.get("IPEXRUN_XPU_REPORT") == "1":
+                measure()
+                atexit.register(_print_report)
     return _count
 
 
@@ -104,6 +108,54 @@ def report():
     import torch
 
     return json.loads(torch.ops.ipexrun_xpu.report())
+
+
+def measure(on=True):
+    """Kernels are timed by the device from now on (report()["kernels"], what was counted before is forgotten), or no longer. A fallback waits for them
+    first, so that its time is its own."""
+    if start():
+        import torch
+
+        forget_fallbacks()
+        torch.ops.ipexrun_xpu.measure(bool(on))
+
+
+def share_in_kernels():
+    """Time in kernels / time in kernels and fallbacks since measure(), or None where neither took any."""
+    rows = report()
+    if not rows:
+        return None
+    kernels, fallbacks = (sum(row["seconds"] for row in rows[name]) for name in ("kernels", "fallbacks"))
+    return kernels / (kernels + fallbacks) if kernels + fallbacks > 0 else None
+
+
+def report_text(most=12):
+    """The table that --report prints: time in kernels and in fallbacks, the costliest of each."""
+    rows = report()
+    if not rows:
+        return ""
+    lines = []
+    share = share_in_kernels()
+    times = {name: sum(row["seconds"] for row in rows[name]) * 1e3 for name in ("kernels", "fallbacks")}
+    if share is not None:
+        lines.append(f"xpu: {times['kernels']:.1f} ms in kernels, {times['fallbacks']:.1f} ms in fallbacks to the CPU: {share:.1%} in kernels")
+    lines.append(f"xpu: {rows['launches']} launches; programs built {rows['programs_from_source']}, from the cache {rows['programs_from_cache']}, "
+                 f"{rows['program_seconds'] * 1e3:.0f} ms")
+    for name, title in (("fallbacks", "ran on the CPU"), ("kernels", "kernel")):
+        if rows[name]:
+            lines.append(f"  {title:<44} {'calls':>8} {'ms':>10}")
+        for row in rows[name][:most]:
+            lines.append(f"  {row['name']:<44} {row['calls']:>8} {row['seconds'] * 1e3:>10.2f}")
+        if len(rows[name]) > most:
+            rest = rows[name][most:]
+            lines.append(f"  {f'{len(rest)} others':<44} {sum(row['calls'] for row in rest):>8} {sum(row['seconds'] for row in rest) * 1e3:>10.2f}")
+    return "\n".join(lines)
+
+
+def _print_report():
+    text = "" if _forked else report_text()
+    if text:
+        print("\n".join("ipexrun: " + line for line in text.splitlines()), file=sys.stderr, flush=True)
 
 
 def forget_fallbacks():
