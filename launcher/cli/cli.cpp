@@ -243,7 +243,8 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
     if (tiles && options.opencl == "any" && !row->get(options).empty())
       return Error{kExitUsage, "--" + name + " and --opencl any contradict each other: no Intel GPU is looked for", "give one of them"};
     if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype" || name == "graph-mode" ||
-        name == "select" || (name == "split-sgd" && options.split_sgd) || (name == "report" && options.report) || name == "report-output")
+        name == "select" || (name == "split-sgd" && options.split_sgd) || (name == "report" && options.report && options.opencl == "off") ||
+        name == "report-output")
       notes.push_back("--" + name + " has no effect with ipexrun xpu: " +
                       (name == "dtype" || name == "graph-mode" || name == "select" || name == "split-sgd" || name.starts_with("report")
                            ? "kernels on the CPU stay stock"

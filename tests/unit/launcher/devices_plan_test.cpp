@@ -48,6 +48,17 @@ TEST(DevicesPlan, with_opencl_off_it_launches_only) {
   EXPECT_TRUE(made_up::has_reason(*plan, "preload", "launch only"));
 }
 
+TEST(DevicesPlan, a_report_asks_the_device_for_times) {
+  Options options = xpu();
+  options.report = true;
+  const auto with = plan_of(options, four_cards());
+  ASSERT_TRUE(with.ok()) << error_of(with);
+  EXPECT_EQ(env_of(*with, 0, "IPEXRUN_XPU_REPORT"), "1");
+  const auto without = plan_of(xpu(), four_cards());
+  ASSERT_TRUE(without.ok()) << error_of(without);
+  EXPECT_EQ(env_of(*without, 0, "IPEXRUN_XPU_REPORT"), "-");
+}
+
 TEST(DevicesPlan, any_device_of_opencl_needs_no_gpu) {
   Options options = xpu();
   options.opencl = "any";
