@@ -1,4 +1,4 @@
-"""Training on xpu beside training on the CPU, from the same seed. Risk covered: small errors of single operators that add up."""
+"""Training on xpu beside training on the CPU, from the same seed. Risk covered: small errors of single operators that add up; operators that fall back."""
 
 import copy
 
@@ -37,11 +37,13 @@ def images():
                                torch.nn.Flatten(), torch.nn.Linear(64, 4))
 
 
-def test_a_transformer_and_a_cnn_learn_as_on_the_cpu():
+def test_a_transformer_and_a_cnn_learn_as_on_the_cpu(device):
     torch.manual_seed(0)
     labels = torch.randint(4, (8,))
     for model, x in ((Reader(), torch.randint(50, (8, 6))), (images(), torch.randn(8, 1, 8, 8))):
+        device.forget_fallbacks()
         mine, weights = losses(model, x, labels, "xpu")
+        assert device.report()["fallbacks"] == []
         right, expected = losses(model, x, labels, "cpu")
         assert right[-1] < right[0]
         torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-5)
