@@ -1,4 +1,4 @@
-// Dropout, with random numbers made on the device: docs/decisions/0023-dropout-on-xpu.md. All other draws are the CPU's.
+// Dropout, with random numbers made on the device: docs/decisions/0024-dropout-on-xpu.md. All other draws are the CPU's.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

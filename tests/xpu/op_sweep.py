@@ -26,7 +26,7 @@ CHUNK = 40
 SAMPLES = 1
 # Values that are not defined: only sizes and types are compared.
 UNDEFINED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_", "resize_as_"}
-# Masks of dropout are the device's own (docs/decisions/0023-dropout-on-xpu.md): likewise.
+# Masks of dropout are the device's own (docs/decisions/0024-dropout-on-xpu.md): likewise.
 UNDEFINED |= {"nn.functional.dropout", "nn.functional.multi_head_attention_forward"}
 # Not a matter of the device: what torch itself asks to lie on the CPU.
 CPU_ARGUMENTS = {"tensor_split"}
