@@ -18,10 +18,10 @@ constexpr int kMostCpus = 1 << 16;
 /// Short: between two runs of the other study there are only some milliseconds, and it shall not have the cores for ever.
 constexpr std::chrono::milliseconds kTryEvery{10};
 
-/// One file a user and machine, in a folder that does not outlive a boot.
+/// One file a user and machine: XDG_RUNTIME_DIR, which two workers of one user may have differently, only where /tmp cannot be used.
 launcher::Fd open_lock_file() {
   const std::string name = "ipexrun-trials-" + std::to_string(::getuid()) + ".lock";
-  for (const std::string& folder : {env::get_named("XDG_RUNTIME_DIR").value_or(""), std::string("/tmp")}) {
+  for (const std::string& folder : {std::string("/tmp"), env::get_named("XDG_RUNTIME_DIR").value_or("")}) {
     if (folder.empty()) continue;
     launcher::Fd fd(::open((folder + "/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     struct stat info {};
