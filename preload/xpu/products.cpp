@@ -18,6 +18,11 @@ struct Shape {  // xpu/kernels/gemm.cl
   std::int64_t a[3], b[3], c[3], out[3];  ///< strides of row, column, batch
 };
 
+constexpr std::int64_t kRowsOfAnItem = 8;  ///< ROWS, TILE and SIDE of xpu/kernels/gemm.cl
+constexpr std::int64_t kTile = 64;
+constexpr std::size_t kTileSide = 16;
+constexpr std::size_t kTileBytes = 2 * 16 * (64 + 1) * sizeof(double);
+
 void strides_of(const Tensor& tensor, std::int64_t* out) {
   const std::int64_t dims = tensor.dim();
   out[0] = tensor.stride(dims - 2);
@@ -41,8 +46,12 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
   sizes.back() = given_b.size(-1);
   if (out.sizes() != at::IntArrayRef(sizes)) out.resize_(sizes);
   if (out.numel() == 0) return true;
-  // Neighbours in a row of b are read together; a transposed b is laid out anew once.
-  const Tensor b = given_b.stride(-1) == 1 || given_b.size(-1) == 1 || a.size(-2) <= 8 ? given_b : given_b.contiguous();
+  const bool lanes = device.facts().lanes;
+  // Neighbours in a row of b are read together; tiles take either order, elsewhere a transposed b is laid out anew once.
+  const bool tiles = lanes && a.size(-2) > kRowsOfAnItem && device.facts().max_work_group >= kTileSide * kTileSide &&
+                     device.facts().local_bytes >= kTileBytes;
+  const bool as_given = tiles || given_b.stride(-1) == 1 || given_b.size(-1) == 1 || a.size(-2) <= kRowsOfAnItem;
+  const Tensor b = as_given ? given_b : given_b.contiguous();
   Shape shape{a.size(-2), b.size(-1), a.size(-1), {}, {}, {}, {}};
   strides_of(a, shape.a);
   strides_of(b, shape.b);
@@ -63,15 +72,21 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
                                         number(alpha),
                                         number(beta)};
   // A CPU's work items are loops: they want vectors inside; a GPU's are lanes that load side by side.
-  const bool vectors = device.facts().type == "cpu" && (b.stride(-1) == 1 || b.size(-1) == 1);
-  Kernel& kernel =
-      device.kernel("gemm", std::string("-DT=") + kernel_type(type) + (wide ? " -DWIDE" : ""), vectors ? "gemm_vectors" : "gemm");
+  const bool vectors = !lanes && (b.stride(-1) == 1 || b.size(-1) == 1);
+  Kernel& kernel = device.kernel("gemm", std::string("-DT=") + kernel_type(type) + (wide ? " -DWIDE" : ""),
+                                 vectors ? "gemm_vectors"
+                                 : tiles ? "gemm_tiles"
+                                         : "gemm");
   const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
-  const auto rows = static_cast<std::size_t>((shape.m + 7) / 8);
+  const auto blocks = [](std::int64_t size, std::int64_t of) { return static_cast<std::size_t>((size + of - 1) / of); };
   if (vectors) {
-    device.launch(kernel, arguments, {static_cast<std::size_t>((shape.n + 15) / 16), rows, batch}, {2, 4, 1}, stream_of(out));
+    device.launch(kernel, arguments, {blocks(shape.n, 16), blocks(shape.m, kRowsOfAnItem), batch}, {2, 4, 1}, stream_of(out));
+  } else if (tiles) {
+    device.launch(kernel, arguments, {blocks(shape.n, kTile) * kTileSide, blocks(shape.m, kTile) * kTileSide, batch},
+                  {kTileSide, kTileSide, 1}, stream_of(out));
   } else {
-    device.launch(kernel, arguments, {static_cast<std::size_t>(shape.n), rows, batch}, {64, 1, 1}, stream_of(out));
+    device.launch(kernel, arguments, {static_cast<std::size_t>(shape.n), blocks(shape.m, kRowsOfAnItem), batch}, {64, 1, 1},
+                  stream_of(out));
   }
   return true;
 }

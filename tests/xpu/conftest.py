@@ -37,6 +37,6 @@ def child():
 
     def run(text, *argv, **environment):
         env = {**os.environ, "PYTHONPATH": PACKAGE, **environment}
-        return subprocess.run([*(argv or [sys.executable]), "-c", text], capture_output=True, text=True, timeout=300, env=env)
+        return subprocess.run([*(argv or [sys.executable]), *(["-c", text] if text else [])], capture_output=True, text=True, timeout=300, env=env)
 
     return run

@@ -1,5 +1,7 @@
 """Kernels of ours against the CPU, and that it was they who ran. Risk covered: broadcasting, strides, promotion of types, NaN."""
 
+import sys
+
 import pytest
 import torch
 
@@ -62,6 +64,26 @@ def test_products(device, dtype):
     x = torch.randn(3, 5, 8).to(dtype)
     torch.testing.assert_close((x.xpu() @ x.xpu().transpose(1, 2)).cpu().float(), (x.float() @ x.float().transpose(1, 2)), rtol=2e-2, atol=2e-2)
     assert device.report()["fallbacks"] == []
+
+
+@pytest.mark.parametrize("sizes", [(64, 64, 16), (130, 70, 33), (65, 1, 200), (9, 129, 7), (70, 70, 70)], ids=str)
+def test_products_with_edges(device, sizes):
+    m, n, k = sizes
+    torch.manual_seed(0)
+    a, b, c = torch.randn(2, m, k), torch.randn(2, k, n), torch.randn(n)
+    device.forget_fallbacks()
+    for left in (a, a.transpose(1, 2).contiguous().transpose(1, 2)):
+        for right in (b, b.transpose(1, 2).contiguous().transpose(1, 2)):
+            x, y = left.xpu(), right.xpu()
+            torch.testing.assert_close((x @ y).cpu(), a @ b, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(torch.addmm(c.xpu(), x[0], y[0], beta=2, alpha=0.5).cpu(), torch.addmm(c, a[0], b[0], beta=2, alpha=0.5), rtol=1e-4, atol=1e-4)
+    assert device.report()["fallbacks"] == []
+
+
+def test_products_by_the_kernels_of_gpus(child):
+    """The same tests, where this file's own ran those of CPUs."""
+    done = child("", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "test_products and not gpus", IPEXRUN_XPU_KERNELS="lanes")
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout
 
 
 def test_products_of_nothing(device):

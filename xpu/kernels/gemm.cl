@@ -1,6 +1,5 @@
 // out = alpha * a b + beta * c for a batch of matrices of type T; c may be broadcast (strides of 0). Strides in elements.
-// A work item makes ROWS elements of a column: what the items of a group load of b lies side by side, and they share what they load of a.
-#define ROWS 8
+#define ROWS 8  // of a work item on a CPU
 #if defined(WIDE)
 typedef double Sum;
 #else
@@ -15,6 +14,7 @@ typedef struct {
   long out_row, out_col, out_batch;
 } Shape;
 
+// For a few rows, of which a tile would be mostly empty: an item makes ROWS results of a column.
 __kernel void gemm(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum beta) {
   const long column = get_global_id(0);
   const long first = (long)get_global_id(1) * ROWS;
@@ -40,6 +40,64 @@ __kernel void gemm(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum
       value += beta * (Sum)LOAD(T, c);
     }
     STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + (first + r) * shape.out_row + column * shape.out_col, value);
+  }
+}
+
+// For devices whose work items are lanes: a group of 16 x 16 makes a tile of 64 x 64 results, 4 x 4 a lane, from tiles of a and b that it has put
+// into local memory. Neighbours load what lies side by side, whichever of the two dimensions that is; what lies beyond an edge is 0. A lane's
+// results are 16 apart, so that stores and reads of local memory are side by side, too.
+#define TILE 64
+#define DEPTH 16
+#define SIDE 16
+#define EACH (TILE / SIDE)
+#define PITCH (TILE + 1)  // of local memory: no two lanes of a column in one bank
+
+__kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void gemm_tiles(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum beta) {
+  __local Sum left[DEPTH * PITCH], right[DEPTH * PITCH];
+  const int x = (int)get_local_id(0), y = (int)get_local_id(1), lane = y * SIDE + x;
+  const long first_row = (long)get_group_id(1) * TILE, first_column = (long)get_group_id(0) * TILE;
+  const long batch = get_global_id(2);
+  __global MEM_TYPE(T) *a = AT(MEM_TYPE(T), a) + batch * shape.a_batch;
+  __global MEM_TYPE(T) *b = AT(MEM_TYPE(T), b) + batch * shape.b_batch;
+  Sum sum[EACH][EACH];
+  for (int i = 0; i < EACH; ++i)
+    for (int j = 0; j < EACH; ++j) sum[i][j] = 0;
+  for (long k = 0; k < shape.k; k += DEPTH) {
+    for (int i = lane; i < TILE * DEPTH; i += SIDE * SIDE) {
+      const int row = shape.a_col == 1 ? i / DEPTH : i % TILE, deep = shape.a_col == 1 ? i % DEPTH : i / TILE;
+      const bool inside = first_row + row < shape.m && k + deep < shape.k;
+      left[deep * PITCH + row] = inside ? (Sum)LOAD(T, a + (first_row + row) * shape.a_row + (k + deep) * shape.a_col) : 0;
+    }
+    for (int i = lane; i < TILE * DEPTH; i += SIDE * SIDE) {
+      const int column = shape.b_row == 1 ? i / DEPTH : i % TILE, deep = shape.b_row == 1 ? i % DEPTH : i / TILE;
+      const bool inside = first_column + column < shape.n && k + deep < shape.k;
+      right[deep * PITCH + column] = inside ? (Sum)LOAD(T, b + (k + deep) * shape.b_row + (first_column + column) * shape.b_col) : 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+    for (int deep = 0; deep < DEPTH; ++deep) {
+      Sum rows[EACH], columns[EACH];
+#pragma unroll
+      for (int i = 0; i < EACH; ++i) {
+        rows[i] = left[deep * PITCH + y + i * SIDE];
+        columns[i] = right[deep * PITCH + x + i * SIDE];
+      }
+#pragma unroll
+      for (int i = 0; i < EACH; ++i)
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) sum[i][j] = fma(rows[i], columns[j], sum[i][j]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  for (int i = 0; i < EACH; ++i) {
+    const long row = first_row + y + i * SIDE;
+    for (int j = 0; j < EACH; ++j) {
+      const long column = first_column + x + j * SIDE;
+      if (row >= shape.m || column >= shape.n) continue;
+      Sum value = alpha * sum[i][j];
+      if (beta != 0) value += beta * (Sum)LOAD(T, AT(MEM_TYPE(T), c) + batch * shape.c_batch + row * shape.c_row + column * shape.c_col);
+      STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + row * shape.out_row + column * shape.out_col, value);
+    }
   }
 }
 

@@ -31,7 +31,8 @@ enum class MemoryKind { kSvm, kBuffers };
 /// What the device says of itself. Sizes in bytes.
 struct DeviceFacts {
   std::string name, vendor, driver_version, version, platform;
-  std::string type;  ///< gpu, cpu or accelerator
+  std::string type;    ///< gpu, cpu or accelerator
+  bool lanes = false;  ///< work items are lanes that load side by side, not loops of a CPU: decides between kernels
   std::size_t memory_bytes = 0;
   std::size_t largest_allocation_bytes = 0;
   std::size_t local_bytes = 0;
@@ -149,6 +150,7 @@ class Device {
 struct FindOptions {
   bool any_type = false;       ///< CPUs too; otherwise GPUs and accelerators
   bool force_buffers = false;  ///< MemoryKind::kBuffers even where there is SVM
+  bool force_lanes = false;    ///< CPUs get the kernels of GPUs
   std::string cache_folder;    ///< "": programs are not remembered
 };
 

@@ -58,6 +58,7 @@ struct Finder {
     state->platform = platform;
     state->id = id;
     state->facts = read_facts(platform, id);
+    state->facts.lanes = state->facts.type != "cpu" || options.force_lanes;
     state->memory = state->facts.has_svm && !options.force_buffers ? MemoryKind::kSvm : MemoryKind::kBuffers;
     state->cache_folder = options.cache_folder;
     cl_int code = CL_SUCCESS;

@@ -60,6 +60,7 @@ bool start_runtime(std::string& reason) {
       FindOptions options;
       options.any_type = which == "any";
       options.force_buffers = env::get(env::Id::kXpuMemory).value_or("svm") == "buffers";
+      options.force_lanes = env::get(env::Id::kXpuKernels).value_or("") == "lanes";
       options.cache_folder = cache_folder();
       for (std::unique_ptr<Device>& device : find_devices(options, why)) units().push_back(std::make_unique<Unit>(std::move(device)));
       if (!units().empty()) ::pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
