@@ -62,42 +62,57 @@ class Tiles {
     for (int slot = 0; slot < args.slots; ++slot) slots_[slot] = own(slot);
   }
 
-  /// Elements [first, first + n) of the innermost dimension of row `row`.
-  void run(std::int64_t row, std::int64_t first, std::int64_t n) {
-    const int inner = walk_.dims - 1;
-    const std::int64_t whole = (n + kVector - 1) / kVector * kVector;
+  /// Elements [first, first + n) of the innermost dimension of row `row`; with `rows` > 1 these are whole rows, and so are those after it.
+  void run(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t n) {
+    const std::int64_t whole = (rows * n + kVector - 1) / kVector * kVector;
     for (int i = 0; i < args_.input_count; ++i) {
       const PointOperand& input = args_.inputs[i];
-      const std::int64_t stride = walk_.strides[i][inner];
+      const std::int64_t stride = inner(i);
       const auto* from = static_cast<const char*>(input.data) + (place(i, row) + first * stride) * bytes_of(input.type);
-      if (stride == 1 && input.type == PointType::kF32 && whole == n) {
+      slots_[i] = own(i);
+      if (!as_one(i, rows)) {
+        for (std::int64_t r = 0; r < rows; ++r)
+          variant_.load(from + r * next_row(i) * bytes_of(input.type), input.type, stride, n, own(i) + r * n);
+      } else if (stride == 1 && input.type == PointType::kF32 && whole == rows * n) {
         slots_[i] = const_cast<float*>(reinterpret_cast<const float*>(from));  // only read: instructions write slots of their own
       } else {
-        slots_[i] = own(i);
-        variant_.load(from, input.type, stride, n, own(i));
+        variant_.load(from, input.type, stride, rows * n, own(i));
       }
     }
     for (int i = 0; i < args_.result_count; ++i) {
       const PointResult& result = args_.results[i];
-      const bool straight = direct(i) && whole == n;
+      const bool straight = direct(i) && as_one(args_.input_count + i, rows) && whole == rows * n;
       slots_[result.slot] = straight ? reinterpret_cast<float*>(to(i, row, first)) : own(result.slot);
     }
     variant_.run(args_.instructions, args_.instruction_count, slots_, whole);
     for (int i = 0; i < args_.result_count; ++i) {
       const PointResult& result = args_.results[i];
-      if (slots_[result.slot] == own(result.slot)) {
-        variant_.store(own(result.slot), result.type, walk_.strides[args_.input_count + i][inner], n, to(i, row, first));
+      if (slots_[result.slot] != own(result.slot)) continue;
+      const int tensor = args_.input_count + i;
+      char* there = to(i, row, first);
+      if (as_one(tensor, rows)) {
+        variant_.store(own(result.slot), result.type, inner(tensor), rows * n, there);
+      } else {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          variant_.store(own(result.slot) + r * n, result.type, inner(tensor), n, there + r * next_row(tensor) * bytes_of(result.type));
+        }
       }
     }
   }
 
  private:
+  [[nodiscard]] std::int64_t inner(int tensor) const { return walk_.strides[tensor][walk_.dims - 1]; }
+  [[nodiscard]] std::int64_t next_row(int tensor) const { return walk_.dims > 1 ? walk_.strides[tensor][walk_.dims - 2] : 0; }
+  /// Elements of rows that follow one another are one stride apart.
+  [[nodiscard]] bool as_one(int tensor, std::int64_t rows) const {
+    return rows == 1 || next_row(tensor) == inner(tensor) * walk_.sizes[walk_.dims - 1];
+  }
   float* own(int slot) { return scratch_ + static_cast<std::ptrdiff_t>(slot) * kPointTile; }
 
   /// The instruction may write to where the result goes: another result of the same slot would miss it.
   [[nodiscard]] bool direct(int i) const {
     const PointResult& result = args_.results[i];
-    if (result.type != PointType::kF32 || walk_.strides[args_.input_count + i][walk_.dims - 1] != 1) return false;
+    if (result.type != PointType::kF32 || inner(args_.input_count + i) != 1) return false;
     for (int other = 0; other < args_.result_count; ++other) {
       if (other != i && args_.results[other].slot == result.slot) return false;
     }
@@ -116,7 +131,7 @@ class Tiles {
   [[nodiscard]] char* to(int i, std::int64_t row, std::int64_t first) const {
     const int tensor = args_.input_count + i;
     const PointResult& result = args_.results[i];
-    return static_cast<char*>(result.data) + (place(tensor, row) + first * walk_.strides[tensor][walk_.dims - 1]) * bytes_of(result.type);
+    return static_cast<char*>(result.data) + (place(tensor, row) + first * inner(tensor)) * bytes_of(result.type);
   }
 
   const PointwiseArgs& args_;
@@ -136,7 +151,12 @@ bool pointwise(const PointwiseArgs& args, const Parallel& parallel, IsaSet isa) 
   const PointwiseVariant& variant = choose(pointwise_variants(), isa);
   const std::int64_t length = walk.sizes[walk.dims - 1];
   const std::int64_t tiles = ceil_div(length, kPointTile);
-  const std::int64_t all = count / length * tiles;
+  // Short rows share a tile.
+  const std::int64_t side = walk.dims > 1 ? walk.sizes[walk.dims - 2] : 1;
+  const std::int64_t fitting = kPointTile / length;
+  const std::int64_t rows_at_once = fitting < 1 ? 1 : fitting < side ? fitting : side;
+  const std::int64_t groups = ceil_div(side, rows_at_once);
+  const std::int64_t all = count / length / side * groups * tiles;
   const std::int64_t parts = parts_of(all, count > kSerialWork / (args.instruction_count + 1), parallel);
   const auto scratch_bytes = static_cast<std::size_t>(args.slots) * kPointTile * sizeof(float);
   return share(parts, scratch_bytes, parallel, [&](std::int64_t part, void* scratch) {
@@ -144,7 +164,10 @@ bool pointwise(const PointwiseArgs& args, const Parallel& parallel, IsaSet isa) 
     const std::int64_t end = begin_of(all, part + 1, parts);
     for (std::int64_t tile = begin_of(all, part, parts); tile < end; ++tile) {
       const std::int64_t first = tile % tiles * kPointTile;
-      worker.run(tile / tiles, first, length - first < kPointTile ? length - first : kPointTile);
+      const std::int64_t group = tile / tiles % groups;
+      const std::int64_t row = group * rows_at_once;
+      const std::int64_t rows = side - row < rows_at_once ? side - row : rows_at_once;
+      worker.run(tile / tiles / groups * side + row, rows, first, length - first < kPointTile ? length - first : kPointTile);
     }
     return true;
   });
