@@ -61,7 +61,8 @@ constexpr float kLogRest[] = {0.333333045f,  -0.249999836f, 0.200025916f,  -0.16
   constexpr std::int32_t kRootHalf = 0x3f3504f3;
   const float lifted = x < 1.17549435e-38f ? x * 8388608.0f : x;
   const float lift = x < 1.17549435e-38f ? -23.0f : 0.0f;
-  const std::int32_t above = bits_of_float(lifted) - kRootHalf;
+  // Unsigned: what is negative wraps, and is NaN in the end.
+  const auto above = static_cast<std::int32_t>(static_cast<std::uint32_t>(bits_of_float(lifted)) - static_cast<std::uint32_t>(kRootHalf));
   const float e = static_cast<float>(above >> 23) + lift;
   const float f = float_of_bits((above & 0x7fffff) + kRootHalf) - 1.0f;
   float rest = kLogRest[8];
