@@ -117,12 +117,12 @@ def test_memory_that_runs_out_in_a_training(child):
 
 def test_a_spoiled_cache_of_programs(child, tmp_path):
     text = "import torch, ipexrun.xpu; print((torch.arange(4., device='xpu') * 3).tolist(), ipexrun.xpu.report()['programs_from_source'])"
-    first = child(text, XDG_CACHE_HOME=str(tmp_path)).stdout
+    first = child(text, IPEXRUN_CACHE=str(tmp_path)).stdout
     kept = list(tmp_path.rglob("*.clbin"))
-    assert kept and child(text, XDG_CACHE_HOME=str(tmp_path)).stdout == "[0.0, 3.0, 6.0, 9.0] 0\n"
+    assert kept and child(text, IPEXRUN_CACHE=str(tmp_path)).stdout == "[0.0, 3.0, 6.0, 9.0] 0\n"
     for one in kept:
         one.write_bytes(b"spoiled")
-    assert child(text, XDG_CACHE_HOME=str(tmp_path)).stdout == first
+    assert child(text, IPEXRUN_CACHE=str(tmp_path)).stdout == first
 
 
 def test_the_report_says_what_ran_where(child):
