@@ -238,6 +238,9 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
       return Error{kExitUsage, "--" + name + " counts CPU cores and does not go with ipexrun xpu", "--one-per-tile or --one-per-device"};
     if (name == "require-shim" && options.require_shim && options.opencl == "off")
       return Error{kExitUsage, "--require-shim and --opencl off contradict each other", "give one of them"};
+    if (name == "redirect" && !options.redirect.empty() && (options.opencl == "off" || !options.optimize))
+      return Error{kExitUsage, "--redirect and a launch without device xpu of ours contradict each other",
+                   options.opencl == "off" ? "leave out --opencl off" : "leave out --no-optimize"};
     const bool tiles =
         name == "tiles" || name == "devices" || name == "one-per-tile" || name == "one-per-device" || name == "device-hierarchy";
     if (tiles && options.opencl == "any" && !row->get(options).empty())

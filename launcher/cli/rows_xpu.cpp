@@ -24,6 +24,10 @@ void add_xpu_rows(std::vector<OptionRow>& rows) {
            "device xpu for a torch that has none, over OpenCL: gpu (default), any (CPU devices too; no Intel GPU is looked for), "
            "or off (launch only)",
            {"gpu", "any", "off"}));
+  rows.push_back(
+      word("redirect", group, [](auto& o) -> auto& { return o.redirect; }, "WORD",
+           "cuda: a program written for device cuda runs on xpu, unedited: its torch.device, device=, torch.cuda and .cuda() mean xpu",
+           {"cuda"}));
   rows.push_back(refused("convert-fp64-to-fp32", "", "the program would have to be rewritten, so it is not offered",
                          "OverrideDefaultFP64Settings=1 IGC_EnableDPEmulation=1 have the driver emulate float64"));
 }

@@ -249,6 +249,10 @@ void EnvDraft::add_xpu() {
   if (!shim_active_ || !options_.optimize || options_.opencl == "off") return;
   set(env::name(env::Id::kXpuStart), "1");
   if (options_.report) set(env::name(env::Id::kXpuReport), "1");
+  if (!options_.redirect.empty()) {
+    set(env::name(env::Id::kXpuRedirect), options_.redirect);
+    because("redirect", options_.redirect, "--redirect: what the program calls " + options_.redirect + " is xpu");
+  }
   const std::string name = env::name(env::Id::kXpu);
   const std::string own = user(name);
   const bool asked = std::find(options_.given.begin(), options_.given.end(), "opencl") != options_.given.end();

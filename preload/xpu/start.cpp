@@ -13,6 +13,7 @@
 #include "preload/xpu/fallback.h"
 #include "preload/xpu/operators.h"
 #include "preload/xpu/place.h"
+#include "preload/xpu/redirect.h"
 
 namespace ipexrun::preload::xpu {
 namespace {
@@ -119,6 +120,7 @@ void register_functions() {
   library->def("report() -> str", &report);
   library->def("forget_fallbacks() -> ()", &forget_fallbacks);
   library->def("measure(bool on) -> ()", &measure);
+  library->def("redirect_cuda() -> str", &redirect_cuda);
   library->def("snapshot(int index) -> str", &snapshot);
   library->def("set_limit(int index, int bytes) -> ()", &set_limit);
 }

@@ -87,7 +87,23 @@ def attach():
     except AttributeError as problem:
         return f"torch {torch.__version__} has another torch.xpu: {problem}"
     _attached = True
+    if os.environ.get("IPEXRUN_XPU_REDIRECT") == "cuda":
+        _redirect(torch)
     return ""
+
+
+def _redirect(torch):
+    """`ipexrun xpu --redirect cuda`, and one line about it."""
+    from . import redirect
+
+    try:
+        problem = redirect.cuda(torch) if start() else f"no device xpu: {reason}"
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        print(f"ipexrun: --redirect cuda was left out: {problem}", file=sys.stderr, flush=True)
+    else:
+        redirect.say(torch)
 
 
 def install():
