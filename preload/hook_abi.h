@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IPEXRUN_HOOK_ABI 4u
+#define IPEXRUN_HOOK_ABI 5u
 #define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
 
 /* One finished top-level module call. */
@@ -27,9 +27,11 @@ typedef struct IpexrunHookApi {
   double capture_wait_s;                     /* spent in a module before it is looked at */
   void (*call)(const IpexrunHookCall* call); /* writes the event */
   uint64_t (*exploration_count)(void);       /* grows whenever selection measures a candidate */
+  uint64_t (*exploration_ns)(void);          /* of the clock on the wall, spent on that beside answers, all threads */
   int (*enabled)(void);                      /* the calling thread's switch of the op tier */
   void (*set_enabled)(int on);               /* likewise */
   int (*force)(const char* candidate);       /* "" ends it; 0 = no candidate of that name */
+  int (*force_here)(const char* candidate);  /* likewise, in the calling thread alone */
   int (*optimizing)(void);                   /* 0: observe mode, stock kernels */
   /* JSON: totals and sites so far. Writes at most `bytes` with a NUL, returns the length it needs without one. */
   size_t (*report)(char* out, size_t bytes);

@@ -13,6 +13,7 @@
 
 #include "preload/plugin/drift_check.h"
 #include "preload/plugin/op_trial.h"
+#include "preload/plugin/tier.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -95,7 +96,7 @@ Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outpu
   Site* site = site_of(state, call);
   if (site == nullptr || site->candidates.empty()) return stock();  // drift_watch() does not see it, so a check does not count it
   if (drift_replaying()) return replay(state, call, *site, stock, stock_aside);
-  const int forced = state.forced.load(std::memory_order_relaxed);
+  const int forced = tier_forced();
   if (forced != kStock) {
     const auto& fitting = site->candidates;
     if (std::find(fitting.begin(), fitting.end(), forced) == fitting.end()) return stock();

@@ -88,9 +88,11 @@ IpexrunHookApi make_api() {
   api.capture_wait_s = capture_wait_s();
   api.call = write_call;
   api.exploration_count = [] { return exploration_count(); };
+  api.exploration_ns = [] { return exploration_ns(); };
   api.enabled = [] { return tier_enabled() ? 1 : 0; };
   api.set_enabled = [](int on) { tier_set_enabled(on != 0); };
   api.force = force;
+  api.force_here = [](const char* candidate) { return tier_force_here(candidate) ? 1 : 0; };
   api.optimizing = optimizing;
   api.report = report;
   api.higher_order_ops_pass = [] { drift_python_is_ready(); };

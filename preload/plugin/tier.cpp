@@ -23,6 +23,7 @@ namespace {
 constinit std::atomic<TierState*> the_tier{nullptr};
 constinit thread_local bool enabled_here = true;
 constinit thread_local int guards_here = 0;
+constinit thread_local int forced_here = kStock;
 
 struct CandidateRow {
   int number;
@@ -243,9 +244,23 @@ bool tier_force(const std::string& candidate) {
   return true;
 }
 
+bool tier_force_here(const std::string& candidate) {
+  const int number = candidate_number(candidate);
+  if (tier() == nullptr || (number == kStock && !candidate.empty())) return false;
+  forced_here = number;
+  return true;
+}
+
+int tier_forced() noexcept { return forced_here != kStock ? forced_here : tier()->forced.load(std::memory_order_relaxed); }
+
 std::uint64_t exploration_count() noexcept {
   const TierState* state = tier();
   return state == nullptr ? 0 : state->selector.explorations();
+}
+
+std::uint64_t exploration_ns() noexcept {
+  const TierState* state = tier();
+  return state == nullptr ? 0 : static_cast<std::uint64_t>(state->selector.beside_ns());
 }
 
 EventWriter& events() {

@@ -25,9 +25,15 @@ class TierOff {
 /// Every site uses this candidate where it supports the call and passes the accuracy check, in all threads; "" ends that. False
 /// (and no change) when there is no candidate of that name.
 bool tier_force(const std::string& candidate);
+/// The same for calls of this thread alone; it goes before the process's.
+bool tier_force_here(const std::string& candidate);
+/// The candidate that calls of this thread have to take where it fits, kStock: none.
+int tier_forced() noexcept;
 
 /// Calls of the process so far in which a candidate was tried beside stock.
 std::uint64_t exploration_count() noexcept;
+/// What that took beyond the calls' answers, in time on the wall (Selector::beside_ns).
+std::uint64_t exploration_ns() noexcept;
 
 /// This process's event file; inactive when there is none or another process owns it.
 EventWriter& events();

@@ -55,6 +55,13 @@ std::int64_t Selector::predicted_ns(const Site& site) {
   return 2 * (cpu_ns > 0 ? cpu_ns : site.stock_ns.load(std::memory_order_relaxed));
 }
 
+/// A call that began at `start_ns` is over; its answer alone took `answer_ns`. Both of the clock on the wall.
+void Selector::note_beside(const Site& site, std::int64_t start_ns, std::int64_t answer_ns) noexcept {
+  const std::int64_t expected_ns = site.expected_ns.load(std::memory_order_relaxed);
+  if (expected_ns > 0) answer_ns = std::min(answer_ns, expected_ns);
+  beside_ns_.fetch_add(std::max<std::int64_t>(clock_.now_ns() - start_ns - answer_ns, 0), std::memory_order_relaxed);
+}
+
 /// What a call of the candidate costs, its preparation (weight lookup and check) included; negative when it failed.
 std::int64_t Selector::time_candidate(Trial& trial, int candidate) {
   const std::int64_t start = clock_.now_ns();
@@ -64,7 +71,9 @@ std::int64_t Selector::time_candidate(Trial& trial, int candidate) {
 }
 
 int Selector::timed_stock(Site& site, Trial& trial) {
+  const std::int64_t start = clock_.now_ns();
   const StockTime stock = time_stock(site, trial);
+  note_beside(site, start, stock.wall_ns);
   site.stock_ns.store(stock.wall_ns, std::memory_order_relaxed);
   tier_ns_.fetch_add(stock.cpu_ns, std::memory_order_relaxed);
   return kStock;
@@ -135,11 +144,13 @@ int Selector::check_first(Site& site, Trial& trial, int candidate) {
     return kStock;
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t wall_start = clock_.now_ns();
   const std::int64_t start = clock_.thread_cpu_ns();
-  const std::int64_t stock = time_stock(site, trial).cpu_ns;
+  const StockTime stock = time_stock(site, trial);
   if (trial.run(candidate)) static_cast<void>(trial.verify(candidate));
-  tier_ns_.fetch_add(stock, std::memory_order_relaxed);
-  explored_ns_.fetch_add(clock_.thread_cpu_ns() - start - stock, std::memory_order_relaxed);
+  tier_ns_.fetch_add(stock.cpu_ns, std::memory_order_relaxed);
+  explored_ns_.fetch_add(clock_.thread_cpu_ns() - start - stock.cpu_ns, std::memory_order_relaxed);
+  note_beside(site, wall_start, stock.wall_ns);
   return kStock;
 }
 
@@ -197,12 +208,14 @@ int Selector::explore(Site& site, Trial& trial) {
   if (!is_probe(site, weight)) return answer(site, trial);
   const std::int64_t before = site.stock_ns.load(std::memory_order_relaxed);
   if (before == 0 || !may_race(site)) return answer(site, trial);
+  const std::int64_t wall_start = clock_.now_ns();
   const std::int64_t start = clock_.thread_cpu_ns();
   const int challenger = site.candidates[site.next];
   const Readiness ready = trial.prepare(challenger, Purpose::kBeside);
   if (ready == Readiness::kNever) finish_race(site, RaceResult::kLost);
   if (ready == Readiness::kNever || ready == Readiness::kNotNow) {
     explored_ns_.fetch_add(clock_.thread_cpu_ns() - start, std::memory_order_relaxed);
+    note_beside(site, wall_start, 0);  // the answer's own time is not over yet
     return answer(site, trial);
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);
@@ -212,6 +225,7 @@ int Selector::explore(Site& site, Trial& trial) {
   if (answered.choice != kStock) answered.cpu_ns = std::min(answered.cpu_ns, spent / 2);
   tier_ns_.fetch_add(answered.cpu_ns, std::memory_order_relaxed);
   explored_ns_.fetch_add(std::max<std::int64_t>(spent - answered.cpu_ns, 0), std::memory_order_relaxed);
+  note_beside(site, wall_start, answered.wall_ns);
   return answered.choice;
 }
 
@@ -238,13 +252,13 @@ Selector::Answered Selector::run_pair(Site& site, Trial& trial, int challenger, 
     rival_ns = time_candidate(trial, rival);
   }
   if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
-  Answered answered{kStock, stock.cpu_ns};
+  Answered answered{kStock, stock.cpu_ns, stock.wall_ns};
   if (rival_answers && rival_ns >= 0) {
     take(site, trial, rival);
-    answered = {rival, rival_ns};
+    answered = {rival, rival_ns, rival_ns};
   } else if (rival_answers) {
     run_stock();
-    answered.cpu_ns = stock.cpu_ns;
+    answered = {kStock, stock.cpu_ns, stock.wall_ns};
   }
   const std::int64_t lookup_of_rival_ns = rival == kStock ? 0 : lookup_ns;
   judge_pair(site, trial, check, rival_ns < 0 ? rival_ns : rival_ns + lookup_of_rival_ns,
@@ -270,7 +284,10 @@ void Selector::judge_pair(Site& site, Trial& trial, bool check, std::int64_t riv
     return;
   }
   // A candidate's first run builds its primitives and touches a fresh pack: it says nothing about the next ones.
-  if (site.warm) site.race.add(rival_ns, challenger_ns);
+  if (site.warm) {
+    site.race.add(rival_ns, challenger_ns);
+    site.expected_ns.store(std::min(site.race.rival_ns(), site.race.challenger_ns()), std::memory_order_relaxed);
+  }
   site.warm = true;
   RaceResult result = site.race.result();
   constexpr int kEnoughToRank = 3;
@@ -289,6 +306,7 @@ void Selector::finish_race(Site& site, RaceResult result) {
   }
   if (result == RaceResult::kWon && site.race.ratio() <= kClearRatio) site.clear_win = true;
   if (result == RaceResult::kLost && site.race.disturbed()) site.disturbed = true;
+  site.expected_ns.store(0, std::memory_order_relaxed);
   site.race = Race();
   site.warm = false;
   do {
@@ -357,6 +375,7 @@ int Selector::recheck(Site& site, Trial& trial, int choice) {
     return kStock;
   }
   explorations_.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t wall_start = clock_.now_ns();
   const std::int64_t cpu_start = clock_.thread_cpu_ns();
   const bool choice_first = site.recheck.pairs() % 2 == 1;
   std::int64_t choice_ns = choice_first ? time_candidate(trial, choice) : 0;
@@ -364,6 +383,7 @@ int Selector::recheck(Site& site, Trial& trial, int choice) {
   if (!choice_first) choice_ns = time_candidate(trial, choice);
   tier_ns_.fetch_add(stock_cpu_ns, std::memory_order_relaxed);
   explored_ns_.fetch_add(clock_.thread_cpu_ns() - cpu_start - stock_cpu_ns, std::memory_order_relaxed);
+  note_beside(site, wall_start, stock_ns);
   if (choice_ns < 0) return kStock;
   site.recheck.add(stock_ns, choice_ns);
   if (site.recheck.pairs() < kRecheckPairs) return kStock;

@@ -85,6 +85,10 @@ class Selector {
   /// Calls in which a candidate was tried beside stock.
   [[nodiscard]] std::uint64_t explorations() const noexcept { return explorations_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t explored_ns() const noexcept { return explored_ns_.load(std::memory_order_relaxed); }
+  /// Time on the wall, of all threads, that calls took beyond what such a call is going to take once nothing is tried any more, as far as
+  /// that is known: candidates and checks beside answers, and answers by stock while a faster candidate still races. Who times a row of
+  /// calls takes it off.
+  [[nodiscard]] std::int64_t beside_ns() const noexcept { return beside_ns_.load(std::memory_order_relaxed); }
   /// Time saved so far: stock's median less the choice's, summed over the calls taken.
   [[nodiscard]] std::int64_t saved_ns() const noexcept { return saved_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t tier_ns() const noexcept { return tier_ns_.load(std::memory_order_relaxed); }
@@ -108,6 +112,7 @@ class Selector {
   struct Answered {
     int choice;
     std::int64_t cpu_ns;  ///< what the answer alone cost; of a candidate, time on the wall
+    std::int64_t wall_ns;
   };
   Answered run_pair(Site& site, Trial& trial, int challenger, bool unverified, std::int64_t lookup_ns);
   void judge_pair(Site& site, Trial& trial, bool check, std::int64_t rival_ns, std::int64_t challenger_ns);
@@ -118,6 +123,7 @@ class Selector {
   };
   StockTime time_stock(Site& site, Trial& trial);
   static std::int64_t predicted_ns(const Site& site);
+  void note_beside(const Site& site, std::int64_t start_ns, std::int64_t answer_ns) noexcept;
   std::int64_t time_candidate(Trial& trial, int candidate);
   void decide(Site& site);
   void rematch(Site& site);
@@ -133,6 +139,7 @@ class Selector {
   std::atomic<bool> claimed_{false};
   std::atomic<std::uint64_t> explorations_{0};
   std::atomic<std::int64_t> explored_ns_{0};
+  std::atomic<std::int64_t> beside_ns_{0};
   std::atomic<std::int64_t> tier_ns_{0};
   std::atomic<std::int64_t> saved_ns_{0};
 };

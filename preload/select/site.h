@@ -54,6 +54,7 @@ struct Site {
   std::atomic<std::int64_t> stock_ns{0};      ///< median while exploring; before that the last stock call
   std::atomic<std::int64_t> stock_cpu_ns{0};  ///< CPU time of the calling thread in the last stock call that was timed, 0 = none yet
   std::atomic<std::int64_t> choice_ns{0};     ///< median of the choice
+  std::atomic<std::int64_t> expected_ns{0};   ///< what an answer is going to take if the race under way ends as it stands, 0 = no race does
   std::atomic<int> samples{0};
   std::atomic<bool> rechecking{false};  ///< the choice looks slow: the next calls measure it beside stock
   std::atomic<const char*> reason{""};  ///< a word of Decision::reason, a literal

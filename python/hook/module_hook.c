@@ -383,6 +383,11 @@ static PyObject* explorations(PyObject* self, PyObject* unused) {
   return need_api() ? PyLong_FromUnsignedLongLong(hook.api->exploration_count()) : NULL;
 }
 
+static PyObject* exploration_ns(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  return need_api() ? PyLong_FromUnsignedLongLong(hook.api->exploration_ns()) : NULL;
+}
+
 static PyObject* set_enabled(PyObject* self, PyObject* on) {
   (void)self;
   const int truth = PyObject_IsTrue(on);
@@ -396,6 +401,13 @@ static PyObject* force(PyObject* self, PyObject* name) {
   const char* text = PyUnicode_AsUTF8(name);
   if (text == NULL || !need_api()) return NULL;
   return PyBool_FromLong(hook.api->force(text));
+}
+
+static PyObject* force_here(PyObject* self, PyObject* name) {
+  (void)self;
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text == NULL || !need_api()) return NULL;
+  return PyBool_FromLong(hook.api->force_here(text));
 }
 
 static PyObject* report(PyObject* self, PyObject* unused) {
@@ -428,7 +440,10 @@ static PyMethodDef methods[] = {
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
     {"explorations", explorations, METH_NOARGS,
      "How often candidates of operators were measured so far: such a step is longer than others."},
+    {"exploration_ns", exploration_ns, METH_NOARGS,
+     "What that took so far beyond the answers, in time on the wall: taken off a step's time."},
     {"set_enabled", set_enabled, METH_O, "Switch replaced kernels on or off."},
+    {"force_here", force_here, METH_O, "force(), for calls of this thread alone."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
     {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},
     {"unchanged", ipexrun_unchanged, METH_VARARGS, "unchanged(containers, snapshot): whether the same objects are still there."},

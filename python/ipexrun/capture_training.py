@@ -19,12 +19,13 @@ import torch
 
 from . import capture, compiler, plugin, remembered, training_forms
 from .training_graphs import Arrivals
-from .training_steps import Step, in_process_group, is_plain_moment, recorded
+from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 
 SHARE = 0.05  # of the run's time, for tracing, and once more for comparing and racing
 SHARE_KNOWN = 0.2  # for tracing what won in an earlier process
 WATCHED = 0 if capture.AT_ONCE else 3  # steps of stock before tracing
 UNPAIRED = 16  # calls in a row without a backward pass of their own, after which a module is left alone
+HOPELESS = 1.3  # times stock's time: no race is run again
 RACED = 512  # calls of one comparison or race
 KINDS = (torch.nn.Conv2d, torch.nn.Linear)  # a module without one of these has nothing that a form could gain by
 FORM_NAMES = {training_forms.LAST: "channels_last", training_forms.BF16_LAST: "bf16_channels_last"}
@@ -131,6 +132,7 @@ class Target:
         self.graphs, self.breaks, self.problems = [], [], []
         self.capture_s, self.extra_s = 0.0, 0.0
         self.graph_calls = self.seen = self.taken = self.attempts = self.turn = self.watched = self.unpaired = self.calls = self.missed = self.rematches = 0
+        self.exploring = []  # of the steps of the race's form: whether operators were still being measured; choices to come may make it faster
         self.pairs, self.times = {}, {}
         self.signature = None
         self.trial = torch.classes.ipexrun.Trial()
@@ -191,13 +193,14 @@ class Target:
     def took(self, nanoseconds, result, explored):
         if self.thread == threading.get_ident():
             self.thread = None
-            self.attend(Step(self.key, None, nanoseconds, self.explorations), result)
+            explored_ns = self.watch.explored_ns()
+            self.attend(Step(self.key, None, max(nanoseconds - explored_ns, 1), explored_ns), result)
         return self.verdict
 
     def ask_stock(self, args, kwargs):
         """Stock answers, and its step is timed."""
         self.key = capture.signature_of_call(args, kwargs)
-        self.explorations = self.hook.explorations()
+        self.watch = Stopwatch()
         self.thread = threading.get_ident()
         return self.eager
 
@@ -209,20 +212,21 @@ class Target:
                 return self.give_up("its calls have no backward passes of their own")
         self.step = step
         made = torch.utils.hooks.RemovableHandle.next_id
-        arrivals = Arrivals(recorded(result), at_end=lambda _: self.stepped(step, arrivals.backward_ns))
+        arrivals = Arrivals(recorded(result), at_end=lambda _: self.stepped(step, arrivals))
         if self.module_hooks.made == made:
             self.module_hooks.made = torch.utils.hooks.RemovableHandle.next_id  # those were ours
 
-    def stepped(self, step, backward_ns):
+    def stepped(self, step, arrivals):
         step.ended = True
         if not step.alone:
             return
         self.unpaired = 0
         if self.phase == self.watch:
             self.watched += 1
-        explored = self.hook.explorations() != step.explorations
-        if self.phase == self.race and not explored and (step.kind is None or step.kind == self.kind):
-            self.pair(step.key, step.forward_ns + backward_ns, step.kind is None)
+        if self.phase == self.race and (step.kind is None or step.kind == self.kind):
+            if step.kind is not None:
+                self.exploring.append(step.explored_ns + arrivals.explored_ns > 0)
+            self.pair(step.key, step.forward_ns + arrivals.backward_ns, step.kind is None)
 
     # ---- phases -------------------------------------------------------------------------------------------------------------------------
 
@@ -274,7 +278,7 @@ class Target:
             return self.give_up(why)
         self.kind = self.kinds.pop(0)
         self.note["state"] = f"comparing {self.kind}"
-        self.trial, self.pairs, self.times, self.calls, self.rematches = torch.classes.ipexrun.Trial(), {}, {}, 0, 0
+        self.trial, self.pairs, self.times, self.calls, self.rematches, self.exploring = torch.classes.ipexrun.Trial(), {}, {}, 0, 0, []
         self.phase = self.compare
 
     def lose(self, kind, why):
@@ -289,10 +293,9 @@ class Target:
     def mine(self, module, args, kwargs):
         """The captured module's result, and the step that it began."""
         self.ran = None
-        key, explorations = capture.signature_of_call(args, kwargs), self.hook.explorations()
-        began = time.perf_counter_ns()
+        key, watch = capture.signature_of_call(args, kwargs), Stopwatch()
         result = self.run(module, *args, **kwargs)
-        step = Step(key, self.ran, time.perf_counter_ns() - began, explorations)
+        step = Step(key, self.ran, watch.ns(), watch.explored_ns())
         if self.ran is None:  # another size or branch than was captured, perhaps
             self.miss()
         return result, step
@@ -328,10 +331,14 @@ class Target:
         return result
 
     def is_spent(self):
-        """Gives up what is not decided for its share of the run."""
-        if self.calls <= RACED and (self.extra_s <= SHARE * run_s() or capture.AT_ONCE):
+        """Whether stock answers this call: what comparing and racing took has to become its share of the run before they go on."""
+        if self.calls > RACED:
+            self.give_up(f"{self.kind}: not decided in {RACED} calls", remember=False)
+            return True
+        if self.extra_s <= SHARE * run_s() or capture.AT_ONCE:
             return False
-        self.give_up(f"{self.kind}: not decided within its share of the run", remember=False)
+        self.calls -= 1
+        self.pairs.clear()  # halves of pairs have to be neighbours
         return True
 
     def stock_forward_ns(self):
@@ -367,16 +374,20 @@ class Target:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.remember(FORM_NAMES[self.kind], "faster")
             self.settle("faster")
-        elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.looked_won(self.trial):
+        elif decided == -1 and self.rematches < compiler.REMATCHES and (compiler.looked_won(self.trial) or self.may_become_faster()):
             self.rematches += 1
-            self.trial = torch.classes.ipexrun.Trial()
+            self.trial, self.exploring = torch.classes.ipexrun.Trial(), []
         elif decided == -1:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.lose(self.kind, f"not faster, {self.note['speed']} of the uncaptured speed")
 
+    def may_become_faster(self):
+        """Stock answers at kinds of calls that are being measured; so a form that brings new ones is slower than it is going to be."""
+        return 2 * sum(self.exploring) >= len(self.exploring) and self.trial.ratio() < HOPELESS
+
     def settle(self, reason):
         """The form answers from now on."""
-        self.note.update(state="captured", form=self.kind, reason=reason)
+        self.note.update(state="captured", form=self.kind, reason=reason, settled_at=self.seen)
         self.phase = self.answer
         self.pairs.clear()
         self.step = None
@@ -393,7 +404,7 @@ class Target:
     def give_up(self, why, look_inside=False, remember=True):
         if self.phase == self.answered_by_stock:
             return
-        self.note["state"] = f"stock: {why}"
+        self.note.update(state=f"stock: {why}", settled_at=self.seen)
         self.note.pop("form", None)
         if remember and not self.taken and self.times:
             self.remember(remembered.STOCK, "slower")

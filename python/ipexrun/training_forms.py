@@ -6,7 +6,8 @@ is it cannot differ from the module (random numbers, buffers, hooks of tensors, 
 
 A form answers only after one of the program's steps was compared: results, state of the random stream and, when the program's own gradients have
 arrived, the gradients of all inputs, beside torch's own kernels on copies. "channels last" is compared with torch's kernels in both (what the op tier
-rounds inside operators it checks itself) and held to float32's bound under --dtype float32, else to LAYOUT_ERROR; bf16 to the bounds of training_graphs.py.
+rounds inside operators it checks itself) and held to float32's bound under --dtype float32, else to LAYOUT_ERROR; bf16 to the bounds of
+training_graphs.py, or where batch norms take operators that are rounded one by one further than these, to theirs (operator_bounds.py).
 
 Thread rule: under the interpreter lock; capture_training.py lets one thread at a time into a graph that is not decided.
 """
@@ -19,8 +20,8 @@ import time
 
 import torch
 
-from . import compiler, double, plugin, training_graphs
-from .training_graphs import Arrivals, finite, flat, is_image, stock_kernels
+from . import compiler, double, operator_bounds, plugin, training_graphs
+from .training_graphs import Arrivals, finite, is_image, stock_kernels
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
 FLOAT32_COSINE, FLOAT32_ERROR = 0.9999, 1e-3  # of all gradients together, where bf16 is not allowed
@@ -104,6 +105,7 @@ class Graph:
         self.waiting = 0  # calls that the compared step's gradients may still take
         self.used = self.checks = 0
         self.recheck_at = FIRST_RECHECK
+        self.by_operators = operator_bounds.magnifies(module)  # checks ask how far rounded operators take it
         self.draws = any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) for node in module.graph.nodes)
         self.guard = torch.classes.ipexrun.Training()
         self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
@@ -190,8 +192,9 @@ class Graph:
             if self.draws and not torch.equal(after, torch.get_rng_state()):
                 raise Wrong("it draws other random numbers")
             exact = self.in_float64(stock, arguments, random) if kind == LAST else []
-            self.compare_results(kind, stock, mine, exact)
-            self.compare_state(kind, copies, mine_copies)
+            beside = self.by_rounded_operators(arguments, random) if kind == BF16_LAST and self.by_operators else None
+            self.compare_results(kind, stock, mine, exact, beside)
+            self.compare_state(kind, copies, mine_copies, beside)
         except Exception as problem:
             self.draw_again(random)
             self.lose(kind, compiler.first_line(problem))
@@ -202,7 +205,7 @@ class Graph:
         self.waiting = PATIENCE
 
         def compare_gradients(gradients):
-            self.compare_gradients(kind, recorded, gradients, stock, copies, mine, mine_copies)
+            self.compare_gradients(kind, recorded, gradients, (stock, copies), (mine, mine_copies), beside)
 
         Arrivals([results[i] for i in recorded], at_end=compare_gradients)
         return results
@@ -217,13 +220,19 @@ class Graph:
         return stock_kernels() if kind == LAST else contextlib.nullcontext()
 
     def fits(self, arguments):
-        wanted = 2 * self.made_bytes + 4 * bytes_of([one for one in arguments if isinstance(one, torch.Tensor)])
+        wanted = (2 + self.by_operators) * self.made_bytes + (4 + self.by_operators) * bytes_of([one for one in arguments if isinstance(one, torch.Tensor)])
         if wanted > SHARE_OF_FREE_MEMORY * double.free_bytes():
             raise Wrong("too little memory to compare it")
 
     def on_copies(self, form, arguments):
         copies = [training_graphs.copy_of(one) for one in arguments]
         return tuple(form(*copies)), copies
+
+    def by_rounded_operators(self, arguments, random):
+        """(results, copies) of the graph as captured, products and convolutions in bf16."""
+        self.draw_again(random)
+        with operator_bounds.rounded_operators():
+            return self.on_copies(self.module.forward, arguments)
 
     def describe(self, results, arguments):
         """What stock's results look like; raises where ours cannot look the same."""
@@ -246,7 +255,7 @@ class Graph:
                 return []
         return [one for one, _ in pairs]
 
-    def compare_results(self, kind, stock, mine, exact):
+    def compare_results(self, kind, stock, mine, exact, beside):
         pairs = [(one, other) for one, other in zip(stock, mine) if isinstance(one, torch.Tensor)]
         if any(one.requires_grad != other.requires_grad for one, other in pairs):
             raise Wrong("other results have gradients")
@@ -254,12 +263,13 @@ class Graph:
         rounded = kind == BF16_LAST or self.asks.bf16_allowed
         near = trial.check_beside([one.detach() for one, _ in pairs], [other.detach() for _, other in pairs], rounded, exact)
         if not near or (kind == LAST and trial.error() > LAYOUT_ERROR):
-            raise Wrong(f"results are {trial.error():.1e} away")
+            if beside is None or not operator_bounds.results_alike(trial.error(), stock, mine, beside[0]):
+                raise Wrong(f"results are {trial.error():.1e} away")
         self.note["error"] = trial.error()
 
-    def compare_state(self, kind, copies, mine):
+    def compare_state(self, kind, copies, mine, beside):
         """Buffers that the graph writes, statistics of batch norms above all."""
-        for one, other in zip(copies, mine):
+        for i, (one, other) in enumerate(zip(copies, mine)):
             if not isinstance(one, torch.Tensor) or (one._version == 0 and other._version == 0):
                 continue
             if one._version != other._version:
@@ -268,39 +278,36 @@ class Graph:
                 same = torch.equal(one, other)
             else:
                 bound = 3e-2 if kind == BF16_LAST else 1e-4
+                bound += 0 if beside is None else operator_bounds.state_bound(one, beside[1][i])
                 difference = (one.detach().double() - other.detach().double()).norm()
                 same = bool(difference <= bound * one.detach().double().norm() + 1e-7 * math.sqrt(one.numel()))
             if not same:
                 raise Wrong("state that it writes is too far away")
 
-    def compare_gradients(self, kind, recorded, given, stock, copies, mine, mine_copies):
-        """At the end of the program's own backward pass."""
+    def compare_gradients(self, kind, recorded, given, stock, mine, beside):
+        """At the end of the program's own backward pass. `stock`, `mine`, `beside` (None: not asked for): results, and the copies they came from."""
         self.waiting = 0
         began = time.perf_counter()
         try:
             if not finite(given) or all(one is None for one in given):
                 return  # a step that says nothing of ours
-            found = []
-            for results, values in ((stock, copies), (mine, mine_copies)):
-                leaves = [one for one in values if isinstance(one, torch.Tensor) and one.requires_grad]
-                outputs = [(results[i], gradient) for i, gradient in zip(recorded, given) if gradient is not None]
-                with stock_kernels() if results is stock else self.kernels(kind):
-                    found.append(torch.autograd.grad([one for one, _ in outputs], leaves, [one for _, one in outputs], allow_unused=True))
-            if [one is None for one in found[0]] != [one is None for one in found[1]]:
+            with stock_kernels():
+                truth = self.gradients(*stock, recorded, given)
+            with self.kernels(kind):
+                ours = self.gradients(*mine, recorded, given)
+            if [one is None for one in truth] != [one is None for one in ours]:
                 raise Wrong("other inputs have gradients")
-            pairs = [(one, other) for one, other in zip(*found) if one is not None]
+            pairs = [(one, other) for one, other in zip(truth, ours) if one is not None]
             if any(one.stride() != other.stride() and not (one.is_contiguous() and other.is_contiguous()) for one, other in pairs):
                 raise Wrong("gradients that lie otherwise")
-            truth, ours = flat([one for one, _ in pairs]), flat([other for _, other in pairs])
-            cosine = float(torch.dot(truth, ours) / (truth.norm() * ours.norm()).clamp_min(1e-300))
-            error = float((truth - ours).norm() / truth.norm().clamp_min(1e-300))
+            found = operator_bounds.distance(pairs)
             rounded = kind == BF16_LAST or self.asks.bf16_allowed
             least, most = (training_graphs.COSINE, training_graphs.ERROR) if rounded else (FLOAT32_COSINE, FLOAT32_ERROR)
-            if float(truth.norm()) == 0 and float(ours.norm()) == 0:
+            if found.truth == 0 and found.other == 0:
                 return
-            if not cosine >= least or not error <= most:
-                raise Wrong(f"gradients are {error:.1e} away, cosine {cosine:.4f}")
-            self.note["gradient_error"] = error
+            if not found.cosine >= least or not found.error <= most:
+                self.as_far_as_operators(found, truth, recorded, given, beside)
+            self.note["gradient_error"] = found.error
         except Exception as problem:
             return self.lose(kind, compiler.first_line(problem))
         finally:
@@ -308,3 +315,22 @@ class Graph:
         self.checks = 0
         self.right.add(kind)
         self.note["choice"] = kind
+
+    @staticmethod
+    def gradients(results, values, recorded, given):
+        """Of the leaves among `values`, at the gradients that the program gave."""
+        leaves = [one for one in values if isinstance(one, torch.Tensor) and one.requires_grad]
+        outputs = [(results[i], gradient) for i, gradient in zip(recorded, given) if gradient is not None]
+        return torch.autograd.grad([one for one, _ in outputs], leaves, [one for _, one in outputs], allow_unused=True)
+
+    def as_far_as_operators(self, found, truth, recorded, given, beside):
+        """Raises where rounded operators taken one by one give nearer gradients than those that are `found` away from `truth`."""
+        said = f"gradients are {found.error:.1e} away, cosine {found.cosine:.4f}"
+        if beside is None:
+            raise Wrong(said)
+        with operator_bounds.rounded_operators():
+            theirs = self.gradients(*beside, recorded, given)
+        bound = operator_bounds.distance([(one, other) for one, other in zip(truth, theirs) if one is not None and other is not None])
+        if not operator_bounds.gradients_alike(found, bound):
+            raise Wrong(f"{said}; {bound.error:.1e} and {bound.cosine:.4f} with operators rounded one by one")
+        self.note["gradient_error_of_operators"] = bound.error

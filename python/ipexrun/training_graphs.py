@@ -12,11 +12,12 @@ import contextlib
 import os
 import sys
 import threading
-import time
 
 import torch
 
 from . import compiler, plugin
+from .operator_bounds import distance
+from .training_steps import Stopwatch
 
 COSINE = 0.99  # of all gradients together; single ones near zero are rounding noise in both forms
 ERROR = 0.15  # relative, of all gradients together: stock's own autocast has a few hundredths
@@ -51,10 +52,6 @@ def finite(tensors):
     return all(bool(one.isfinite().all()) for one in tensors if one is not None)
 
 
-def flat(tensors):
-    return torch.cat([one.detach().flatten().double() for one in tensors])
-
-
 def copy_of(value):
     """A leaf of its own; parameters stay parameters, which no form lays out anew."""
     if not isinstance(value, torch.Tensor):
@@ -72,19 +69,20 @@ class Arrivals:
     def __init__(self, tensors, at_end):
         self.gradients = [None] * len(tensors)
         self.at_end = at_end
-        self.begun_ns = self.backward_ns = 0
+        self.watch = None
+        self.backward_ns = self.explored_ns = 0
         for i, tensor in enumerate(tensors):
             if tensor.grad_fn is not None:
                 tensor.grad_fn.register_prehook(lambda gradients, i=i, at=tensor.output_nr: self.arrived(i, gradients[at]))
 
     def arrived(self, i, gradient):
-        if not self.begun_ns:
-            self.begun_ns = time.perf_counter_ns()
+        if self.watch is None:
+            self.watch = Stopwatch()
             torch.autograd.Variable._execution_engine.queue_callback(self.over)
         self.gradients[i] = None if gradient is None else gradient.detach()
 
     def over(self):
-        self.backward_ns = time.perf_counter_ns() - self.begun_ns
+        self.backward_ns, self.explored_ns = self.watch.ns(), self.watch.explored_ns()
         gradients, self.gradients = self.gradients, [None] * len(self.gradients)
         at_end, self.at_end = self.at_end, lambda _: None  # a graph that is kept may be run again
         try:
@@ -219,12 +217,10 @@ class TrainingForms:
             pairs = [(one, other) for one, other in zip(*found) if one is not None and other is not None]
             if [one is None for one in found[0]] != [one is None for one in found[1]]:
                 raise compiler.Unsupported("other inputs have gradients")
-            truth, ours = flat([one for one, _ in pairs]), flat([other for _, other in pairs])
-            cosine = float(torch.dot(truth, ours) / (truth.norm() * ours.norm()).clamp_min(1e-300))
-            error = float((truth - ours).norm() / truth.norm().clamp_min(1e-300))
-            if not cosine >= COSINE or not error <= ERROR:
-                raise compiler.Unsupported(f"gradients are {error:.1e} away, cosine {cosine:.4f}")
-            self.note["gradient_error"] = error
+            found = distance(pairs)
+            if not found.cosine >= COSINE or not found.error <= ERROR:
+                raise compiler.Unsupported(f"gradients are {found.error:.1e} away, cosine {found.cosine:.4f}")
+            self.note["gradient_error"] = found.error
         except Exception as problem:
             return self.lose(compiler.first_line(problem))
         if self.checked:
@@ -237,9 +233,9 @@ class TrainingForms:
     # ---- is it faster ----------------------------------------------------------------------------------------------------------------
 
     def answer(self, bf16, arguments):
-        started = time.perf_counter_ns()
+        watch = Stopwatch()
         results = self.rounded(arguments) if bf16 else self.captured(*arguments)
-        forward_ns = time.perf_counter_ns() - started
+        forward_ns = watch.ns()
         self.used += bf16
         self.note["taken"] += bf16
         if bf16:

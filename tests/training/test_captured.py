@@ -182,3 +182,56 @@ def test_decisions_are_remembered_and_reported(tmp_path):
         said, errors = loop(**cache)
         assert said.startswith(f"[('{state}'"), (choice, said)
         assert ("Sequential captured" in errors) == (state == "captured"), errors
+
+
+DEEP = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+blocks = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(16)]
+net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), *blocks, nn.Flatten(), nn.Linear(16 * 256, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+images, labels = torch.randn(16, 3, 16, 16), torch.arange(16) % 4
+for step in range(4):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(images), labels).backward()
+    optimizer.step()
+import ipexrun
+said = ipexrun.report()
+print(said["modules"][0].get("form"), *(said["graphs"][0].get(key) for key in ("gradient_error", "gradient_error_of_operators")))
+"""
+
+
+@pytest.mark.skipif(not bf16_here(), reason="bf16 is on offer nowhere")
+def test_batch_norms_are_bounded_by_their_operators():
+    done = run([*launched("--graph-mode", "dynamo"), sys.executable, "-W", "ignore", "-c", DEEP])
+    form, error, of_operators = done.stdout.rsplit(" ", 2)
+    assert form == "bf16, channels last" and 0.15 < float(error) <= 1.25 * float(of_operators), (done.stdout, done.stderr)
+
+
+def test_gradients_that_are_not_the_operators_alike_are_told():
+    sys.path.insert(0, f"{BUILD}/lib/ipexrun/python")
+    from ipexrun import operator_bounds as bounds
+
+    generator = torch.Generator().manual_seed(0)
+    truth = [torch.randn(size, generator=generator) for size in (4000, 300, 9000)]
+
+    def noisy(scale, of=truth):
+        return [one + scale * torch.randn(one.shape, generator=generator) for one in of]
+
+    def away(found):
+        return bounds.distance(list(zip(truth, found)))
+
+    for scale in (0.3, 1.2):
+        bound = away(noisy(scale))
+        assert bound.error == pytest.approx(scale, rel=0.05) and bound.cosine == pytest.approx((1 + scale**2) ** -0.5, abs=0.05)
+        assert bounds.gradients_alike(away(noisy(scale)), bound)
+        others = [torch.randn(one.shape, generator=generator) for one in truth]
+        assert not bounds.gradients_alike(away(others), bound), "gradients of something else"
+        assert not bounds.gradients_alike(away([3 * one for one in noisy(scale)]), bound), "too long"
+        assert not bounds.gradients_alike(away([0.2 * one for one in noisy(scale)]), bound) or scale > 1, "too short"
+        assert not bounds.gradients_alike(away([torch.full_like(one, float("nan")) for one in truth]), bound)
+    bound = away(noisy(0.3))
+    assert not bounds.gradients_alike(away([truth[0], -truth[1], truth[2]]), bound), "one tensor of few numbers has the wrong sign"
+    nothing = bounds.distance([(truth[0], truth[0]), (1e-9 * truth[1], -truth[1] * 1e-9)])
+    assert nothing.mean == 0, "a tensor that is next to nothing says nothing"

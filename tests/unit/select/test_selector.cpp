@@ -52,6 +52,32 @@ TEST_F(SelectorTest, the_user_gets_stock_while_exploring) {
   EXPECT_GT(selector.explorations(), 0u);
 }
 
+TEST_F(SelectorTest, time_less_what_was_tried_beside_is_that_of_the_answers_to_come) {
+  site.candidates = {1, 2, 3};
+  trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 300 : c == 2 ? 250 : 400; };
+  std::int64_t before = clock.now_ns() - selector.beside_ns();
+  for (int i = 0; i < 200; ++i) {
+    const int pairs = site.race.pairs();
+    const bool stock_answered = site.best == kStock;
+    const std::int64_t answer_ns = trial.cost(selector.call(site, trial));
+    const std::int64_t now = clock.now_ns() - selector.beside_ns();
+    if (stock_answered && pairs > 0) {
+      EXPECT_EQ(now - before, site.best == kStock ? 300 : 1000) << "call " << i << ": the first candidate is going to win";
+    } else {
+      EXPECT_LE(now - before, answer_ns) << "call " << i;
+      EXPECT_GE(now - before, 250) << "call " << i;
+    }
+    before = now;
+  }
+  ASSERT_EQ(site.choice.load(), 2);
+  const std::int64_t beside_ns = selector.beside_ns();
+  EXPECT_EQ(selector.call(site, trial), 2);
+  EXPECT_EQ(selector.beside_ns(), beside_ns);
+  trial.verified = {};  // another weight: checked beside stock
+  EXPECT_EQ(selector.call(site, trial), kStock);
+  EXPECT_EQ(selector.beside_ns() - beside_ns, trial.cost(2));
+}
+
 TEST_F(SelectorTest, the_best_one_so_far_answers_while_the_others_race) {
   site.candidates = {1, 2, 3};
   trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 300 : c == 2 ? 250 : 400; };

@@ -45,9 +45,11 @@ EXPORT void fake_start(const char* lib_dir, int bench) {
   api.bench = bench;
   api.call = take;
   api.exploration_count = [] { return explored.load(); };
+  api.exploration_ns = [] { return std::uint64_t{0}; };
   api.enabled = [] { return on.load(); };
   api.set_enabled = [](int value) { on = value; };
   api.force = [](const char* name) { return std::strcmp(name, "known") == 0 ? 1 : 0; };
+  api.force_here = api.force;
   api.optimizing = [] { return 1; };
   api.report = [](char* out, std::size_t bytes) {
     const std::string text = R"({"taken": 3, "long": ")" + std::string(10000, 'x') + "\"}";
