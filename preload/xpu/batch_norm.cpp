@@ -37,6 +37,7 @@ struct Plan {
   Shape shape;
   std::int64_t pieces;
   std::string options;
+  std::int64_t each;  ///< elements of a work item of linear kernels
 };
 Plan plan(const Tensor& in, at::ScalarType type) {
   Plan out{};
@@ -47,7 +48,8 @@ Plan plan(const Tensor& in, at::ScalarType type) {
   out.pieces = std::clamp<std::int64_t>(std::min(out.shape.all / (4 * kLanes), 2048 / out.shape.channels), 1, kPieces);
   out.shape.each = (out.shape.all + out.pieces - 1) / out.pieces;
   out.pieces = (out.shape.all + out.shape.each - 1) / out.shape.each;
-  out.options = real_options(in) + " -DP=" + kernel_type(type) + index_option(in.numel() + kLanes);
+  out.options = real_options(in) + " -DP=" + kernel_type(type) + index_option(in.numel() + kLanes) + each_option(in, in.element_size());
+  out.each = each_item(in, in.element_size());
   return out;
 }
 void launch_pieces(const Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, const Plan& plan) {
@@ -87,7 +89,7 @@ bool batch_norm(Given given, Results& results) {
                 {write(out), read(in), read(training ? mean : running_mean), read(training ? rstd : running_var), read(either(weight, in)),
                  read(either(bias, in)), flag(weight.defined()), flag(bias.defined()), flag(!training), Argument::value(p.shape),
                  number(in, given[7].toDouble()), count(in.numel())},
-                in.numel());
+                in.numel(), p.each);
   results = {input.is_contiguous() ? out : out.contiguous(input.suggest_memory_format()), mean, rstd};
   return true;
 }
@@ -122,7 +124,7 @@ bool batch_norm_backward(Given given, Results& results) {
     launch_linear(in, device.kernel("batch_norm", p.options, "gradient"),
                   {write(for_input), read(grad), read(in), read(mean), read(rstd), read(either(weight, in)), read(sums), read(products),
                    flag(weight.defined()), flag(training), Argument::value(p.shape), count(p.pieces), eps, count(in.numel())},
-                  in.numel());
+                  in.numel(), p.each);
     if (!input.is_contiguous()) for_input = for_input.contiguous(input.suggest_memory_format());
   }
   results = {for_input, for_weight, for_bias};

@@ -267,7 +267,9 @@ bool run(const Row& row, Call& call) {
   const Tensor& out = iterator.tensor(0);
   if (iterator.numel() > 0) {
     std::string options = "-DOP=op_" + call.op + " -DN=" + std::to_string(call.operands.size()) + " -DX=" + kernel_type(type) +
-                          " -DOUT=" + kernel_type(out.scalar_type()) + (at::isFloatingType(type) ? " -DREAL" : "");
+                          " -DOUT=" + kernel_type(out.scalar_type()) + (at::isFloatingType(type) ? " -DREAL" : "") +
+                          each_option(out, out.element_size());
+    const std::int64_t each = each_item(out, out.element_size());
     bool linear = iterator.ndim() <= 1 && (iterator.ndim() == 0 || grid.strides[0][0] == static_cast<std::int64_t>(out.element_size()));
     std::vector<Argument> arguments{Argument::memory(iterator.data_ptr(0))};
     for (int k = 1; k < iterator.ntensors(); ++k) {
@@ -287,10 +289,9 @@ bool run(const Row& row, Call& call) {
     ::ipexrun::xpu::Device& device = *unit_of(out).device;
     if (linear) {
       arguments.push_back(Argument::value(static_cast<std::int64_t>(iterator.numel())));
-      launch_linear(out, device.kernel("elementwise", options, "linear"), arguments, iterator.numel());
+      launch_linear(out, device.kernel("elementwise", options, "linear"), arguments, iterator.numel(), each);
     } else {
-      arguments.push_back(Argument::value(grid));
-      launch_grid(out, device.kernel("elementwise", options, "strided"), arguments, grid);
+      launch_strided(out, device.kernel("elementwise", options, "strided"), arguments, grid, each);
     }
   }
   if (!call.out.defined()) call.out = iterator.output();

@@ -26,10 +26,19 @@ const char* kernel_type(at::ScalarType type);
 /// An unsigned integer type of so many bytes; nullptr for other sizes than 1, 2, 4, 8 and 16.
 const char* raw_type(std::size_t bytes);
 
-/// Work items 0 to n - 1.
-void launch_linear(const at::Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, std::int64_t n);
+/// How many elements a work item of LINEAR and STRIDED kernels takes (EACH of common.cl) where it makes elements of so many bytes, and the
+/// option that tells the kernel so.
+std::int64_t each_item(const at::Tensor& on, std::size_t bytes);
+const char* each_option(const at::Tensor& on, std::size_t bytes);
+
+/// Items of a work group of linear kernels.
+std::int64_t group_of(const at::Tensor& on);
+/// Work items 0 to n - 1, or as many as take n elements, `each` an item.
+void launch_linear(const at::Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, std::int64_t n, std::int64_t each = 1);
 /// A work item an element of the grid.
 void launch_grid(const at::Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, const Grid& grid);
+/// Kernels made of STRIDED, whose last two arguments are added here: the axis along which an item takes `each` elements, and the grid.
+void launch_strided(const at::Tensor& on, Kernel& kernel, std::vector<Argument> arguments, const Grid& grid, std::int64_t each);
 
 /// Element by element, of the same sizes, on one device; between types that kernel_type() knows, or of the same type.
 void copy_kernel(const at::Tensor& to, const at::Tensor& from);

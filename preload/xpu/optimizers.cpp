@@ -19,7 +19,7 @@ struct Numbers {  // optimizer.cl
   std::int32_t decoupled, amsgrad, maximize, nesterov, first, scaled, guarded;
 };
 struct Ends {
-  std::int64_t ends[kEach];
+  std::int64_t groups[kEach], sizes[kEach];
 };
 
 /// Elements of the same place belong together in all lists: same sizes and strides, without holes, of one type.
@@ -55,14 +55,15 @@ bool fit_scale(const Tensor& scalar, const Tensor& like) {
 void launch_lists(const char* name, const std::vector<const List*>& lists, const std::vector<Argument>& rest) {
   const List& parameters = *lists[0];
   Kernel& kernel = unit_of(parameters[0]).device->kernel("optimizer", real_options(parameters[0]), name);
+  const std::int64_t each = each_item(parameters[0], sizeof(float)), of_group = group_of(parameters[0]) * each;  // common.cl's EACH
   for (std::size_t first = 0; first < parameters.size(); first += kEach) {
     Ends ends{};
-    std::int64_t total = 0;
+    std::int64_t groups = 0;
     for (std::size_t k = 0; k < kEach; ++k) {
-      if (first + k < parameters.size()) total += parameters[first + k].numel();
-      ends.ends[k] = total;
+      ends.sizes[k] = first + k < parameters.size() ? parameters[first + k].numel() : 0;
+      ends.groups[k] = groups += (ends.sizes[k] + of_group - 1) / of_group;
     }
-    if (total == 0) continue;
+    if (groups == 0) continue;
     std::vector<Argument> arguments;
     for (const List* list : lists)
       for (std::size_t k = 0; k < kEach; ++k) {
@@ -71,7 +72,7 @@ void launch_lists(const char* name, const std::vector<const List*>& lists, const
       }
     arguments.insert(arguments.end(), rest.begin(), rest.end());
     arguments.push_back(Argument::value(ends));
-    launch_linear(parameters[0], kernel, arguments, total);
+    launch_linear(parameters[0], kernel, arguments, groups * of_group, each);
   }
 }
 

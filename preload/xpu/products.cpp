@@ -22,6 +22,7 @@ constexpr std::int64_t kRowsOfAnItem = 8;  ///< ROWS, TILE and SIDE of xpu/kerne
 constexpr std::int64_t kTile = 64;
 constexpr std::size_t kTileSide = 16;
 constexpr std::size_t kTileBytes = 2 * 16 * (64 + 1) * sizeof(double);
+constexpr std::size_t kBlockBytes = 4 * 8 * (128 + 4) * sizeof(float);
 
 void strides_of(const Tensor& tensor, std::int64_t* out) {
   const std::int64_t dims = tensor.dim();
@@ -50,6 +51,7 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
   // Neighbours in a row of b are read together; tiles take either order, elsewhere a transposed b is laid out anew once.
   const bool tiles = lanes && a.size(-2) > kRowsOfAnItem && device.facts().max_work_group >= kTileSide * kTileSide &&
                      device.facts().local_bytes >= kTileBytes;
+  const bool blocks_of_results = tiles && !wide && device.facts().local_bytes >= kBlockBytes;
   const bool as_given = tiles || given_b.stride(-1) == 1 || given_b.size(-1) == 1 || a.size(-2) <= kRowsOfAnItem;
   const Tensor b = as_given ? given_b : given_b.contiguous();
   Shape shape{a.size(-2), b.size(-1), a.size(-1), {}, {}, {}, {}};
@@ -71,15 +73,23 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
                                         Argument::value(shape),
                                         number(alpha),
                                         number(beta)};
-  // A CPU's work items are loops: they want vectors inside; a GPU's are lanes that load side by side.
-  const bool vectors = !lanes && (b.stride(-1) == 1 || b.size(-1) == 1);
-  Kernel& kernel = device.kernel("gemm", std::string("-DT=") + kernel_type(type) + (wide ? " -DWIDE" : ""),
-                                 vectors ? "gemm_vectors"
-                                 : tiles ? "gemm_tiles"
-                                         : "gemm");
   const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
   const auto blocks = [](std::int64_t size, std::int64_t of) { return static_cast<std::size_t>((size + of - 1) / of); };
-  if (vectors) {
+  // Large blocks where there is one for each of the device's units.
+  const std::int64_t block = blocks(shape.m, 128) * blocks(shape.n, 128) * batch >= device.facts().compute_units ? 128 : 64;
+  // A CPU's work items are loops: they want vectors inside; a GPU's are lanes that load side by side.
+  const bool vectors = !lanes && (b.stride(-1) == 1 || b.size(-1) == 1);
+  Kernel& kernel = device.kernel(
+      "gemm", std::string("-DT=") + kernel_type(type) + (wide ? " -DWIDE" : "") + (blocks_of_results && block == 64 ? " -DBLOCK=64" : ""),
+      vectors             ? "gemm_vectors"
+      : blocks_of_results ? "gemm_blocks"
+      : tiles             ? "gemm_tiles"
+                          : "gemm");
+  if (blocks_of_results && !vectors) {
+    const auto side = static_cast<std::size_t>(block / 8);
+    device.launch(kernel, arguments, {blocks(shape.n, block) * side, blocks(shape.m, block) * side, batch}, {side, side, 1},
+                  stream_of(out));
+  } else if (vectors) {
     device.launch(kernel, arguments, {blocks(shape.n, 16), blocks(shape.m, kRowsOfAnItem), batch}, {2, 4, 1}, stream_of(out));
   } else if (tiles) {
     device.launch(kernel, arguments, {blocks(shape.n, kTile) * kTileSide, blocks(shape.m, kTile) * kTileSide, batch},

@@ -12,7 +12,8 @@ namespace {
 
 using at::Tensor;
 
-constexpr std::int64_t kLanes = 64;  // LANES of rows.cl
+constexpr std::int64_t kLanes = 64;             // LANES of rows.cl for short rows
+constexpr std::int64_t kLanesOfLongRows = 128;  // and for long ones, where items are lanes: measured on an H200
 
 struct Reduction {
   const char* name;    ///< of rows.cl
@@ -22,8 +23,10 @@ struct Reduction {
 };
 
 /// Enough work items to fill a device, each with enough to do.
-std::int64_t pieces_for(std::int64_t results, std::int64_t n, std::int64_t least) {
-  return std::clamp<std::int64_t>(std::min(n / least, 65536 / std::max<std::int64_t>(results, 1)), 1, 256);
+std::int64_t pieces_for(const Tensor& on, std::int64_t results, std::int64_t n, std::int64_t least) {
+  const auto& facts = unit_of(on).device->facts();
+  const std::int64_t items = facts.lanes ? std::max<std::int64_t>(65536, static_cast<std::int64_t>(facts.compute_units) * 2048) : 65536;
+  return std::clamp<std::int64_t>(std::min(n / least, items / std::max<std::int64_t>(results, 1)), 1, facts.lanes ? 4096 : 256);
 }
 Argument scale_of(const Reduction& reduction) {
   if (reduction.type == "double") return Argument::value(reduction.scale);
@@ -41,20 +44,22 @@ void run(const Tensor& out, const Tensor& in, std::int64_t blocks, std::int64_t 
   const std::string common = " -DX=" + reduction.type + " -DREDUCTION=" + reduction.name + reduction.limits;
   const auto pass = [&](const Tensor& to, const Tensor& from, std::int64_t length, std::int64_t pieces, const char* flags) {
     const std::int64_t part = (length + pieces - 1) / pieces;
-    const std::string options =
-        std::string("-DT=") + kernel_type(from.scalar_type()) + " -DOUT=" + kernel_type(to.scalar_type()) + common + flags;
+    const bool longer = columns == 1 && device.facts().lanes && part >= 8 * kLanesOfLongRows;
+    const auto lanes = static_cast<std::size_t>(longer ? kLanesOfLongRows : kLanes);
+    const std::string options = std::string("-DT=") + kernel_type(from.scalar_type()) + " -DOUT=" + kernel_type(to.scalar_type()) + common +
+                                flags + (longer ? " -DLANES=128" : "");
     if (columns == 1) {
       device.launch(device.kernel("rows", options, "row_reduce"),
                     std::vector<Argument>{write(to), read(from), count(length), count(part), count(pieces), scale_of(reduction)},
-                    {static_cast<std::size_t>(blocks * pieces * kLanes), 1, 1}, {kLanes, 1, 1}, stream_of(out));
+                    {static_cast<std::size_t>(blocks * pieces) * lanes, 1, 1}, {lanes, 1, 1}, stream_of(out));
     } else {
       device.launch(
           device.kernel("rows", options, "column_reduce"),
           std::vector<Argument>{write(to), read(from), count(length), count(columns), count(part), count(pieces), scale_of(reduction)},
-          {static_cast<std::size_t>(columns), static_cast<std::size_t>(blocks * pieces), 1}, {kLanes, 1, 1}, stream_of(out));
+          {static_cast<std::size_t>(columns), static_cast<std::size_t>(blocks * pieces), 1}, {lanes, 1, 1}, stream_of(out));
     }
   };
-  const std::int64_t pieces = columns == 1 ? pieces_for(blocks * kLanes, n, 16 * kLanes) : pieces_for(blocks * columns, n, 32);
+  const std::int64_t pieces = columns == 1 ? pieces_for(out, blocks * kLanes, n, 16 * kLanes) : pieces_for(out, blocks * columns, n, 32);
   if (pieces == 1) return pass(out, in, n, 1, "");
   const Tensor partial = at::empty({blocks, pieces, columns}, out.options().dtype(tensor_type(reduction.type)));
   pass(partial, in, n, pieces, " -DPARTIAL");

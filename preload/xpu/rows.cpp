@@ -15,15 +15,14 @@ namespace {
 
 using at::Tensor;
 
-constexpr std::size_t kLanes = 64;  // LANES of rows.cl
-
 at::ScalarType sum_type(const Tensor& tensor) { return wide(tensor) ? at::kDouble : at::kFloat; }
 
-Kernel& kernel(const Tensor& in, const char* name) {
-  return unit_of(in).device->kernel("rows", real_options(in) + " -DOUT=" + kernel_type(in.scalar_type()), name);
-}
-void run_rows(const Tensor& on, Kernel& one, const std::vector<Argument>& arguments, std::int64_t rows) {
-  unit_of(on).device->launch(one, arguments, {static_cast<std::size_t>(rows) * kLanes, 1, 1}, {kLanes, 1, 1}, stream_of(on));
+/// A work group for each of the rows of n elements.
+void run_rows(const Tensor& in, const char* name, const std::vector<Argument>& arguments, std::int64_t rows, std::int64_t n) {
+  const auto lanes = static_cast<std::size_t>(lanes_for(in, n));
+  Kernel& kernel =
+      unit_of(in).device->kernel("rows", real_options(in) + " -DOUT=" + kernel_type(in.scalar_type()) + lanes_option(in, n), name);
+  unit_of(in).device->launch(kernel, arguments, {static_cast<std::size_t>(rows) * lanes, 1, 1}, {lanes, 1, 1}, stream_of(in));
 }
 
 // ---- softmax
@@ -46,7 +45,7 @@ bool softmax(Given given, bool backward, const char* name) {
   std::vector<Argument> arguments{write(to), read(a)};
   if (backward) arguments.push_back(read(b));
   arguments.push_back(count(n));
-  run_rows(to, kernel(a, name), arguments, a.numel() / n);
+  run_rows(a, name, arguments, a.numel() / n, n);
   if (!direct) out.copy_(to.movedim(-1, dim));
   return true;
 }
@@ -94,10 +93,10 @@ bool layer_norm(Given given, Results& results) {
   std::fill(each.end() - over, each.end(), 1);
   const Tensor out = at::empty(in.sizes(), in.options()), middle = at::empty(each, in.options().dtype(sum_type(in))),
                scale = at::empty_like(middle);
-  run_rows(in, kernel(in, "layer_norm"),
+  run_rows(in, "layer_norm",
            {write(out), write(middle), write(scale), read(in), read(weight.defined() ? weight : in), read(bias.defined() ? bias : in),
             flag(weight.defined()), flag(bias.defined()), count(n), number(in, given[4].toDouble())},
-           in.numel() / n);
+           in.numel() / n, n);
   results = {out, middle, scale};
   return true;
 }
@@ -121,20 +120,20 @@ bool layer_norm_backward(Given given, Results& results) {
   Tensor for_input, for_weight, for_bias;
   if (mask[0]) {
     for_input = at::empty(in.sizes(), in.options());
-    run_rows(in, kernel(in, "layer_norm_backward"),
+    run_rows(in, "layer_norm_backward",
              {write(for_input), read(grad), read(in), read(middle), read(scale), read(weight.defined() ? weight : in),
               flag(weight.defined()), count(n)},
-             rows);
+             rows, n);
   }
   if (mask[1]) for_weight = at::empty(shape, in.options());
   if (mask[2]) for_bias = at::empty(shape, in.options());
   if (mask[1] || mask[2]) {
     const Tensor& any = mask[1] ? for_weight : for_bias;
-    unit_of(in).device->launch(
-        kernel(in, "layer_norm_parameters"),
-        std::vector<Argument>{write(mask[1] ? for_weight : any), write(mask[2] ? for_bias : any), read(grad), read(in), read(middle),
-                              read(scale), flag(mask[1]), flag(mask[2]), count(rows), count(n)},
-        {static_cast<std::size_t>(n), 1, 1}, {kLanes, 1, 1}, stream_of(in));
+    const std::string options = real_options(in) + " -DOUT=" + kernel_type(in.scalar_type()) + lanes_option(in, n);
+    launch_linear(in, unit_of(in).device->kernel("rows", options, "layer_norm_parameters"),
+                  {write(mask[1] ? for_weight : any), write(mask[2] ? for_bias : any), read(grad), read(in), read(middle), read(scale),
+                   flag(mask[1]), flag(mask[2]), count(rows), count(n)},
+                  n);
   }
   results = {for_input, for_weight, for_bias};
   return true;

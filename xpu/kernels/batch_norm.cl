@@ -73,13 +73,17 @@ __kernel void join_moments(MEM(mean), MEM(rstd), MEM(running_mean), MEM(running_
 
 __kernel void apply(MEM(out), MEM(in), MEM(mean), MEM(rstd), MEM(weight), MEM(bias), int weighted, int biased, int variance, Shape s,
                         XT eps, long n) {
-  const long i = get_global_id(0);
-  if (i >= n) return;
-  const INDEX channel = (INDEX)i / (INDEX)s.inner % (INDEX)s.channels;
-  XT value = (GET(in, i) - PARAMETER(mean, channel)) * SCALE(channel);
-  if (weighted) value *= PARAMETER(weight, channel);
-  if (biased) value += PARAMETER(bias, channel);
-  STORE(T, AT(MEM_TYPE(T), out) + i, value);
+  XT value[EACH];
+#define READ(e, i) value[e] = GET(in, i)
+#define WRITE(e, i)                                                            \
+  const INDEX channel = (INDEX)(i) / (INDEX)s.inner % (INDEX)s.channels;       \
+  value[e] = (value[e] - PARAMETER(mean, channel)) * SCALE(channel);           \
+  if (weighted) value[e] *= PARAMETER(weight, channel);                        \
+  if (biased) value[e] += PARAMETER(bias, channel);                            \
+  STORE(T, AT(MEM_TYPE(T), out) + (i), value[e])
+  LINEAR(n, READ, WRITE)
+#undef READ
+#undef WRITE
 }
 
 // A piece's sums of the gradient and of its product with the image off its mean.
@@ -117,17 +121,20 @@ __kernel void join_gradients(MEM(weight), MEM(bias), MEM(sums), MEM(products), M
 }
 __kernel void gradient(MEM(out), MEM(grad), MEM(in), MEM(mean), MEM(rstd), MEM(weight), MEM(sums), MEM(products), int weighted, int training,
                        Shape s, long pieces, XT eps, long n) {
-  const long i = get_global_id(0);
-  if (i >= n) return;
-  const INDEX channel = (INDEX)i / (INDEX)s.inner % (INDEX)s.channels;
   const int variance = !training;
-  const XT scale = SCALE(channel);
-  XT value = GET(grad, i);
-  if (training) {
-    const XT off = GET(in, i) - PARAMETER(mean, channel);
-    value -= (AT(XT, sums)[channel * pieces] + off * scale * scale * AT(XT, products)[channel * pieces]) / s.all;
-  }
-  value *= scale;
-  if (weighted) value *= PARAMETER(weight, channel);
-  STORE(T, AT(MEM_TYPE(T), out) + i, value);
+  XT value[EACH], image[EACH];
+#define READ(e, i)          \
+  value[e] = GET(grad, i);  \
+  image[e] = training ? GET(in, i) : 0
+#define WRITE(e, i)                                                                                                          \
+  const INDEX channel = (INDEX)(i) / (INDEX)s.inner % (INDEX)s.channels;                                                     \
+  const XT scale = SCALE(channel);                                                                                           \
+  if (training) {                                                                                                            \
+    const XT off = image[e] - PARAMETER(mean, channel);                                                                      \
+    value[e] -= (AT(XT, sums)[channel * pieces] + off * scale * scale * AT(XT, products)[channel * pieces]) / s.all;         \
+  }                                                                                                                          \
+  value[e] *= scale;                                                                                                         \
+  if (weighted) value[e] *= PARAMETER(weight, channel);                                                                      \
+  STORE(T, AT(MEM_TYPE(T), out) + (i), value[e])
+  LINEAR(n, READ, WRITE)
 }

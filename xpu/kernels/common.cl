@@ -86,8 +86,13 @@ inline void offsets_of(const Grid *grid, long i0, long i1, long i2, int operands
   long rest = i2;
   for (int d = 2; d < 8 && rest != 0; ++d) {
     const long size = grid->sizes[d];
-    const long here = d == 7 ? rest : rest % size;
-    rest = d == 7 ? 0 : rest / size;
+    long here = rest, above = 0;
+    if (d < 7 && rest >= size) {
+      // Divisions of 64 bits are slow.
+      above = (rest | size) >> 32 == 0 ? (long)((uint)rest / (uint)size) : rest / size;
+      here = rest - above * size;
+    }
+    rest = above;
     for (int k = 0; k < operands; ++k) offset[k] += here * grid->strides[k][d];
   }
 }
@@ -96,6 +101,64 @@ inline long rows_of(const Grid *grid) {
   for (int d = 2; d < 8; ++d) out *= grid->sizes[d];
   return out;
 }
+
+// -DGPU: the device's work items are lanes. There a work item of a linear or strided kernel takes EACH elements, a group's width apart, and reads
+// all before it writes the first: groups of one element a lane are begun more slowly than memory could feed them.
+#ifndef EACH
+#ifdef GPU
+#define EACH 4
+#else
+#define EACH 1
+#endif
+#endif
+// For each element i of a linear kernel over n: READ(e, i), then WRITE(e, i) (e: a constant where the loop is unrolled).
+#if EACH == 1
+#define LINEAR(n, READ, WRITE)        \
+  const long i_ = get_global_id(0);   \
+  if (i_ < (n)) {                     \
+    READ(0, i_);                      \
+    WRITE(0, i_);                     \
+  }
+#else
+#define LINEAR(n, READ, WRITE)                                                                  \
+  const long step_ = get_local_size(0), i_ = get_group_id(0) * step_ * EACH + get_local_id(0);  \
+  if (i_ + (EACH - 1) * step_ < (n)) {                                                          \
+    _Pragma("unroll") for (int e_ = 0; e_ < EACH; ++e_) { READ(e_, i_ + e_ * step_); } \
+    _Pragma("unroll") for (int e_ = 0; e_ < EACH; ++e_) { WRITE(e_, i_ + e_ * step_); } \
+  } else {                                                                                      \
+    for (long j_ = i_; j_ < (n); j_ += step_) {                                                 \
+      READ(0, j_);                                                                              \
+      WRITE(0, j_);                                                                             \
+    }                                                                                           \
+  }
+#endif
+// Likewise for kernels over a grid with `int axis` (0 or 1): at[k] of `operands` operands is set, READ and WRITE get the steps along the axis.
+#define AXIS_STRIDE(k) (axis == 0 ? grid.strides[k][0] : grid.strides[k][1])
+#if EACH == 1
+#define STRIDED(operands, READ, WRITE)                                                       \
+  const long i0_ = get_global_id(0), i1_ = get_global_id(1), i2_ = get_global_id(2);         \
+  if (i0_ >= grid.sizes[0] || i1_ >= grid.sizes[1] || i2_ >= rows_of(&grid)) return;         \
+  offsets_of(&grid, i0_, i1_, i2_, operands, at);                                            \
+  READ(0, 0);                                                                                \
+  WRITE(0, 0);
+#else
+#define STRIDED(operands, READ, WRITE)                                                                              \
+  const long step_ = get_local_size(axis);                                                                          \
+  const long i0_ = axis == 0 ? get_group_id(0) * step_ * EACH + get_local_id(0) : get_global_id(0);                 \
+  const long i1_ = axis == 0 ? get_global_id(1) : get_group_id(1) * step_ * EACH + get_local_id(1);                 \
+  const long i2_ = get_global_id(2), here_ = axis == 0 ? i0_ : i1_, end_ = axis == 0 ? grid.sizes[0] : grid.sizes[1]; \
+  if (i0_ >= grid.sizes[0] || i1_ >= grid.sizes[1] || i2_ >= rows_of(&grid)) return;                                \
+  offsets_of(&grid, i0_, i1_, i2_, operands, at);                                                                   \
+  if (here_ + (EACH - 1) * step_ < end_) {                                                                          \
+    _Pragma("unroll") for (int e_ = 0; e_ < EACH; ++e_) { READ(e_, e_ * step_); } \
+    _Pragma("unroll") for (int e_ = 0; e_ < EACH; ++e_) { WRITE(e_, e_ * step_); } \
+  } else {                                                                                                          \
+    for (long j_ = 0; here_ + j_ < end_; j_ += step_) {                                                             \
+      READ(0, j_);                                                                                                  \
+      WRITE(0, j_);                                                                                                 \
+    }                                                                                                               \
+  }
+#endif
 
 // An index from -size to size - 1 becomes 0 to size - 1. Others are marked (preload/xpu/index_check.h) and become -1.
 #define MARK(name) atomic_or((volatile __global int *)(name##_base + name##_offset), 1)

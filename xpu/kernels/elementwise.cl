@@ -127,21 +127,26 @@ inline XT gelu_tanh_gradient(XT a, XT b) {
 #endif
 
 __kernel void linear(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, long n) {
-  const long i = get_global_id(0);
-  if (i >= n) return;
-  const XT a = GET_A(i * sizeof(MEM_TYPE(A)));
-  const XT b = GET_B(i * sizeof(MEM_TYPE(B)));
-  const XT c = GET_C(i * sizeof(MEM_TYPE(C)));
-  STORE(OUT, AT(MEM_TYPE(OUT), out) + i, CONVERT(OUT, OP(a, b, c)));
+  XT a[EACH], b[EACH], c[EACH];
+#define READ(e, i)                       \
+  a[e] = GET_A((i) * sizeof(MEM_TYPE(A))); \
+  b[e] = GET_B((i) * sizeof(MEM_TYPE(B))); \
+  c[e] = GET_C((i) * sizeof(MEM_TYPE(C)))
+#define WRITE(e, i) STORE(OUT, AT(MEM_TYPE(OUT), out) + (i), CONVERT(OUT, OP(a[e], b[e], c[e])))
+  LINEAR(n, READ, WRITE)
+#undef READ
+#undef WRITE
 }
 
-__kernel void strided(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, Grid grid) {
-  const long i0 = get_global_id(0), i1 = get_global_id(1), i2 = get_global_id(2);
-  if (i0 >= grid.sizes[0] || i1 >= grid.sizes[1] || i2 >= rows_of(&grid)) return;
+// A work item's elements lie along `axis`, 0 or 1.
+__kernel void strided(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, int axis, Grid grid) {
   long at[4];
-  offsets_of(&grid, i0, i1, i2, 1 + N, at);
-  const XT a = GET_A(at[1]);
-  const XT b = GET_B(at[2]);
-  const XT c = GET_C(at[3]);
-  STORE(OUT, (__global MEM_TYPE(OUT) *)(out_base + out_offset + at[0]), CONVERT(OUT, OP(a, b, c)));
+  XT a[EACH], b[EACH], c[EACH];
+#define READ(e, steps)                             \
+  a[e] = GET_A(at[1] + (steps) * AXIS_STRIDE(1)); \
+  b[e] = GET_B(at[2] + (steps) * AXIS_STRIDE(2)); \
+  c[e] = GET_C(at[3] + (steps) * AXIS_STRIDE(3))
+#define WRITE(e, steps) \
+  STORE(OUT, (__global MEM_TYPE(OUT) *)(out_base + out_offset + at[0] + (steps) * AXIS_STRIDE(0)), CONVERT(OUT, OP(a[e], b[e], c[e])))
+  STRIDED(1 + N, READ, WRITE)
 }

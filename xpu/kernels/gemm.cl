@@ -101,6 +101,109 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void gemm_tiles(ME
   }
 }
 
+#if !defined(WIDE)
+// More results a lane: a group makes BLOCK x BLOCK of them, 8 x 8 a lane (4 x 4 in each quarter), so that 64 multiplications follow on each 16
+// values read from local memory. While one tile of a and b is multiplied the next one is on its way. -DBLOCK=: 128, or 64 for smaller products.
+#ifndef BLOCK
+#define BLOCK 128
+#endif
+#define SHALLOW 8
+#define LINE (BLOCK + 4)  // of local memory: stores of four rows side by side fall into different banks, rows stay aligned for float4
+#define BLOCK_SIDE (BLOCK / 8)
+#define LOADED (BLOCK * SHALLOW / (BLOCK_SIDE * BLOCK_SIDE))
+
+__kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void gemm_blocks(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum beta) {
+  __local float left[2 * SHALLOW * LINE] __attribute__((aligned(16)));
+  __local float right[2 * SHALLOW * LINE] __attribute__((aligned(16)));
+  const int x = (int)get_local_id(0), y = (int)get_local_id(1), lane = y * BLOCK_SIDE + x;
+  const long first_row = (long)get_group_id(1) * BLOCK, first_column = (long)get_group_id(0) * BLOCK;
+  const long batch = get_global_id(2);
+  __global MEM_TYPE(T) *a = AT(MEM_TYPE(T), a) + batch * shape.a_batch;
+  __global MEM_TYPE(T) *b = AT(MEM_TYPE(T), b) + batch * shape.b_batch;
+  // What a lane loads of each tile: where it lies in memory, and where in local memory; what is beyond an edge repeats the edge, and its
+  // products are never stored.
+  __global MEM_TYPE(T) *a_at[LOADED], *b_at[LOADED];
+  int left_at[LOADED], right_at[LOADED], left_deep[LOADED], right_deep[LOADED];
+#pragma unroll
+  for (int e = 0; e < LOADED; ++e) {
+    const int i = lane + e * BLOCK_SIDE * BLOCK_SIDE;
+    const int row = shape.a_col == 1 ? i / SHALLOW : i % BLOCK, a_deep = shape.a_col == 1 ? i % SHALLOW : i / BLOCK;
+    const int column = shape.b_row == 1 ? i / SHALLOW : i % BLOCK, b_deep = shape.b_row == 1 ? i % SHALLOW : i / BLOCK;
+    a_at[e] = a + min(first_row + row, shape.m - 1) * shape.a_row + a_deep * shape.a_col;
+    b_at[e] = b + min(first_column + column, shape.n - 1) * shape.b_col + b_deep * shape.b_row;
+    left_at[e] = a_deep * LINE + row;
+    right_at[e] = b_deep * LINE + column;
+    left_deep[e] = a_deep;
+    right_deep[e] = b_deep;
+  }
+  float4 sum[8][2];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sum[i][0] = sum[i][1] = (float4)(0);
+  float next_a[LOADED], next_b[LOADED];
+#pragma unroll
+  for (int e = 0; e < LOADED; ++e) {
+    next_a[e] = left_deep[e] < shape.k ? LOAD(T, a_at[e]) : 0;
+    next_b[e] = right_deep[e] < shape.k ? LOAD(T, b_at[e]) : 0;
+  }
+  int half_at = 0;
+  for (long k = 0; k < shape.k; k += SHALLOW) {
+#pragma unroll
+    for (int e = 0; e < LOADED; ++e) {
+      left[half_at + left_at[e]] = next_a[e];
+      right[half_at + right_at[e]] = next_b[e];
+      a_at[e] += SHALLOW * shape.a_col;
+      b_at[e] += SHALLOW * shape.b_row;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (k + 2 * SHALLOW <= shape.k) {
+#pragma unroll
+      for (int e = 0; e < LOADED; ++e) {
+        next_a[e] = LOAD(T, a_at[e]);
+        next_b[e] = LOAD(T, b_at[e]);
+      }
+    } else if (k + SHALLOW < shape.k) {
+#pragma unroll
+      for (int e = 0; e < LOADED; ++e) {
+        next_a[e] = k + SHALLOW + left_deep[e] < shape.k ? LOAD(T, a_at[e]) : 0;
+        next_b[e] = k + SHALLOW + right_deep[e] < shape.k ? LOAD(T, b_at[e]) : 0;
+      }
+    }
+#pragma unroll
+    for (int deep = 0; deep < SHALLOW; ++deep) {
+      const __local float4 *rows = (const __local float4 *)(left + half_at + deep * LINE);
+      const __local float4 *columns = (const __local float4 *)(right + half_at + deep * LINE);
+      const float4 r0 = rows[y], r1 = rows[y + BLOCK_SIDE], c0 = columns[x], c1 = columns[x + BLOCK_SIDE];
+#define STEP(i, value)                            \
+  sum[i][0] = fma((float4)(value), c0, sum[i][0]); \
+  sum[i][1] = fma((float4)(value), c1, sum[i][1])
+      STEP(0, r0.x);
+      STEP(1, r0.y);
+      STEP(2, r0.z);
+      STEP(3, r0.w);
+      STEP(4, r1.x);
+      STEP(5, r1.y);
+      STEP(6, r1.z);
+      STEP(7, r1.w);
+    }
+    half_at = SHALLOW * LINE - half_at;
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const long row = first_row + (i / 4) * (BLOCK / 2) + y * 4 + i % 4;
+    if (row >= shape.m) continue;
+    const float values[8] = {sum[i][0].x, sum[i][0].y, sum[i][0].z, sum[i][0].w, sum[i][1].x, sum[i][1].y, sum[i][1].z, sum[i][1].w};
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const long column = first_column + (j / 4) * (BLOCK / 2) + x * 4 + j % 4;
+      if (column >= shape.n) continue;
+      float value = alpha * values[j];
+      if (beta != 0) value += beta * LOAD(T, AT(MEM_TYPE(T), c) + batch * shape.c_batch + row * shape.c_row + column * shape.c_col);
+      STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + row * shape.out_row + column * shape.out_col, value);
+    }
+  }
+}
+#endif
+
 // The same for devices whose work items are a CPU's: one item makes ROWS x 16 results in vectors. b's columns lie side by side.
 #if defined(WIDE)
 typedef double16 Sums;

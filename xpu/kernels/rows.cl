@@ -1,5 +1,14 @@
 // Work over rows of n elements that lie side by side: a work group a row. -DT= type of elements, -DX= type of sums, -DOUT= of a sum's result.
+// -DLANES=: items of a work group; more of them for long rows on devices whose items are lanes.
+#ifndef LANES
 #define LANES 64
+#endif
+// Before loops of reductions: several elements are on their way at once.
+#ifdef GPU
+#define READ_AHEAD _Pragma("unroll 4")
+#else
+#define READ_AHEAD
+#endif
 #define XT TYPE(X)
 #define ROW __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 
@@ -60,6 +69,7 @@ ROW row_reduce(MEM(out), MEM(in), long n, long part_size, long pieces, XT scale)
   const int lane = get_local_id(0);
   const long row = get_group_id(0) / pieces, first = get_group_id(0) % pieces * part_size, end = min(n, first + part_size);
   XT sum = JOIN(start_, REDUCTION);
+  READ_AHEAD
   for (long i = first + lane; i < end; i += LANES) {
     const XT value = LIFTED(GET(in, i));
     sum = JOIN(join_, REDUCTION)(sum, value);
@@ -75,6 +85,7 @@ __kernel void column_reduce(MEM(out), MEM(in), long rows, long n, long part_size
   __global MEM_TYPE(T) *from = AT(MEM_TYPE(T), in) + block * rows * n + i;
   const long end = min(rows, (piece + 1) * part_size);
   XT sum = JOIN(start_, REDUCTION);
+  READ_AHEAD
   for (long r = piece * part_size; r < end; ++r) {
     const XT value = LIFTED(CONVERT(X, LOAD(T, from + r * n)));
     sum = JOIN(join_, REDUCTION)(sum, value);

@@ -258,9 +258,16 @@ void Device::launch(Kernel& kernel, std::span<const Argument> arguments, std::ar
   }
   const std::lock_guard lock(state_->launch_mutex);
   cl_uint at = 0;
+  const auto set_value = [&](const void* value, std::size_t bytes, const char* what) {
+    if (!kernel.has(at, value, bytes)) {
+      check(::clSetKernelArg(kernel.handle, at, bytes, value), what);
+      kernel.remember(at, value, bytes);
+    }
+    ++at;
+  };
   for (const Argument& argument : arguments) {
     if (argument.bytes_ != 0) {
-      check(::clSetKernelArg(kernel.handle, at++, argument.bytes_, argument.value_.data()), "an argument of a kernel");
+      set_value(argument.value_, argument.bytes_, "an argument of a kernel");
       continue;
     }
     // Every address travels as a pointer and an offset in bytes: a cl_mem has no pointer into its middle.
@@ -272,7 +279,7 @@ void Device::launch(Kernel& kernel, std::span<const Argument> arguments, std::ar
       offset = within;
       check(::clSetKernelArg(kernel.handle, at++, sizeof(cl_mem), &object), "a buffer for a kernel");
     }
-    check(::clSetKernelArg(kernel.handle, at++, sizeof offset, &offset), "an offset for a kernel");
+    set_value(&offset, sizeof offset, "an offset for a kernel");
   }
   cl_event event = nullptr;
   const bool timed = state_->measuring.load(std::memory_order_relaxed);

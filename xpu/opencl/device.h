@@ -51,17 +51,26 @@ class Argument {
     static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) <= kMaxBytes);
     Argument out{nullptr};
     out.bytes_ = sizeof(Value);
-    __builtin_memcpy(out.value_.data(), &value, sizeof(Value));
+    __builtin_memcpy(out.value_, &value, sizeof(Value));
     return out;
   }
+  // Of its 512 bytes only those in use travel: an operator makes about ten of these.
+  Argument(const Argument& other) : address_(other.address_), bytes_(other.bytes_) { __builtin_memcpy(value_, other.value_, bytes_); }
+  Argument& operator=(const Argument& other) {
+    address_ = other.address_;
+    bytes_ = other.bytes_;
+    __builtin_memmove(value_, other.value_, bytes_);
+    return *this;
+  }
+  ~Argument() = default;
 
  private:
   friend class Device;
   explicit Argument(const void* address) : address_(address) {}
   static constexpr std::size_t kMaxBytes = 512;
   const void* address_;
-  std::size_t bytes_ = 0;  ///< 0: an address
-  alignas(16) std::array<unsigned char, kMaxBytes> value_{};
+  std::size_t bytes_ = 0;                       ///< 0: an address
+  alignas(16) unsigned char value_[kMaxBytes];  // NOLINT(modernize-avoid-c-arrays): not set on purpose
 };
 
 struct Kernel;  ///< of one device; lives as long as it

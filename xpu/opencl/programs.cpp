@@ -83,6 +83,7 @@ cl_program Device::State::program(const std::string& file, const std::string& op
   if (source.empty()) throw DeviceError("xpu: no kernels of the name " + file);
   std::string all = "-cl-std=CL1.2 " + options;
   if (facts.has_fp64) all += " -DHAS_FP64=1";
+  if (facts.lanes) all += " -DGPU=1";
   std::string path;
   if (!cache_folder.empty()) {
     char name[40];
@@ -120,7 +121,7 @@ Kernel& Device::kernel(const std::string& file, const std::string& options, cons
     state_->build_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     cl_kernel handle = ::clCreateKernel(program, name.c_str(), &code);
     check(code, ("no kernel " + name + " in " + file + ".cl").c_str());
-    out = std::make_unique<Kernel>(Kernel{handle, label_of(file, options, name)});
+    out = std::make_unique<Kernel>(Kernel{handle, label_of(file, options, name), {}});
   }
   return *out;
 }

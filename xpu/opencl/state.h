@@ -6,6 +6,7 @@
 #include <CL/cl.h>
 
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -25,6 +26,17 @@ void check(cl_int code, const char* what);
 struct Kernel {
   cl_kernel handle = nullptr;
   std::string name;  ///< for people: file, operator, function
+  /// The values that its arguments have, by position; those of addresses are empty. OpenCL keeps a kernel's arguments from launch to
+  /// launch.
+  std::vector<std::string> values;
+
+  bool has(unsigned at, const void* value, std::size_t bytes) const {
+    return at < values.size() && values[at].size() == bytes && std::memcmp(values[at].data(), value, bytes) == 0;
+  }
+  void remember(unsigned at, const void* value, std::size_t bytes) {
+    if (values.size() <= at) values.resize(at + 1);
+    values[at].assign(static_cast<const char*>(value), bytes);
+  }
 };
 
 struct Device::State {
