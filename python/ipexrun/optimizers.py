@@ -19,6 +19,8 @@ import weakref
 
 import torch
 
+from . import kept_memory
+
 SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
 BOUND = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the accuracy rule
 MODULES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Adagrad": "adagrad"}  # class: module and function of torch.optim
@@ -81,6 +83,7 @@ def after(optimizer):
     stepper = _steppers.get(optimizer)
     if stepper is not None:
         stepper.end()
+    kept_memory.step_ended()
 
 
 def report():
