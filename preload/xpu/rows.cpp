@@ -130,10 +130,13 @@ bool layer_norm_backward(Given given, Results& results) {
   if (mask[1] || mask[2]) {
     const Tensor& any = mask[1] ? for_weight : for_bias;
     const std::string options = real_options(in) + " -DOUT=" + kernel_type(in.scalar_type()) + lanes_option(in, n);
-    launch_linear(in, unit_of(in).device->kernel("rows", options, "layer_norm_parameters"),
-                  {write(mask[1] ? for_weight : any), write(mask[2] ? for_bias : any), read(grad), read(in), read(middle), read(scale),
-                   flag(mask[1]), flag(mask[2]), count(rows), count(n)},
-                  n);
+    const bool lanes = unit_of(in).device->facts().lanes;  // groups of 16 columns and 16 rows there
+    const auto columns = static_cast<std::size_t>(n);
+    unit_of(in).device->launch(
+        unit_of(in).device->kernel("rows", options, "layer_norm_parameters"),
+        std::vector<Argument>{write(mask[1] ? for_weight : any), write(mask[2] ? for_bias : any), read(grad), read(in), read(middle),
+                              read(scale), flag(mask[1]), flag(mask[2]), count(rows), count(n)},
+        {columns, lanes ? 16U : 1U, 1}, {lanes ? 16U : 64U, lanes ? 16U : 1U, 1}, stream_of(in));
   }
   results = {for_input, for_weight, for_bias};
   return true;

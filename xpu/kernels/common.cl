@@ -111,7 +111,18 @@ inline long rows_of(const Grid *grid) {
 #define EACH 1
 #endif
 #endif
-// For each element i of a linear kernel over n: READ(e, i), then WRITE(e, i) (e: a constant where the loop is unrolled).
+// For each element i of a linear kernel over n: READ(e, i), then WRITE(e, i) (e: a constant where the loop is unrolled). EACH_FROM: of the items'
+// elements that begin at `first` and lie `step` apart.
+#define EACH_FROM(first, step, n, READ, WRITE)                                               \
+  if ((first) + (EACH - 1) * (step) < (n)) {                                                 \
+    _Pragma("unroll") for (int e_ = 0; e_ < EACH; ++e_) { READ(e_, (first) + e_ * (step)); }  \
+    _Pragma("unroll") for (int e_ = 0; e_ < EACH; ++e_) { WRITE(e_, (first) + e_ * (step)); } \
+  } else {                                                                                   \
+    for (long j_ = (first); j_ < (n); j_ += (step)) {                                        \
+      READ(0, j_);                                                                           \
+      WRITE(0, j_);                                                                          \
+    }                                                                                        \
+  }
 #if EACH == 1
 #define LINEAR(n, READ, WRITE)        \
   const long i_ = get_global_id(0);   \
@@ -120,17 +131,9 @@ inline long rows_of(const Grid *grid) {
     WRITE(0, i_);                     \
   }
 #else
-#define LINEAR(n, READ, WRITE)                                                                  \
-  const long step_ = get_local_size(0), i_ = get_group_id(0) * step_ * EACH + get_local_id(0);  \
-  if (i_ + (EACH - 1) * step_ < (n)) {                                                          \
-    _Pragma("unroll") for (int e_ = 0; e_ < EACH; ++e_) { READ(e_, i_ + e_ * step_); } \
-    _Pragma("unroll") for (int e_ = 0; e_ < EACH; ++e_) { WRITE(e_, i_ + e_ * step_); } \
-  } else {                                                                                      \
-    for (long j_ = i_; j_ < (n); j_ += step_) {                                                 \
-      READ(0, j_);                                                                              \
-      WRITE(0, j_);                                                                             \
-    }                                                                                           \
-  }
+#define LINEAR(n, READ, WRITE)                                                                 \
+  const long step_ = get_local_size(0), i_ = get_group_id(0) * step_ * EACH + get_local_id(0); \
+  EACH_FROM(i_, step_, n, READ, WRITE)
 #endif
 // Likewise for kernels over a grid with `int axis` (0 or 1): at[k] of `operands` operands is set, READ and WRITE get the steps along the axis.
 #define AXIS_STRIDE(k) (axis == 0 ? grid.strides[k][0] : grid.strides[k][1])

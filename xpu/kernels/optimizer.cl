@@ -9,9 +9,9 @@
 #define PICK(n)                                                                                      \
   (t < 4 ? (t < 2 ? (t == 0 ? ONE_OF(n, 0) : ONE_OF(n, 1)) : (t == 2 ? ONE_OF(n, 2) : ONE_OF(n, 3))) \
          : (t < 6 ? (t == 4 ? ONE_OF(n, 4) : ONE_OF(n, 5)) : (t == 6 ? ONE_OF(n, 6) : ONE_OF(n, 7))))
-#define AT_PICK(n) ((__global MEM_TYPE(T)*)PICK(n) + i)
-#define GET(p) CONVERT(X, LOAD(T, p))
-#define PUT(p, v) STORE(T, p, CONVERT(T, v))
+#define AT_PICK(n) ((__global MEM_TYPE(T) *)PICK(n))
+#define GET(p, i) CONVERT(X, LOAD(T, (p) + (i)))
+#define PUT(p, i, v) STORE(T, (p) + (i), CONVERT(T, v))
 
 typedef struct {
   long groups[8];  // where each tensor's work groups end, all counted together
@@ -23,88 +23,111 @@ typedef struct {
   if (group_ >= ends.groups[7]) return;                                                   \
   while (group_ >= ends.groups[t]) ++t;                                                   \
   if (t > 0) group_ -= ends.groups[t - 1];                                                \
-  const long step_ = get_local_size(0), first_ = group_ * step_ * EACH + get_local_id(0); \
-  const long end_ = min(ends.sizes[t], first_ + step_ * EACH)
-#define ELEMENTS for (long i = first_; i < end_; i += step_)
+  const long step_ = get_local_size(0), first_ = group_ * step_ * EACH + get_local_id(0)
+#define ELEMENTS(READ, WRITE) EACH_FROM(first_, step_, ends.sizes[t], READ, WRITE)
 
 typedef struct {
   XT lr, weight_decay, eps, log_beta1, log_beta2, beta1, beta2, momentum, dampening;
   int decoupled, amsgrad, maximize, nesterov, first, scaled, guarded;
 } Numbers;
+#define NUMBER_AT(name) (*(__global float *)(name##_base + name##_offset))
+#define SKIPPED (k.guarded && NUMBER_AT(found) == 1.0f)
+#define STEP_OF_TENSOR ((XT)(*(__global float *)PICK(s)))
+#define TENSORS_OF_ALL __global MEM_TYPE(T) *parameter = AT_PICK(p), *gradient = AT_PICK(g)
+#define READ_ALL(e, i)           \
+  grad[e] = GET(gradient, i);    \
+  value[e] = GET(parameter, i)
 // The gradient as the optimizer takes it; scaled ones are put back without their scale, as torch's fused kernels do.
-#define SKIPPED (k.guarded && *(__global float*)(found_base + found_offset) == 1.0f)
-#define GRADIENT                                                       \
-  __global MEM_TYPE(T)*gradient = AT_PICK(g), *parameter = AT_PICK(p); \
-  XT grad = GET(gradient), value = GET(parameter);                     \
-  if (k.scaled) {                                                      \
-    grad /= (XT) * (__global float*)(scale_base + scale_offset);       \
-    PUT(gradient, grad);                                               \
-  }                                                                    \
-  if (k.maximize) grad = -grad
+#define PREPARE(e, i)                    \
+  if (k.scaled) {                        \
+    grad[e] /= (XT)NUMBER_AT(scale);     \
+    PUT(gradient, i, grad[e]);           \
+  }                                      \
+  if (k.maximize) grad[e] = -grad[e]
 
 __kernel void adam(LIST(p), LIST(g), LIST(m), LIST(v), LIST(w), LIST(s), MEM(scale), MEM(found), Numbers k, Ends ends) {
   TENSOR;
   if (SKIPPED) return;
-  const XT step = (XT) * (__global float*)PICK(s);
+  TENSORS_OF_ALL;
+  __global MEM_TYPE(T) *mean = AT_PICK(m), *square = AT_PICK(v), *most = AT_PICK(w);
   // 1 - beta^step, exact also where beta is near 1
-  const XT size = k.lr / -expm1(step * k.log_beta1), correction = sqrt(-expm1(step * k.log_beta2));
-  ELEMENTS {
-    GRADIENT;
-    if (k.decoupled) {
-      value -= k.lr * k.weight_decay * value;
-    } else {
-      grad += k.weight_decay * value;
-    }
-    __global MEM_TYPE(T)*mean = AT_PICK(m), *square = AT_PICK(v);
-    XT first = GET(mean), second = GET(square);
-    first += (1 - k.beta1) * (grad - first);
-    second = k.beta2 * second + (1 - k.beta2) * grad * grad;
-    PUT(mean, first);
-    PUT(square, second);
-    if (k.amsgrad) {
-      __global MEM_TYPE(T)* most = AT_PICK(w);
-      second = fmax(GET(most), second);
-      PUT(most, second);
-    }
-    PUT(parameter, value - size * first / (sqrt(second) / correction + k.eps));
-  }
+  const XT step = STEP_OF_TENSOR, size = k.lr / -expm1(step * k.log_beta1), correction = sqrt(-expm1(step * k.log_beta2));
+  XT grad[EACH], value[EACH], first[EACH], second[EACH];
+#define READ(e, i)              \
+  READ_ALL(e, i);               \
+  first[e] = GET(mean, i);      \
+  second[e] = GET(square, i)
+#define WRITE(e, i)                                                                   \
+  PREPARE(e, i);                                                                      \
+  if (k.decoupled) {                                                                  \
+    value[e] -= k.lr * k.weight_decay * value[e];                                     \
+  } else {                                                                            \
+    grad[e] += k.weight_decay * value[e];                                             \
+  }                                                                                   \
+  first[e] += (1 - k.beta1) * (grad[e] - first[e]);                                   \
+  second[e] = k.beta2 * second[e] + (1 - k.beta2) * grad[e] * grad[e];                \
+  PUT(mean, i, first[e]);                                                             \
+  PUT(square, i, second[e]);                                                          \
+  if (k.amsgrad) {                                                                    \
+    second[e] = fmax(GET(most, i), second[e]);                                        \
+    PUT(most, i, second[e]);                                                          \
+  }                                                                                   \
+  PUT(parameter, i, value[e] - size * first[e] / (sqrt(second[e]) / correction + k.eps))
+  ELEMENTS(READ, WRITE)
+#undef READ
+#undef WRITE
 }
 
 __kernel void sgd(LIST(p), LIST(g), LIST(m), MEM(scale), MEM(found), Numbers k, Ends ends) {
   TENSOR;
   if (SKIPPED) return;
-  ELEMENTS {
-    GRADIENT;
-    grad += k.weight_decay * value;
-    if (k.momentum != 0) {
-      __global MEM_TYPE(T)* kept = AT_PICK(m);
-      const XT moved = k.first ? grad : k.momentum * GET(kept) + (1 - k.dampening) * grad;
-      PUT(kept, moved);
-      grad = k.nesterov ? grad + k.momentum * moved : moved;
-    }
-    PUT(parameter, value - k.lr * grad);
-  }
+  TENSORS_OF_ALL;
+  __global MEM_TYPE(T) *kept = AT_PICK(m);
+  XT grad[EACH], value[EACH], before[EACH];
+#define READ(e, i) \
+  READ_ALL(e, i);  \
+  before[e] = k.momentum != 0 && !k.first ? GET(kept, i) : 0
+#define WRITE(e, i)                                                                                       \
+  PREPARE(e, i);                                                                                          \
+  grad[e] += k.weight_decay * value[e];                                                                   \
+  if (k.momentum != 0) {                                                                                  \
+    const XT moved = k.first ? grad[e] : k.momentum * before[e] + (1 - k.dampening) * grad[e];            \
+    PUT(kept, i, moved);                                                                                  \
+    grad[e] = k.nesterov ? grad[e] + k.momentum * moved : moved;                                          \
+  }                                                                                                       \
+  PUT(parameter, i, value[e] - k.lr * grad[e])
+  ELEMENTS(READ, WRITE)
+#undef READ
+#undef WRITE
 }
 
 // dampening: the decay of the rate.
 __kernel void adagrad(LIST(p), LIST(g), LIST(m), LIST(s), MEM(scale), MEM(found), Numbers k, Ends ends) {
   TENSOR;
   if (SKIPPED) return;
-  const XT step = (XT) * (__global float*)PICK(s);
-  ELEMENTS {
-    GRADIENT;
-    grad += k.weight_decay * value;
-    __global MEM_TYPE(T)* kept = AT_PICK(m);
-    const XT sum = GET(kept) + grad * grad;
-    PUT(kept, sum);
-    PUT(parameter, value - k.lr / (1 + (step - 1) * k.dampening) * grad / (sqrt(sum) + k.eps));
-  }
+  TENSORS_OF_ALL;
+  __global MEM_TYPE(T) *kept = AT_PICK(m);
+  const XT rate = k.lr / (1 + (STEP_OF_TENSOR - 1) * k.dampening);
+  XT grad[EACH], value[EACH], sum[EACH];
+#define READ(e, i) \
+  READ_ALL(e, i);  \
+  sum[e] = GET(kept, i)
+#define WRITE(e, i)                       \
+  PREPARE(e, i);                          \
+  grad[e] += k.weight_decay * value[e];   \
+  sum[e] += grad[e] * grad[e];            \
+  PUT(kept, i, sum[e]);                   \
+  PUT(parameter, i, value[e] - rate * grad[e] / (sqrt(sum[e]) + k.eps))
+  ELEMENTS(READ, WRITE)
+#undef READ
+#undef WRITE
 }
 
 __kernel void add_number(LIST(p), XT number, Ends ends) {
   TENSOR;
-  ELEMENTS {
-    __global MEM_TYPE(T)* at = AT_PICK(p);
-    PUT(at, GET(at) + number);
-  }
+  __global MEM_TYPE(T) *at = AT_PICK(p);
+  XT value[EACH];
+#define READ(e, i) value[e] = GET(at, i)
+#define WRITE(e, i) PUT(at, i, value[e] + number)
+  ELEMENTS(READ, WRITE)
 }

@@ -178,16 +178,34 @@ ROW layer_norm_backward(MEM(out), MEM(grad), MEM(in), MEM(mean), MEM(rstd), MEM(
   }
 }
 
-// Gradients of weight and bias: a work item a column.
-__kernel void layer_norm_parameters(MEM(weight), MEM(bias), MEM(grad), MEM(in), MEM(mean), MEM(rstd), int weighted, int biased, long rows, long n) {
+// Gradients of weight and bias: a work item a column, or on a GPU the 16 items of a group that have the column, each with every 16th row.
+#ifdef GPU
+#define COLUMNS 16
+__kernel __attribute__((reqd_work_group_size(COLUMNS, 16, 1))) void
+#else
+__kernel void
+#endif
+layer_norm_parameters(MEM(weight), MEM(bias), MEM(grad), MEM(in), MEM(mean), MEM(rstd), int weighted, int biased, long rows, long n) {
   const long i = get_global_id(0);
-  if (i >= n) return;
   XT for_weight = 0, for_bias = 0;
-  for (long row = 0; row < rows; ++row) {
+  for (long row = get_global_id(1); i < n && row < rows; row += get_global_size(1)) {
     const XT g = GET(grad, i);
     for_weight += g * (GET(in, i) - AT(XT, mean)[row]) * AT(XT, rstd)[row];
     for_bias += g;
   }
+#ifdef GPU
+  __local XT weights[16 * COLUMNS], biases[16 * COLUMNS];
+  const int x = get_local_id(0), y = get_local_id(1);
+  weights[y * COLUMNS + x] = for_weight;
+  biases[y * COLUMNS + x] = for_bias;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (y > 0) return;
+  for (int r = 1; r < 16; ++r) {
+    for_weight += weights[r * COLUMNS + x];
+    for_bias += biases[r * COLUMNS + x];
+  }
+#endif
+  if (i >= n) return;
   if (weighted) STORE(T, AT(MEM_TYPE(T), weight) + i, for_weight);
   if (biased) STORE(T, AT(MEM_TYPE(T), bias) + i, for_bias);
 }
