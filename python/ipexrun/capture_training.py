@@ -124,7 +124,7 @@ class Target:
         self.where = type(module).__name__
         self.module = weakref.ref(module)
         self.lock = threading.Lock()
-        self.thread = None  # whose call stock answers now, to be told of
+        self.thread = self.stopwatch = None  # whose call stock answers now, to be told of, and since when
         self.key = self.step = self.verdict = None
         self.bf16_allowed = bf16_allowed()
         self.keeps_float32 = keeps_float32(module)
@@ -193,14 +193,14 @@ class Target:
     def took(self, nanoseconds, result, explored):
         if self.thread == threading.get_ident():
             self.thread = None
-            explored_ns = self.watch.explored_ns()
+            explored_ns = self.stopwatch.explored_ns()
             self.attend(Step(self.key, None, max(nanoseconds - explored_ns, 1), explored_ns), result)
         return self.verdict
 
     def ask_stock(self, args, kwargs):
         """Stock answers, and its step is timed."""
         self.key = capture.signature_of_call(args, kwargs)
-        self.watch = Stopwatch()
+        self.stopwatch = Stopwatch()
         self.thread = threading.get_ident()
         return self.eager
 

@@ -146,6 +146,32 @@ def test_a_short_run_pays_for_nothing():
     assert loop(steps=60)[0] == "[] False"
 
 
+CHEAP = """
+from ipexrun import capture, capture_training
+capture.BASE_S, capture.PER_MODULE_S, capture_training.SHARE = 0.01, 0.0, 10.0
+"""
+
+
+def test_a_long_run_is_watched_and_then_captured():
+    """As users start it, but for the price of a capture, which has to be earned first."""
+    said, errors = loop(before=CHEAP, steps=400, IPEXRUN_GRAPH_WAIT="0.001")
+    assert "no backward passes" not in said and ("captured" in said or "not faster" in said), (said, errors)
+
+
+BROKE = CHEAP + """
+traced = capture_training.Target.next_kind
+def next_kind(self, why):
+    capture_training.SHARE = 1e-9
+    return traced(self, why)
+capture_training.Target.next_kind = next_kind
+"""
+
+
+def test_what_was_traced_waits_until_its_share_of_the_run_pays_for_more():
+    said, _ = loop(before=BROKE, steps=800, IPEXRUN_GRAPH_WAIT="0.001")
+    assert said.startswith(("[('comparing ", "[('racing stock: ")), said
+
+
 @pytest.mark.parametrize("options", [("--graph-mode", "off"), ("--graph-mode", "trace"), ("--no-optimize",), ("--select", "off")])
 def test_it_is_switched_off(options):
     assert loop(*options, IPEXRUN_GRAPH_WAIT="0")[0] == "[] False"
