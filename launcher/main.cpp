@@ -44,21 +44,23 @@ Result<int> dispatch(const Options& options, SupervisedRunner& runner) {
     case Command::kManPage:
       return print(man_page(IPEXRUN_VERSION));
     case Command::kTune:
-      break;  // has become another program by now
+    case Command::kAot:
+      break;  // have become other programs by now
   }
   return static_cast<int>(kExitUsage);
 }
 
-/// `ipexrun tune ...` is the program hypertune beside this one: the launcher knows nothing of the tuner. Returns only an error.
-Error become_hypertune(char** argv) {
+/// `ipexrun tune ...` is the program hypertune beside this one, `ipexrun aot ...` is ipexrun-aot: the launcher knows nothing of the tuner
+/// and of kernels. Returns only an error.
+Error become(const char* name, char** argv) {
   std::error_code failure;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failure);
-  const std::string beside = (self.parent_path() / "hypertune").string();
+  const std::string beside = (self.parent_path() / name).string();
   ++argv;
-  argv[0] = const_cast<char*>("hypertune");  // NOLINT: execv takes no const
+  argv[0] = const_cast<char*>(name);  // NOLINT: execv takes no const
   ::execv(beside.c_str(), argv);
   return Error{errno == ENOENT ? kExitNotFound : kExitNotExecutable, "cannot start '" + beside + "': " + std::strerror(errno),
-               "it is installed with ipexrun"};
+               std::strcmp(name, "hypertune") == 0 ? "it is installed with ipexrun" : "a build without OpenCL headers has none"};
 }
 
 Result<int> run_command_line(const std::vector<std::string>& args) {
@@ -77,8 +79,9 @@ Result<int> run_command_line(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   using namespace ipexrun::launcher;  // NOLINT(google-build-using-namespace): this is its main()
   if (argc > 1 && std::strcmp(argv[1], kMallocExerciseWord) == 0) return exercise_malloc(argc > 2 ? argv[2] : nullptr);
-  if (argc > 1 && std::strcmp(argv[1], "tune") == 0) {
-    const ipexrun::Error failed = become_hypertune(argv);
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word == "tune" || word == "aot") {
+    const ipexrun::Error failed = become(word == "tune" ? "hypertune" : "ipexrun-aot", argv);
     ipexrun::log::error(failed.line());
     return failed.code;
   }

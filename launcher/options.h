@@ -9,7 +9,7 @@
 
 namespace ipexrun::launcher {
 
-enum class Command { kRun, kTopology, kEnv, kDoctor, kGather, kVersion, kHelp, kTune, kXpu, kCompletion, kManPage, kExplainLast };
+enum class Command { kRun, kTopology, kEnv, kDoctor, kGather, kVersion, kHelp, kTune, kAot, kXpu, kCompletion, kManPage, kExplainLast };
 
 /// How PROGRAM is to be started.
 enum class ProgramKind {

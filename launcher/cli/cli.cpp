@@ -17,9 +17,10 @@ struct CommandWord {
   Command command;
 };
 
-constexpr std::array<CommandWord, 8> kCommandWords{{{"cpu", Command::kRun},
+constexpr std::array<CommandWord, 9> kCommandWords{{{"cpu", Command::kRun},
                                                     {"xpu", Command::kXpu},
                                                     {"tune", Command::kTune},
+                                                    {"aot", Command::kAot},
                                                     {"topology", Command::kTopology},
                                                     {"env", Command::kEnv},
                                                     {"doctor", Command::kDoctor},
@@ -286,7 +287,7 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
       rest.erase(rest.begin());
     }
   }
-  if (options.command == Command::kTune) return options;
+  if (options.command == Command::kTune || options.command == Command::kAot) return options;
   if (options.command == Command::kEnv) {
     const auto docs = std::find(rest.begin(), rest.end(), "--docs");
     options.docs = docs != rest.end();

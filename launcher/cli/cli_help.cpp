@@ -20,6 +20,7 @@ const Pairs& commands() {
       {"ipexrun explain-last [--json]", "why the last run went as it did: its plan, and what answered which calls"},
       {"ipexrun gather [FILE.tar.gz]", "write this machine's topology and limits into an archive"},
       {"ipexrun xpu [options] PROGRAM args", "the same for programs on Intel GPUs: devices, tiles, cores near them; launch only"},
+      {"ipexrun aot --device LIST", "build the kernels of device xpu ahead of time (ipexrun aot --help)"},
       {"ipexrun tune [options] PROGRAM args", "search the best way to launch PROGRAM (the program hypertune; ipexrun tune --help)"}};
   return rows;
 }

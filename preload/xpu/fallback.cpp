@@ -224,7 +224,7 @@ bool lacks_type(const char* what) {
 
 }  // namespace
 
-void no_kernel(const std::string& name, const char* why) {
+void no_kernel(const std::string& name, const char* why, const char* instead) {
   static std::mutex mutex;
   static std::set<std::string> told;
   const std::lock_guard lock(mutex);
@@ -234,7 +234,7 @@ void no_kernel(const std::string& name, const char* why) {
   std::string line = words.substr(0, words.find('\n'));
   if (const std::size_t error = words.find("error: "); error != std::string::npos && error > line.size())
     line += ", " + words.substr(error, words.find('\n', error) - error);
-  log::warn("xpu: " + name + " runs on the CPU: " + line);
+  log::warn("xpu: " + name + ' ' + instead + ": " + line);
 }
 
 void finish_kernels() {

@@ -19,8 +19,8 @@ namespace ipexrun::preload::xpu {
 /// - A layout or an error is the CPU's.
 void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-/// Says once an operator that it runs on the CPU, and why.
-void no_kernel(const std::string& name, const char* why);
+/// Says once an operator that it runs on the CPU, or what is done instead, and why.
+void no_kernel(const std::string& name, const char* why, const char* instead = "runs on the CPU");
 /// False where `kernel` says that it does not know the call, and where the device has no such kernel (one line says so, once an operator).
 template <typename Function>
 bool attempt(const c10::OperatorHandle& op, Function&& kernel) {

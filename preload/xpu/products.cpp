@@ -35,6 +35,31 @@ bool known(const Tensor& tensor, at::ScalarType type) {
   return tensor.is_xpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == type && !tensor.is_conj() && !tensor.is_neg();
 }
 
+std::size_t blocks(std::int64_t size, std::int64_t of) { return static_cast<std::size_t>((size + of - 1) / of); }
+
+/// Of float16 and bfloat16 on devices that have such units. False: nothing was done.
+bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType type, const Shape& shape, const Tensor& out,
+                              const std::vector<Argument>& arguments) {
+  const std::int64_t lanes = device.matrix_lanes();
+  if (lanes == 0 || (type != at::kHalf && type != at::kBFloat16) || shape.m <= kRowsOfAnItem) return false;
+  const std::string options = std::string("-DT=") + kernel_type(type) + " -DMATRIX=" + std::to_string(lanes) +
+                              (device.facts().matrix_emulated ? " -DMATRIX_EMULATED" : "");
+  Kernel* kernel = nullptr;
+  try {
+    kernel = &device.kernel("gemm_matrix", options, "gemm_matrix");
+  } catch (const ::ipexrun::xpu::DeviceError& problem) {  // a driver that promises more than its compiler takes
+    no_kernel("products in matrix units", problem.what(), "run without them");
+    device.give_up_matrix();
+    return false;
+  }
+  const std::int64_t rows = lanes == 16 ? 32 : 16;  // of a sub-group: 8 * STEPS_DOWN of gemm_matrix.cl
+  const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
+  const auto side = static_cast<std::size_t>(lanes);
+  device.launch(*kernel, arguments, {blocks(shape.n, 2 * lanes) * side, blocks(shape.m, 4 * rows) * 4, batch}, {side, 4, 1},
+                stream_of(out));
+  return true;
+}
+
 /// False: nothing was done.
 bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const Tensor* c, double beta, double alpha) {
   const at::ScalarType type = out.scalar_type();
@@ -73,8 +98,8 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
                                         Argument::value(shape),
                                         number(alpha),
                                         number(beta)};
+  if (multiply_in_matrix_units(device, type, shape, out, arguments)) return true;
   const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
-  const auto blocks = [](std::int64_t size, std::int64_t of) { return static_cast<std::size_t>((size + of - 1) / of); };
   // Blocks of 128, a fifth faster where they are full: where there is one for each of the device's units, and few of their results lie
   // beyond the edges.
   const std::size_t large = blocks(shape.m, 128) * blocks(shape.n, 128), small = blocks(shape.m, 64) * blocks(shape.n, 64);

@@ -38,7 +38,8 @@ std::string properties(std::int64_t index) {
          field("local_mem_size", std::to_string(facts.local_bytes)) + field("max_work_group_size", std::to_string(facts.max_work_group)) +
          field("max_compute_units", std::to_string(facts.compute_units)) + field("max_clock_frequency", std::to_string(facts.clock_mhz)) +
          field("has_fp16", yes(facts.has_fp16)) + field("has_fp64", yes(facts.has_fp64)) +
-         field("has_subgroups", yes(facts.has_sub_groups)) + field("is_intel", yes(facts.is_intel)) + "\"memory\": \"" +
+         field("matrix_lanes", std::to_string(facts.matrix_lanes)) + field("has_subgroups", yes(facts.has_sub_groups)) +
+         field("is_intel", yes(facts.is_intel)) + "\"memory\": \"" +
          (::ipexrun::xpu::unit(static_cast<int>(index)).device->memory_kind() == ::ipexrun::xpu::MemoryKind::kSvm ? "svm" : "buffers") +
          "\"}";
 }
@@ -62,18 +63,19 @@ std::string kernels_json() {
 }
 
 std::string report() {
-  long launches = 0, from_source = 0, from_cache = 0;
+  long launches = 0, from_source = 0, from_cache = 0, ahead_of_time = 0;
   double build = 0;
   for (const auto& unit : ::ipexrun::xpu::units()) {
     launches += unit->device->launches();
     const ::ipexrun::xpu::ProgramCounts programs = unit->device->program_counts();
     from_source += programs.from_source;
     from_cache += programs.from_cache;
+    ahead_of_time += programs.ahead_of_time;
     build += programs.seconds;
   }
   return "{" + field("launches", std::to_string(launches)) + field("programs_from_source", std::to_string(from_source)) +
-         field("programs_from_cache", std::to_string(from_cache)) + field("program_seconds", std::to_string(build)) +
-         field("kernels", kernels_json()) + "\"fallbacks\": " + fallbacks_json() + "}";
+         field("programs_from_cache", std::to_string(from_cache)) + field("programs_ahead_of_time", std::to_string(ahead_of_time)) +
+         field("program_seconds", std::to_string(build)) + field("kernels", kernels_json()) + "\"fallbacks\": " + fallbacks_json() + "}";
 }
 
 void measure(bool on) {

@@ -82,8 +82,33 @@ def test_products_with_edges(device, sizes):
 
 def test_products_by_the_kernels_of_gpus(child):
     """The same tests, where this file's own ran those of CPUs."""
-    done = child("", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "test_products and not gpus", IPEXRUN_XPU_KERNELS="lanes")
+    done = child("", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "test_products and not gpus and not play", IPEXRUN_XPU_KERNELS="lanes")
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("sizes", [(64, 64, 16), (130, 70, 33), (9, 129, 7)], ids=str)
+def test_products_of_small_types(device, dtype, sizes):
+    """Beside float32 products of the same values; on devices with matrix units by these."""
+    m, n, k = sizes
+    torch.manual_seed(0)
+    a, b, c = torch.randn(2, m, k).to(dtype), torch.randn(2, k, n).to(dtype), torch.randn(n).to(dtype)
+    for left in (a, a.transpose(1, 2).contiguous().transpose(1, 2)):
+        for right in (b, b.transpose(1, 2).contiguous().transpose(1, 2)):
+            x, y = left.xpu(), right.xpu()
+            torch.testing.assert_close((x @ y).cpu(), (a.float() @ b.float()).to(dtype), rtol=1e-2, atol=1e-2)
+            one = torch.addmm(c.xpu(), x[0], y[0], beta=2, alpha=0.5).cpu()
+            torch.testing.assert_close(one, torch.addmm(c.float(), a[0].float(), b[0].float(), beta=2, alpha=0.5).to(dtype), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("lanes, dtype", [("matrix", "float16"), ("matrix8", "bfloat16")])
+def test_products_by_matrix_units_that_work_items_play(child, lanes, dtype):
+    """gemm_matrix.cl with the order of values that the extension's text gives to lanes of 16 and of 8."""
+    test = ("import sys, pytest, ipexrun.xpu as x; code = pytest.main(['-q', '-p', 'no:cacheprovider', sys.argv[1], '-k', 'small_types and ' + sys.argv[2]]); x.install(); "
+            "sys.exit(code)")
+    done = child("", sys.executable, "-c", test, __file__, dtype, IPEXRUN_XPU_KERNELS=lanes, IPEXRUN_XPU_REPORT="1")
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout
+    assert "gemm_matrix" in done.stderr, done.stderr
 
 
 def test_products_of_nothing(device):

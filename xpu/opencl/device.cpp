@@ -64,10 +64,12 @@ Device::~Device() {
 }
 
 const DeviceFacts& Device::facts() const { return state_->facts; }
+int Device::matrix_lanes() const { return state_->matrix_lanes.load(std::memory_order_relaxed); }
+void Device::give_up_matrix() { state_->matrix_lanes = 0; }
 MemoryKind Device::memory_kind() const { return state_->memory; }
 ProgramCounts Device::program_counts() const {
   const std::lock_guard lock(state_->programs_mutex);
-  return {state_->from_source, state_->from_cache, state_->build_seconds};
+  return {state_->from_source, state_->from_cache, state_->ahead_of_time, state_->build_seconds};
 }
 long Device::launches() const { return state_->launches; }
 

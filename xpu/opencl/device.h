@@ -39,6 +39,9 @@ struct DeviceFacts {
   std::size_t max_work_group = 0;
   unsigned compute_units = 0;
   unsigned clock_mhz = 0;
+  unsigned ip_version = 0;  ///< of an Intel GPU (program_files.h, intel_target); 0: not said
+  int matrix_lanes = 0;     ///< lanes of a sub-group with matrix units (gemm_matrix.cl): 16, 8; 0: none
+  bool matrix_emulated = false;
   bool has_fp16 = false, has_fp64 = false, has_sub_groups = false, has_svm = false, is_intel = false;
 };
 
@@ -77,7 +80,7 @@ struct Kernel;  ///< of one device; lives as long as it
 
 /// How programs came to be in this process.
 struct ProgramCounts {
-  long from_source = 0, from_cache = 0;
+  long from_source = 0, from_cache = 0, ahead_of_time = 0;
   double seconds = 0;  ///< what building and loading took
 };
 
@@ -113,6 +116,9 @@ class Device {
 
   [[nodiscard]] const DeviceFacts& facts() const;
   [[nodiscard]] MemoryKind memory_kind() const;
+  /// facts().matrix_lanes, until give_up_matrix(): the compiler does not take the kernels for them. Any thread.
+  [[nodiscard]] int matrix_lanes() const;
+  void give_up_matrix();
 
   // Memory (xpu/core/caching_allocator.h, MemoryDevice).
   void* allocate(std::size_t bytes) noexcept;
@@ -140,6 +146,8 @@ class Device {
   void launch(Kernel& kernel, std::span<const Argument> arguments, std::array<std::size_t, 3> global, std::array<std::size_t, 3> local,
               StreamId stream);
 
+  /// The driver's binary of a program, built from source now; "" where the driver hands out none. Throws like kernel().
+  std::string build_binary(const std::string& file, const std::string& options);
   [[nodiscard]] ProgramCounts program_counts() const;
   [[nodiscard]] long launches() const;
 
@@ -157,10 +165,13 @@ class Device {
 };
 
 struct FindOptions {
-  bool any_type = false;       ///< CPUs too; otherwise GPUs and accelerators
-  bool force_buffers = false;  ///< MemoryKind::kBuffers even where there is SVM
-  bool force_lanes = false;    ///< CPUs get the kernels of GPUs
-  std::string cache_folder;    ///< "": programs are not remembered
+  bool any_type = false;                   ///< CPUs too; otherwise GPUs and accelerators
+  bool force_buffers = false;              ///< MemoryKind::kBuffers even where there is SVM
+  bool force_lanes = false;                ///< CPUs get the kernels of GPUs
+  int emulate_matrix = 0;                  ///< 16 or 8: products as on a device with matrix units of so many lanes, which work items play
+  std::string cache_folder;                ///< "": programs are not remembered
+  std::vector<std::string> ahead_folders;  ///< of programs built ahead of time (program_files.h)
+  std::string programs_file;               ///< a line for each program asked for is appended; "": none
 };
 
 /// All usable devices, GPUs first. An empty list: `reason` says why.

@@ -1,5 +1,5 @@
-# cmake -DFILES=a.cl;b.cl -DOUT=x.cpp -P embed.cmake: kernel_source() of state.h over the files' texts; common.cl comes before each.
-set(_text "// Made from xpu/kernels/*.cl.\n#include \"xpu/opencl/state.h\"\nnamespace ipexrun::xpu {\nnamespace {\n")
+# cmake -DFILES=a.cl;b.cl -DOUT=x.cpp -P embed.cmake: kernel_source() of sources.h over the files' texts; common.cl comes before each.
+set(_text "// Made from xpu/kernels/*.cl.\n#include \"xpu/opencl/sources.h\"\nnamespace ipexrun::xpu {\nnamespace {\n")
 set(_rows "")
 foreach(_file ${FILES})
   get_filename_component(_name ${_file} NAME_WE)

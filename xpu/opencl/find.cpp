@@ -1,10 +1,15 @@
 // Which devices there are.
 #include <algorithm>
+#include <array>
 
+#include "xpu/opencl/program_files.h"
 #include "xpu/opencl/state.h"
 
 namespace ipexrun::xpu {
 namespace {
+
+constexpr cl_device_info kSubGroupSizesIntel = 0x4108;  // CL_DEVICE_SUB_GROUP_SIZES_INTEL of cl_intel_required_subgroup_size
+constexpr cl_device_info kIpVersionIntel = 0x4250;      // CL_DEVICE_IP_VERSION_INTEL of cl_intel_device_attribute_query
 
 template <typename Value>
 Value info(cl_device_id id, cl_device_info what) {
@@ -23,6 +28,16 @@ std::string text(cl_device_id id, cl_device_info what) {
 }
 
 bool has_word(const std::string& words, const std::string& word) { return (" " + words + " ").find(" " + word + " ") != std::string::npos; }
+
+/// Lanes that the matrix functions want: Xe-HPG has sub-groups of 8 and more, Xe-HPC and later ones of 16 and more. 0: the driver does not
+/// say.
+int smallest_sub_group(cl_device_id id) {
+  std::array<std::size_t, 8> sizes{};
+  std::size_t bytes = 0;
+  if (::clGetDeviceInfo(id, kSubGroupSizesIntel, sizeof sizes, sizes.data(), &bytes) != CL_SUCCESS || bytes < sizeof sizes[0]) return 0;
+  const std::size_t least = *std::min_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(bytes / sizeof sizes[0]));
+  return least == 8 || least == 16 ? static_cast<int>(least) : 0;
+}
 
 DeviceFacts read_facts(cl_platform_id platform, cl_device_id id) {
   DeviceFacts out;
@@ -47,6 +62,8 @@ DeviceFacts read_facts(cl_platform_id platform, cl_device_id id) {
   out.has_sub_groups = has_word(extensions, "cl_khr_subgroups") || has_word(extensions, "cl_intel_subgroups");
   out.has_svm = (info<cl_device_svm_capabilities>(id, CL_DEVICE_SVM_CAPABILITIES) & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) != 0;
   out.is_intel = info<cl_uint>(id, CL_DEVICE_VENDOR_ID) == 0x8086 && out.type == "gpu";
+  if (out.is_intel && has_word(extensions, "cl_intel_device_attribute_query")) out.ip_version = info<cl_uint>(id, kIpVersionIntel);
+  if (out.is_intel && has_word(extensions, "cl_intel_subgroup_matrix_multiply_accumulate")) out.matrix_lanes = smallest_sub_group(id);
   return out;
 }
 
@@ -59,8 +76,16 @@ struct Finder {
     state->id = id;
     state->facts = read_facts(platform, id);
     state->facts.lanes = state->facts.type != "cpu" || options.force_lanes;
+    if (options.emulate_matrix != 0) {
+      state->facts.matrix_lanes = options.emulate_matrix;
+      state->facts.matrix_emulated = true;
+    }
+    state->matrix_lanes = state->facts.matrix_lanes;
     state->memory = state->facts.has_svm && !options.force_buffers ? MemoryKind::kSvm : MemoryKind::kBuffers;
     state->cache_folder = options.cache_folder;
+    state->ahead_folders = options.ahead_folders;
+    state->target = target_of(state->facts);
+    state->programs_file = options.programs_file;
     cl_int code = CL_SUCCESS;
     state->context = ::clCreateContext(nullptr, 1, &id, nullptr, nullptr, &code);
     check(code, ("no context on " + state->facts.name).c_str());

@@ -1,35 +1,22 @@
-// Programs: from the cache folder, else compiled from source and put there.
+// Programs: built ahead of time, else from the cache folder, else compiled now (from SPIR-V, from source) and put there.
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
-#include <iterator>
 
+#include "xpu/opencl/program_files.h"
 #include "xpu/opencl/state.h"
 
 namespace ipexrun::xpu {
 namespace {
 
-std::uint64_t fnv1a(const std::string& text, std::uint64_t hash = 0xcbf29ce484222325ull) {
-  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3ull;
-  return hash;
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// All or nothing: two processes may write the same file. What cannot be written is compiled again next time.
-void write_file(const std::string& path, const std::string& bytes) {
-  const std::string draft = path + "." + std::to_string(::getpid());
-  const int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+/// Whole lines, whoever else writes to the file. What cannot be written is left out.
+void append_line(const std::string& path, const std::string& line) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (file < 0) return;
-  const bool whole = ::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+  const std::string whole = line + '\n';
+  [[maybe_unused]] const ssize_t written = ::write(file, whole.data(), whole.size());
   ::close(file);
-  if (!whole || ::rename(draft.c_str(), path.c_str()) != 0) ::unlink(draft.c_str());
 }
 
 std::string build_log(cl_program program, cl_device_id id) {
@@ -64,6 +51,19 @@ cl_program from_binary(cl_context context, cl_device_id id, const std::string& b
   return nullptr;
 }
 
+/// nullptr where the driver takes no SPIR-V, or not this one.
+cl_program from_spirv(cl_context context, cl_device_id id, const std::string& bytes, const std::string& options) {
+  if (bytes.empty()) return nullptr;
+  std::size_t version_bytes = 0;  // of CL_DEVICE_IL_VERSION: a final zero alone means none
+  if (::clGetDeviceInfo(id, CL_DEVICE_IL_VERSION, 0, nullptr, &version_bytes) != CL_SUCCESS || version_bytes <= 1) return nullptr;
+  cl_int code = CL_SUCCESS;
+  cl_program program = ::clCreateProgramWithIL(context, bytes.data(), bytes.size(), &code);
+  if (code != CL_SUCCESS) return nullptr;
+  if (::clBuildProgram(program, 1, &id, options.c_str(), nullptr, nullptr) == CL_SUCCESS) return program;
+  ::clReleaseProgram(program);
+  return nullptr;
+}
+
 /// For reports: "gemm", "elementwise add", "rows softmax".
 std::string label_of(const std::string& file, const std::string& options, const std::string& name) {
   for (const char* word : {"-DOP=op_", "-DREDUCTION="})
@@ -76,39 +76,61 @@ std::string label_of(const std::string& file, const std::string& options, const 
 
 }  // namespace
 
-cl_program Device::State::program(const std::string& file, const std::string& options) {
-  const std::string key = file + ' ' + options;
-  if (const auto found = programs.find(key); found != programs.end()) return found->second;
+cl_program Device::State::built_ahead(const std::string& name, const std::string& all_options) {
+  for (const std::string& folder : ahead_folders)
+    if (cl_program known = from_binary(context, id, read_program(folder + '/' + target + '/' + name + ".bin"), all_options)) return known;
+  return nullptr;
+}
+
+cl_program Device::State::from_source_text(const std::string& file, const std::string& all_options) {
   const std::string source = kernel_source(file);
-  if (source.empty()) throw DeviceError("xpu: no kernels of the name " + file);
-  std::string all = "-cl-std=CL1.2 " + options;
-  if (facts.has_fp64) all += " -DHAS_FP64=1";
-  if (facts.lanes) all += " -DGPU=1";
-  std::string path;
-  if (!cache_folder.empty()) {
-    char name[40];
-    const std::uint64_t hash = fnv1a(facts.platform + facts.name + facts.driver_version + facts.version + all, fnv1a(source));
-    std::snprintf(name, sizeof name, "/%016llx.clbin", static_cast<unsigned long long>(hash));
-    path = cache_folder + name;
-    if (cl_program known = from_binary(context, id, read_file(path), all)) {
-      ++from_cache;
-      return programs[key] = known;
-    }
-  }
   const char* text = source.c_str();
   cl_int code = CL_SUCCESS;
   cl_program program = ::clCreateProgramWithSource(context, 1, &text, nullptr, &code);
   check(code, "no program");
-  code = ::clBuildProgram(program, 1, &id, all.c_str(), nullptr, nullptr);
-  if (code != CL_SUCCESS) {
-    const std::string words = build_log(program, id);
-    ::clReleaseProgram(program);
-    throw DeviceError("xpu: the kernels in " + file + ".cl do not build for " + facts.name + " (" + all + "): " + code_name(code) + "\n" +
-                      words);
+  code = ::clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr);
+  if (code == CL_SUCCESS) return program;
+  const std::string words = build_log(program, id);
+  ::clReleaseProgram(program);
+  throw DeviceError("xpu: the kernels in " + file + ".cl do not build for " + facts.name + " (" + all_options + "): " + code_name(code) +
+                    "\n" + words);
+}
+
+cl_program Device::State::program(const std::string& file, const std::string& options) {
+  const std::string key = file + ' ' + options;
+  if (const auto found = programs.find(key); found != programs.end()) return found->second;
+  if (!programs_file.empty()) append_line(programs_file, key);
+  const std::string all = whole_options(options, facts.has_fp64, facts.lanes);
+  const std::string name = program_name(file, all);
+  if (name.empty()) throw DeviceError("xpu: no kernels of the name " + file);
+  if (cl_program known = built_ahead(name, all)) {
+    ++ahead_of_time;
+    return programs[key] = known;
   }
+  const std::string path =
+      cache_folder.empty()
+          ? ""
+          : cache_folder + '/' + digits(fnv1a(facts.platform + facts.name + facts.driver_version + facts.version + name)) + ".clbin";
+  if (!path.empty()) {
+    if (cl_program known = from_binary(context, id, read_program(path), all)) {
+      ++from_cache;
+      return programs[key] = known;
+    }
+  }
+  cl_program program = nullptr;
+  for (const std::string& folder : ahead_folders)
+    if (program == nullptr) program = from_spirv(context, id, read_program(folder + '/' + kSpirv + '/' + name + ".spv"), all);
+  if (program == nullptr) program = from_source_text(file, all);
   ++from_source;
-  if (!path.empty()) write_file(path, binary_of(program));
+  if (const std::string binary = path.empty() ? "" : binary_of(program); !binary.empty()) write_program(path, binary);
   return programs[key] = program;
+}
+
+std::string Device::build_binary(const std::string& file, const std::string& options) {
+  cl_program program = state_->from_source_text(file, whole_options(options, state_->facts.has_fp64, state_->facts.lanes));
+  const std::string out = binary_of(program);
+  ::clReleaseProgram(program);
+  return out;
 }
 
 Kernel& Device::kernel(const std::string& file, const std::string& options, const std::string& name) {

@@ -1,39 +1,16 @@
 #include "xpu/opencl/runtime.h"
 
 #include <pthread.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <mutex>
 
 #include "configs/contract/env.h"
+#include "xpu/opencl/program_files.h"
 
 namespace ipexrun::xpu {
 namespace {
 
 std::atomic<bool> g_forked{false};
-
-/// The folder for built programs, made where it is missing; "" when there is none to be had.
-std::string cache_folder() {
-  std::string base = env::get(env::Id::kCache).value_or("");
-  if (base == "off") return "";
-  if (base.empty()) {
-    const std::string xdg = env::get_named("XDG_CACHE_HOME").value_or("");
-    const std::string home = env::get_named("HOME").value_or("");
-    if (xdg.empty() && home.empty()) return "";
-    base = (xdg.empty() ? home + "/.cache" : xdg);
-    ::mkdir(base.c_str(), 0700);
-    base += "/ipexrun";
-  }
-  ::mkdir(base.c_str(), 0700);
-  const std::string folder = base + "/xpu";
-  ::mkdir(folder.c_str(), 0700);
-  struct stat found {};
-  // Programs found there are run: only a folder of our own that nobody else can write to.
-  if (::stat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0)
-    return "";
-  return folder;
-}
 
 }  // namespace
 
@@ -60,8 +37,12 @@ bool start_runtime(std::string& reason) {
       FindOptions options;
       options.any_type = which == "any";
       options.force_buffers = env::get(env::Id::kXpuMemory).value_or("svm") == "buffers";
-      options.force_lanes = env::get(env::Id::kXpuKernels).value_or("") == "lanes";
+      const std::string kernels = env::get(env::Id::kXpuKernels).value_or("");
+      options.emulate_matrix = kernels == "matrix" ? 16 : kernels == "matrix8" ? 8 : 0;
+      options.force_lanes = kernels == "lanes" || options.emulate_matrix != 0;
       options.cache_folder = cache_folder();
+      options.ahead_folders = ahead_folders();
+      options.programs_file = env::get(env::Id::kXpuPrograms).value_or("");
       for (std::unique_ptr<Device>& device : find_devices(options, why)) units().push_back(std::make_unique<Unit>(std::move(device)));
       if (!units().empty()) ::pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
     }

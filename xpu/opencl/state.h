@@ -15,6 +15,7 @@
 
 #include "xpu/core/streams.h"
 #include "xpu/opencl/device.h"
+#include "xpu/opencl/sources.h"
 
 namespace ipexrun::xpu {
 
@@ -46,6 +47,10 @@ struct Device::State {
   MemoryKind memory = MemoryKind::kSvm;
   DeviceFacts facts;
   std::string cache_folder;
+  std::vector<std::string> ahead_folders;
+  std::string target;         ///< whose programs of these folders are the device's
+  std::string programs_file;  ///< every program asked for is written there; "": none
+  std::atomic<int> matrix_lanes{0};
 
   std::mutex queues_mutex;
   std::map<StreamId, cl_command_queue> queues;
@@ -64,7 +69,7 @@ struct Device::State {
   std::map<std::string, cl_program> programs;
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
   std::mutex launch_mutex;  ///< arguments of a cl_kernel are state
-  std::atomic<long> from_source{0}, from_cache{0}, launches{0};
+  std::atomic<long> from_source{0}, from_cache{0}, ahead_of_time{0}, launches{0};
   double build_seconds = 0;  ///< under programs_mutex
 
   std::atomic<bool> measuring{false};
@@ -73,9 +78,8 @@ struct Device::State {
   std::map<std::string, KernelTime> times;
   void read_time();  ///< of the oldest of them; waits for it
   cl_program program(const std::string& file, const std::string& options);
+  cl_program built_ahead(const std::string& name, const std::string& all_options);
+  cl_program from_source_text(const std::string& file, const std::string& all_options);
 };
-
-/// The text of a file of xpu/kernels without its ending, with what it shares with the others before it; "" for an unknown one.
-std::string kernel_source(const std::string& file);
 
 }  // namespace ipexrun::xpu
