@@ -534,8 +534,15 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     dtype = options.pop("dtype", None)
     if dtype not in (None, "auto", "float32", "bfloat16"):
         raise ValueError(f"option dtype {dtype!r}: use 'auto', 'float32' or 'bfloat16'")
+    freezing = bool(options.pop("freezing", False))
     if options:
-        raise ValueError(f"backend ipex has no option {sorted(options)[0]!r}; it has 'dtype'")
+        raise ValueError(f"backend ipex has no option {sorted(options)[0]!r}; it has 'dtype' and, for xpu, 'freezing'")
+    from . import xpu_graphs
+
+    if xpu_graphs.on_xpu(module, example_inputs):
+        if dtype not in (None, "auto"):
+            raise ValueError("backend ipex on xpu computes in the program's own types: use torch.autocast instead of option dtype")
+        return xpu_graphs.backend(module, example_inputs, freezing)
     if not plugin.ready():
         return module.forward
     from torch._dynamo.backends.common import aot_autograd

@@ -156,6 +156,7 @@ def report_text(most=12):
     if share is not None:
         lines.append(f"xpu: {times['kernels']:.1f} ms in kernels, {times['fallbacks']:.1f} ms in fallbacks to the CPU: {share:.1%} in kernels")
     lines.append(f"xpu: {rows['launches']} launches; programs built {rows['programs_from_source']}, from the cache {rows['programs_from_cache']}, "
+                 f"built ahead of time {rows['programs_ahead_of_time']}, "
                  f"{rows['program_seconds'] * 1e3:.0f} ms")
     for name, title in (("fallbacks", "ran on the CPU"), ("kernels", "kernel")):
         if rows[name]:
@@ -200,7 +201,7 @@ class DeviceProperties:
         self.has_fp64 = facts["has_fp64"]
         self.has_atomic64 = False
         self.has_bfloat16_conversions = False
-        self.has_subgroup_matrix_multiply_accumulate = False
+        self.has_subgroup_matrix_multiply_accumulate = facts["matrix_lanes"] > 0
         self.has_subgroup_matrix_multiply_accumulate_tensor_float32 = False
         self.has_subgroup_2d_block_io = False
         self.memory = facts["memory"]
@@ -306,7 +307,14 @@ def _fill(torch):
     for name, value in bindings.items():
         setattr(xpu, name, value)
     _add_classes(torch)
+    _compile_with_our_kernels(torch)
     core._has_xpu = True
+
+
+def _compile_with_our_kernels(torch):
+    from . import xpu_graphs
+
+    xpu_graphs.instead_of_inductor(torch)
 
 
 def _add_classes(torch):
