@@ -142,3 +142,30 @@ def test_ipexrun_xpu_brings_the_device(child):
     assert done.stdout == "True xpu 2.0\n", done.stderr
     done = child("import torch; print(torch.xpu.is_available())", ipexrun, sys.executable, IPEXRUN_XPU="", PYTHONPATH="")
     assert done.stdout == "False\n", done.stderr
+
+
+BROKEN = """
+import torch, ipexrun, ipexrun.xpu as x
+a = torch.ones(4).xpu()
+for _ in range(2):
+    print((a + a).tolist(), (a.reshape(2, 2) @ a.reshape(2, 2)).sum().item())
+try:
+    torch.nn.Linear(4, 2).xpu()(a).sum().backward()
+except RuntimeError as problem:
+    print(str(problem).splitlines()[0])
+print(torch.ones(3).sum().item(), x.report()["programs_from_source"])
+"""
+
+
+def test_kernels_that_do_not_build(child, tmp_path):
+    """Where the driver's compiler refuses everything: a line for each operator, once, and the CPU does the work; fills and copies, which have no other way, are an error."""
+    if "Portable Computing Language" not in torch.xpu.get_device_properties().platform_name:
+        pytest.skip("only PoCL takes options from its environment")
+    done = child(BROKEN, IPEXRUN_CACHE="off", POCL_CACHE_DIR=str(tmp_path), POCL_EXTRA_BUILD_FLAGS="-include /missing.h")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines[:2] == ["[2.0, 2.0, 2.0, 2.0] 8.0"] * 2, done.stdout + done.stderr
+    assert lines[2].startswith("xpu: the kernels in fill.cl do not build for ") and lines[3:] == ["3.0 0"], done.stdout
+    said = [line for line in done.stderr.splitlines() if line.startswith("ipexrun: xpu: ")]
+    assert all(" runs on the CPU: xpu: the kernels in " in line and "do not build for" in line for line in said), done.stderr
+    names = [line.split()[2] for line in said]
+    assert "aten::add" in names and len(names) == len(set(names)), names
