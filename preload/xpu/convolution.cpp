@@ -114,6 +114,9 @@ void image_gradient(const Tensor& image, const Tensor& grad, const Tensor& weigh
     return;
   }
   const Tensor matrix = weight.view({1, c.outputs, -1}).transpose(1, 2);
+  // Columns of 16 bits would be rounded before they are added up; what is added are float's.
+  const auto type = wide(image) ? at::kDouble : at::kFloat;
+  const Tensor exact = is_one_by_one(c) ? matrix : matrix.to(type);
   const std::int64_t step = piece(c, image);
   for (std::int64_t first = 0; first < image.size(0); first += step) {
     const std::int64_t n = std::min(step, image.size(0) - first);
@@ -124,8 +127,10 @@ void image_gradient(const Tensor& image, const Tensor& grad, const Tensor& weigh
       at::bmm_out(direct, matrix.expand({n, -1, -1}), from);
       continue;
     }
-    const Tensor columns = at::bmm(matrix.expand({n, -1, -1}), from);
-    launch(to, real_kernel(to, "col2im"), {write(to), read(columns), Argument::value(c)}, volume(c.in), c.channels, n);
+    const Tensor columns = at::bmm(exact.expand({n, -1, -1}), from.to(type));
+    const Tensor sums = to.scalar_type() == type ? to : at::empty(to.sizes(), to.options().dtype(type));
+    launch(sums, real_kernel(sums, "col2im"), {write(sums), read(columns), Argument::value(c)}, volume(c.in), c.channels, n);
+    if (!sums.is_same(to)) to.copy_(sums);
   }
 }
 
