@@ -12,7 +12,7 @@ import os
 import sys
 import types
 
-from . import plugin
+from . import autograd_threads, plugin
 
 reason = ""  # why there is no device
 _count = None  # devices; None: nobody has asked yet
@@ -45,6 +45,7 @@ def start():
             _count, reason = 0, f"{type(problem).__name__}: {problem}"
         if _count > 0:
             os.register_at_fork(after_in_child=_in_child)
+            atexit.register(autograd_threads.settle)
             if os.environ.get("IPEXRUN_XPU_REPORT") == "1":
                 measure()
                 atexit.register(_print_report)
