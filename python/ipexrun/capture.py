@@ -210,6 +210,23 @@ def signature_of_call(args, kwargs):
     return signature(args), signature(kwargs), torch.is_autocast_enabled("cpu")
 
 
+def ways_of_calling(target, backend):
+    """(a function that calls and traces with `backend`, one that calls what was traced and traces no more), for one target's modules."""
+    from torch._dynamo import convert_frame, eval_frame
+    from torch._dynamo import hooks as dynamo_hooks
+
+    hooks = dynamo_hooks.Hooks()
+    convert = Convert(convert_frame.convert_frame(backend, hooks), target)
+    call = frame_of_its_own()
+    # A region of its own, where torch has them: else what it counts per code object would include what the program compiles itself.
+    isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
+    tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
+    running = eval_frame.RunOnlyContext()
+    if isolated:
+        running._isolate_recompiles_id = tracing._isolate_recompiles_id
+    return tracing(call), running(call)
+
+
 def frame_of_its_own():
     """TorchDynamo begins with a frame of the program's, which the forward of torch's own modules is not."""
 
@@ -230,9 +247,6 @@ class Target:
     was."""
 
     def __init__(self, module, parts, known, wait_s):
-        from torch._dynamo import convert_frame, eval_frame
-        from torch._dynamo import hooks as dynamo_hooks
-
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
         self.note = note(module, "being captured" if wait_s <= 0 else "waiting for calls that are known")
@@ -269,16 +283,7 @@ class Target:
         self.timed = {}  # thread: signature of the call that stock answers now, True while waiting
         self.lock = threading.Lock()
 
-        hooks = dynamo_hooks.Hooks()
-        convert = Convert(convert_frame.convert_frame(self.backend_of_mine(), hooks), self)
-        call = frame_of_its_own()
-        # A region of its own, where torch has them: else what it counts per code object would include what the program compiles itself.
-        isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
-        tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
-        running = eval_frame.RunOnlyContext()
-        if isolated:
-            running._isolate_recompiles_id = tracing._isolate_recompiles_id
-        self.trace, self.run = tracing(call), running(call)
+        self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
         if not targets:
             atexit.register(tell_ends)
         targets.add(self)

@@ -8,7 +8,6 @@ Thread rule: every function runs under the interpreter lock; calls of other thre
 """
 
 import atexit
-import inspect
 import os
 import sys
 import threading
@@ -113,9 +112,6 @@ class Target:
     """Answers the calls of one module that record gradients: by itself, or with EAGER, upon which the extension lets the module answer and tells took()."""
 
     def __init__(self, module, price_s, known):
-        from torch._dynamo import convert_frame, eval_frame
-        from torch._dynamo import hooks as dynamo_hooks
-
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
         self.note = note(module, "being watched")
@@ -138,15 +134,7 @@ class Target:
         self.trial = torch.classes.ipexrun.Trial()
         self.phase = self.watch
 
-        hooks = dynamo_hooks.Hooks()
-        convert = capture.Convert(convert_frame.convert_frame(self.backend_of_mine(), hooks), self)
-        call = capture.frame_of_its_own()
-        isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
-        tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
-        running = eval_frame.RunOnlyContext()
-        if isolated:
-            running._isolate_recompiles_id = tracing._isolate_recompiles_id
-        self.trace, self.run = tracing(call), running(call)
+        self.trace, self.run = capture.ways_of_calling(self, self.backend_of_mine())
         if not targets:
             atexit.register(tell_ends)
         targets.add(self)
