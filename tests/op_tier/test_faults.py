@@ -15,9 +15,9 @@ SEED = int(os.environ.get("FAULTS_SEED", "0"))
 pytestmark = needs_launcher
 
 
-def test_a_minute_of_faults(tmp_path):
+def test_half_a_minute_of_faults(tmp_path):
     output = tmp_path / "faults.jsonl"
-    result = run_driver("faults", "--minutes", "1", "--seed", str(SEED), "--jobs", "2", "--output", str(output))
+    result = run_driver("faults", "--minutes", "0.5", "--seed", str(SEED), "--jobs", "2", "--output", str(output))
     assert result.returncode == 0, result.stdout + result.stderr
     records = [json.loads(line) for line in output.read_text().splitlines()]
     assert records and [record for record in records if "skipped" not in record], result.stdout
