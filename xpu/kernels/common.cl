@@ -163,6 +163,23 @@ inline long rows_of(const Grid *grid) {
   }
 #endif
 
+// A batch of products of matrices, out = alpha * a b + beta * c (gemm.cl, gemm_matrix.cl); strides in elements.
+typedef struct {
+  long m, n, k;
+  long a_row, a_col, a_batch;
+  long b_row, b_col, b_batch;
+  long c_row, c_col, c_batch;
+  long out_row, out_col, out_batch;
+} Product;
+// The result at row and column, of the sum of products. Sum is a type; shape, batch, alpha and beta are the kernel's.
+#define STORE_PRODUCT(row, column, sum)                                                                                           \
+  {                                                                                                                               \
+    Sum value_ = alpha * (sum);                                                                                                   \
+    if (beta != 0)                                                                                                                \
+      value_ += beta * (Sum)LOAD(T, AT(MEM_TYPE(T), c) + batch * shape.c_batch + (row) * shape.c_row + (column) * shape.c_col);   \
+    STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + (row) * shape.out_row + (column) * shape.out_col, value_);          \
+  }
+
 // An index from -size to size - 1 becomes 0 to size - 1. Others are marked (preload/xpu/index_check.h) and become -1.
 #define MARK(name) atomic_or((volatile __global int *)(name##_base + name##_offset), 1)
 #define WRAPPED(index, size, mark) ((index) >= -(size) && (index) < (size) ? ((index) < 0 ? (index) + (size) : (index)) : (MARK(mark), -1L))

@@ -6,16 +6,8 @@ typedef double Sum;
 typedef float Sum;
 #endif
 
-typedef struct {
-  long m, n, k;
-  long a_row, a_col, a_batch;
-  long b_row, b_col, b_batch;
-  long c_row, c_col, c_batch;
-  long out_row, out_col, out_batch;
-} Shape;
-
 // For a few rows, of which a tile would be mostly empty: an item makes ROWS results of a column.
-__kernel void gemm(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum beta) {
+__kernel void gemm(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta) {
   const long column = get_global_id(0);
   const long first = (long)get_global_id(1) * ROWS;
   const long batch = get_global_id(2);
@@ -34,15 +26,11 @@ __kernel void gemm(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum
   }
   for (int r = 0; r < ROWS; ++r) {
     if (first + r >= shape.m) return;
-    Sum value = alpha * sum[r];
-    if (beta != 0) {
-      __global MEM_TYPE(T) *c = AT(MEM_TYPE(T), c) + batch * shape.c_batch + (first + r) * shape.c_row + column * shape.c_col;
-      value += beta * (Sum)LOAD(T, c);
-    }
-    STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + (first + r) * shape.out_row + column * shape.out_col, value);
+    STORE_PRODUCT(first + r, column, sum[r])
   }
 }
 
+#ifdef GPU
 // For devices whose work items are lanes: a group of 16 x 16 makes a tile of 64 x 64 results, 4 x 4 a lane, from tiles of a and b that it has put
 // into local memory. Neighbours load what lies side by side, whichever of the two dimensions that is; what lies beyond an edge is 0. A lane's
 // results are 16 apart, so that stores and reads of local memory are side by side, too.
@@ -52,7 +40,7 @@ __kernel void gemm(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum
 #define EACH (TILE / SIDE)
 #define PITCH (TILE + 1)  // of local memory: no two lanes of a column in one bank
 
-__kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void gemm_tiles(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum beta) {
+__kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void gemm_tiles(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta) {
   __local Sum left[DEPTH * PITCH], right[DEPTH * PITCH];
   const int x = (int)get_local_id(0), y = (int)get_local_id(1), lane = y * SIDE + x;
   const long first_row = (long)get_group_id(1) * TILE, first_column = (long)get_group_id(0) * TILE;
@@ -94,9 +82,7 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void gemm_tiles(ME
     for (int j = 0; j < EACH; ++j) {
       const long column = first_column + x + j * SIDE;
       if (row >= shape.m || column >= shape.n) continue;
-      Sum value = alpha * sum[i][j];
-      if (beta != 0) value += beta * (Sum)LOAD(T, AT(MEM_TYPE(T), c) + batch * shape.c_batch + row * shape.c_row + column * shape.c_col);
-      STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + row * shape.out_row + column * shape.out_col, value);
+      STORE_PRODUCT(row, column, sum[i][j])
     }
   }
 }
@@ -112,7 +98,7 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void gemm_tiles(ME
 #define BLOCK_SIDE (BLOCK / 8)
 #define LOADED (BLOCK * SHALLOW / (BLOCK_SIDE * BLOCK_SIDE))
 
-__kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void gemm_blocks(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum beta) {
+__kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void gemm_blocks(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta) {
   __local float left[2 * SHALLOW * LINE] __attribute__((aligned(16)));
   __local float right[2 * SHALLOW * LINE] __attribute__((aligned(16)));
   const int x = (int)get_local_id(0), y = (int)get_local_id(1), lane = y * BLOCK_SIDE + x;
@@ -196,14 +182,13 @@ __kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void g
     for (int j = 0; j < 8; ++j) {
       const long column = first_column + (j / 4) * (BLOCK / 2) + x * 4 + j % 4;
       if (column >= shape.n) continue;
-      float value = alpha * values[j];
-      if (beta != 0) value += beta * LOAD(T, AT(MEM_TYPE(T), c) + batch * shape.c_batch + row * shape.c_row + column * shape.c_col);
-      STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + row * shape.out_row + column * shape.out_col, value);
+      STORE_PRODUCT(row, column, values[j])
     }
   }
 }
 #endif
 
+#else
 // The same for devices whose work items are a CPU's: one item makes ROWS x 16 results in vectors. b's columns lie side by side.
 #if defined(WIDE)
 typedef double16 Sums;
@@ -216,7 +201,7 @@ typedef float16 Sums;
 #define LOADS_bfloat(p) as_float16(convert_uint16(vload16(0, p)) << 16)
 #define LOADS(t, p) JOIN(LOADS_, t)(p)
 
-__kernel void gemm_vectors(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum alpha, Sum beta) {
+__kernel void gemm_vectors(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta) {
   const long first_column = (long)get_global_id(0) * 16;
   const long first = (long)get_global_id(1) * ROWS;
   const long batch = get_global_id(2);
@@ -247,13 +232,10 @@ __kernel void gemm_vectors(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape, Sum al
   }
   for (int r = 0; r < rows; ++r) {
     Sum values[16];
-    vstore16(alpha * sum[r], 0, values);
-    __global MEM_TYPE(T) *to = AT(MEM_TYPE(T), out) + batch * shape.out_batch + (first + r) * shape.out_row + first_column * shape.out_col;
-    __global MEM_TYPE(T) *plus = AT(MEM_TYPE(T), c) + batch * shape.c_batch + (first + r) * shape.c_row + first_column * shape.c_col;
+    vstore16(sum[r], 0, values);
     for (int i = 0; i < columns; ++i) {
-      Sum value = values[i];
-      if (beta != 0) value += beta * (Sum)LOAD(T, plus + i * shape.c_col);
-      STORE(T, to + i * shape.out_col, value);
+      STORE_PRODUCT(first + r, first_column + i, values[i])
     }
   }
 }
+#endif

@@ -2,13 +2,7 @@
 // MATRIX: lanes of a sub-group, 16 (Xe-HPC) or 8 (Xe-HPG): the device says which (xpu/opencl/find.cpp). The compiler declares neither these
 // functions nor their macro, and takes them for devices without such units, too: it is ours to ask only where they are.
 // MATRIX_EMULATED: the same by work items and local memory, so that the order of values can be tested anywhere.
-typedef struct {
-  long m, n, k;
-  long a_row, a_col, a_batch;
-  long b_row, b_col, b_batch;
-  long c_row, c_col, c_batch;
-  long out_row, out_col, out_batch;
-} Shape;
+typedef float Sum;
 
 // One step: 8 rows of a by 16 of k, times 16 of k by MATRIX columns of b. A lane has one column: of the sums 8 rows, of b 16 values of k, two an int,
 // the lower one first. Of a it has for each row one value of k (the lane's) or, with 8 lanes, two.
@@ -65,7 +59,7 @@ float8 __attribute__((overloadable)) JOIN(MULTIPLY_, T)(Left a, int8 b, float8 s
 #define multiply(a, b, sums, left) JOIN(MULTIPLY_, T)(a, b, sums)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(MATRIX, SUB_GROUPS, 1))) SUB_GROUP_OF_LANES void gemm_matrix(MEM(out), MEM(a), MEM(b), MEM(c), Shape shape,
+__kernel __attribute__((reqd_work_group_size(MATRIX, SUB_GROUPS, 1))) SUB_GROUP_OF_LANES void gemm_matrix(MEM(out), MEM(a), MEM(b), MEM(c), Product shape,
                                                                                                        float alpha, float beta) {
 #ifdef MATRIX_EMULATED
   __local ushort left[SUB_GROUPS * STEP_ROWS * DEPTH];
@@ -127,9 +121,7 @@ UNROLL
       for (int r = 0; r < STEP_ROWS; ++r) {
         const long row = first_row + i * STEP_ROWS + r;
         if (row >= shape.m || column >= shape.n) continue;
-        float value = alpha * values[r];
-        if (beta != 0) value += beta * LOAD(T, AT(MEM_TYPE(T), c) + batch * shape.c_batch + row * shape.c_row + column * shape.c_col);
-        STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + row * shape.out_row + column * shape.out_col, value);
+        STORE_PRODUCT(row, column, values[r])
       }
     }
 }
