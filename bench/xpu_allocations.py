@@ -20,6 +20,9 @@ import tempfile
 import time
 
 
+NO_DEVICE = 77  # exit code: nothing could be measured
+
+
 def convolutional(torch, steps):
     nn = torch.nn
     layers, channels = [], 3
@@ -81,6 +84,9 @@ def replay(device, traces):
 
     if device == "xpu":
         import ipexrun  # noqa: F401
+
+        if not torch.xpu.is_available():
+            sys.exit(NO_DEVICE)
     namespace = getattr(torch, device)
     torch.empty(1, device=device)
     rows = {}
@@ -139,8 +145,11 @@ def main():
     parser.add_argument("--build", default=os.environ.get("IPEXRUN_BUILD_DIR", "build/dev"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--smoke", action="store_true", help="xpu alone, one round of few steps: does it run")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.smoke:
+        options.cuda_python, options.rounds, options.steps = "", 1, 2
     if options.child:
         json.dump(replay(options.child, json.load(sys.stdin)), sys.stdout)
         return
@@ -154,6 +163,9 @@ def main():
         for device in list(sides)[:: -1 if number % 2 else 1]:
             python, environment = sides[device]
             done = subprocess.run([python, os.path.abspath(__file__), "--child", device], input=json.dumps(traces), stdout=subprocess.PIPE, text=True, env=environment)
+            if done.returncode == NO_DEVICE:
+                print("xpu_allocations: no OpenCL device; CPUs count with IPEXRUN_XPU=any", file=sys.stderr)
+                sys.exit(NO_DEVICE)
             if done.returncode:
                 sys.exit(f"xpu_allocations: the process on {device} ended with {done.returncode}")
             found[device].append(json.loads(done.stdout))

@@ -17,6 +17,9 @@ import sys
 import time
 
 
+NO_DEVICE = 77  # exit code: nothing could be measured
+
+
 def cases(torch, device, scale):
     """Yields (name, function, bytes moved, floating-point operations); a function enqueues one call."""
     F = torch.nn.functional
@@ -84,6 +87,9 @@ def child(device, scale, seconds):
 
     if device == "xpu":
         import ipexrun  # noqa: F401
+
+        if not torch.xpu.is_available():
+            sys.exit(NO_DEVICE)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     wait = (lambda: None) if device == "cpu" else getattr(torch, device).synchronize
@@ -119,8 +125,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.1, help="of one operator in a round, at least")
     parser.add_argument("--json", default="")
+    parser.add_argument("--smoke", action="store_true", help="beside the CPU, small sizes, one round: does it run")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.smoke:
+        options.beside, options.scale, options.rounds, options.seconds = "cpu", 1024, 1, 0.001
     if options.child:
         return child(options.child, options.scale, options.seconds)
     package = os.path.join(os.path.abspath(options.build), "lib", "ipexrun", "python")
@@ -132,6 +141,9 @@ def main():
             python, environment = interpreters[device]
             done = subprocess.run([python, os.path.abspath(__file__), "--child", device, "--scale", str(options.scale), "--seconds", str(options.seconds)],
                                   stdout=subprocess.PIPE, text=True, env=environment)
+            if done.returncode == NO_DEVICE:
+                print("xpu_vs_cuda: no OpenCL device; CPUs count with IPEXRUN_XPU=any", file=sys.stderr)
+                sys.exit(NO_DEVICE)
             if done.returncode:
                 sys.exit(f"xpu_vs_cuda: the process on {device} ended with {done.returncode}")
             found[device].append(json.loads(done.stdout))
