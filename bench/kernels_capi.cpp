@@ -1,4 +1,5 @@
-// The kernels as a C library for bench/*_vs_torch.py; no product links it.
+// The kernels as a C library for bench/*_vs_torch.py; no product links it. One C function a kernel, over one pool of
+// threads: long, as there are many kernels.
 #include <dlfcn.h>
 
 #if defined(__x86_64__)

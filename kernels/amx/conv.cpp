@@ -4,6 +4,8 @@
 // says why that needs no edges). Two tiles of outputs and a panel of 32 channels make a block of sums in four tiles, over all of K: the
 // windows of two tiles overlap, so A stays in L1 though K is long, and B comes from L2. Loops, outermost first: units of outputs, chunks of
 // panels, pairs of tiles, panels. A finished block is converted and written between the products of the next.
+//
+// One file, though long: laying images into scratch, multiplying and writing share a layout that nothing else knows.
 #include "kernels/amx/conv.h"
 
 #include <immintrin.h>

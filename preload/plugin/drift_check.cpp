@@ -1,3 +1,4 @@
+// One file, though long: watching a pass, its replay and the verdict are one class, and a thread's hold on it.
 #include "preload/plugin/drift_check.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

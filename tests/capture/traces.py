@@ -1,5 +1,7 @@
 """Modules under `--graph-mode trace`: each case calls one many times. Run by test_trace.py as a plain program, on stock and under ipexrun, there
-with forms that answer as soon as they are proved equal; writes {case: (results, what became of the module)} to the path that it is given."""
+with forms that answer as soon as they are proved equal; writes {case: (results, what became of the module)} to the path that it is given.
+
+One list, though long: a case is a dozen lines, and what follows from another in one process (caches, ids, threads) is part of what is tried."""
 
 import dataclasses
 import gc

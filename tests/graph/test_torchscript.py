@@ -4,6 +4,8 @@ programs where they are right and faster, and every call has stock's results, er
 Risk covered: an answer that belongs to other sizes, to a weight of before, or to another branch; a write that somebody else sees; memory shared
 with an argument; a training step that is taken for inference; an operator of ours in a saved file.
 
+One file, though long: programs here begin with the same lines and are compared by the same `check`.
+
 Each program runs in a process of its own, because torch keeps a graph as it was optimized. `check` calls it beside the module that was not
 scripted, with the candidate forced, so that our program answers as soon as it was right once; another test leaves it to the race.
 """

@@ -52,12 +52,16 @@ def frozen(monkeypatch):
     return made
 
 
+def beside_cpu(model, images):
+    """(images of 32 x 32, what the model makes of them on the CPU), the model in eval mode."""
+    x = torch.rand(images, 3, 32, 32)
+    with torch.no_grad():
+        return x, model.eval()(x)
+
+
 def test_inference_as_ipex_documents_it(device, model, frozen, capfd):
     """The seeds' example, but for the import and the size of the images."""
-    model = model.eval()
-    x = torch.rand(4, 3, 32, 32)
-    with torch.no_grad():
-        right = model(x)
+    x, right = beside_cpu(model, 4)
     model = model.to("xpu")
 
     # compile model
@@ -102,10 +106,8 @@ def test_training_as_ipex_documents_it(device, model):
 
 @pytest.mark.parametrize("freezing", [False, True])
 def test_float32(device, model, frozen, freezing):
-    model = model.eval()
-    x = torch.rand(3, 3, 32, 32)
+    x, right = beside_cpu(model, 3)
     with torch.no_grad():
-        right = model(x)
         there = model.to("xpu")
         compiled = torch.compile(there, backend="ipex", options={"freezing": freezing})
         torch.testing.assert_close(compiled(x.xpu()).cpu(), right, rtol=1e-4, atol=1e-4)

@@ -1,3 +1,4 @@
+// One class behind one small header, though long: compiling, racing and answering a region share its state.
 #include "preload/plugin/graph/scripted_region.h"
 
 #include <ATen/autocast_mode.h>

@@ -1,5 +1,6 @@
 // The risk: a key or a part of the depth behind the end that joins a sum, a block of keys that is weighed wrongly against the ones before
-// it, a mask read at the wrong place, a hidden key that counts, memory written between the rows.
+// it, a mask read at the wrong place, a hidden key that counts, memory written between the rows. One file, though long: every case runs
+// through the same plain attention and the same guarded memory.
 #include "kernels/attention.h"
 
 #include <gtest/gtest.h>
