@@ -16,6 +16,7 @@ void register_losses();
 void register_creation();
 void register_random();
 void register_optimizers();
+void register_foreach();  ///< the same operator on many tensors
 void register_reductions();
 void register_rest();  ///< last: whatever has a CPU kernel and none of ours
 

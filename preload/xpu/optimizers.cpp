@@ -1,9 +1,11 @@
-// torch's fused optimizers on xpu: all parameters in a launch for each eight of them.
+// torch's fused optimizers on xpu: all parameters in one launch (tables.h), or in one for each eight of them.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "preload/xpu/operands.h"
 #include "preload/xpu/operators.h"
+#include "preload/xpu/tables.h"
 
 namespace ipexrun::preload::xpu {
 namespace {
@@ -11,7 +13,7 @@ namespace {
 using at::Tensor;
 using List = std::vector<Tensor>;
 
-constexpr std::size_t kEach = 8;  // tensors a launch: LIST of optimizer.cl
+constexpr std::size_t kEach = 8;  // tensors a launch without a table: LIST of optimizer.cl
 
 template <typename Real>
 struct Numbers {  // optimizer.cl
@@ -51,10 +53,29 @@ bool fit_scale(const Tensor& scalar, const Tensor& like) {
          (plain(scalar) && scalar.device() == like.device() && scalar.scalar_type() == at::kFloat && scalar.numel() == 1);
 }
 
-/// Launches `name` for each eight tensors; `lists` in the kernel's order, an empty one stands for one that the kernel will not touch.
-void launch_lists(const char* name, const std::vector<const List*>& lists, const std::vector<Argument>& rest) {
+/// By list: parameters, gradients, three that are kept, counts of steps (optimizer.cl). An empty one stands for one that the kernel will
+/// not touch.
+using Lists = std::array<const List*, 6>;
+const List kNone;
+
+std::vector<Row> rows_of(const Lists& lists) {
+  std::vector<Row> rows(lists[0]->size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].elements = (*lists[0])[i].numel();
+    for (std::size_t k = 0; k < lists.size(); ++k)
+      if (!lists[k]->empty()) rows[i].address[k] = reinterpret_cast<std::uint64_t>((*lists[k])[i].mutable_data_ptr());
+  }
+  return rows;
+}
+
+/// Launches `name` once, or for each eight tensors where the device follows no addresses in memory.
+void launch_lists(const char* name, const Lists& lists, const std::vector<Argument>& rest) {
   const List& parameters = *lists[0];
-  Kernel& kernel = unit_of(parameters[0]).device->kernel("optimizer", real_options(parameters[0]), name);
+  ::ipexrun::xpu::Device& device = *unit_of(parameters[0]).device;
+  if (has_tables(parameters[0]) &&
+      launch_table(parameters[0], device.kernel("optimizer", real_options(parameters[0]) + " -DIN_TABLE", name), rows_of(lists), rest))
+    return;
+  Kernel& kernel = device.kernel("optimizer", real_options(parameters[0]), name);
   const std::int64_t each = each_item(parameters[0], sizeof(float)), of_group = group_of(parameters[0]) * each;  // common.cl's EACH
   for (std::size_t first = 0; first < parameters.size(); first += kEach) {
     Ends ends{};
@@ -140,7 +161,7 @@ bool sgd(Given given, Results&) {
   s.nesterov = given[7].toBool();
   s.maximize = given[8].toBool();
   s.first = given[9].toBool();
-  launch_lists("sgd", {&parameters, &grads, &kept}, rest_of(parameters[0], s, scale, found));
+  launch_lists("sgd", {&parameters, &grads, &kept, &kNone, &kNone, &kNone}, rest_of(parameters[0], s, scale, found));
   return true;
 }
 
@@ -158,23 +179,30 @@ bool adagrad(Given given, Results&) {
   s.weight_decay = given[6].toDouble();
   s.eps = given[7].toDouble();
   s.maximize = given[8].toBool();
-  launch_lists("adagrad", {&parameters, &grads, &sums, &steps}, rest_of(parameters[0], s, scale, found));
+  launch_lists("adagrad", {&parameters, &grads, &sums, &kNone, &kNone, &steps}, rest_of(parameters[0], s, scale, found));
   return true;
 }
 
-/// (self, scalar): what counts the steps.
-bool add_scalar(Given given, Results&) {
-  const List tensors = given[0].toTensorVector();
-  const at::Scalar value = given[1].toScalar();
-  if (tensors.empty()) return true;
-  if (value.isComplex() || !std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& one) {
-        return is_real(one) && one.scalar_type() == tensors[0].scalar_type() && one.device() == tensors[0].device() &&
-               one.is_non_overlapping_and_dense();
-      })) {
-    for (Tensor one : tensors) one.add_(value);
-    return true;
-  }
-  launch_lists("add_number", {&tensors}, {number(tensors[0], value.to<double>())});
+/// (self, found_inf, inv_scale)
+bool unscale(Given given, Results&) {
+  const List grads = given[0].toTensorVector();
+  const Tensor found = given[1].toTensor(), scale = given[2].toTensor();
+  if (!fit(grads, {}) || !has_tables(grads[0]) || !fit_scale(found, grads[0]) || !fit_scale(scale, grads[0])) return false;
+  return launch_table(grads[0], unit_of(grads[0]).device->kernel("optimizer", real_options(grads[0]) + " -DIN_TABLE", "unscale"),
+                      rows_of({&grads, &kNone, &kNone, &kNone, &kNone, &kNone}), {read(scale), write(found)});
+}
+
+/// (scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval) -> scale
+bool update_scale(Given given, Results& results) {
+  const Tensor scale = given[0].toTensor(), tracker = given[1].toTensor(), found = given[2].toTensor();
+  if (!plain(scale) || !fit_scale(scale, scale) || !fit_scale(found, scale) || !plain(tracker) || tracker.scalar_type() != at::kInt ||
+      tracker.numel() != 1 || tracker.device() != scale.device())
+    return false;
+  launch_linear(scale, unit_of(scale).device->kernel("optimizer", real_options(scale), "update_scale"),
+                {write(scale), write(tracker), read(found), Argument::value(static_cast<float>(given[3].toDouble())),
+                 Argument::value(static_cast<float>(given[4].toDouble())), Argument::value(static_cast<std::int32_t>(given[5].toInt()))},
+                1);
+  results = {scale};
   return true;
 }
 
@@ -186,7 +214,8 @@ void register_optimizers() {
   for (const char* name : {"_fused_adamw_", "_fused_adamw_.tensor_lr"}) aten->impl(name, as_kernel<&adamw>());
   for (const char* name : {"_fused_sgd_", "_fused_sgd_.tensor_lr"}) aten->impl(name, as_kernel<&sgd>());
   for (const char* name : {"_fused_adagrad_", "_fused_adagrad_.tensor_lr"}) aten->impl(name, as_kernel<&adagrad>());
-  aten->impl("_foreach_add_.Scalar", as_kernel<&add_scalar>());
+  aten->impl("_amp_foreach_non_finite_check_and_unscale_", as_kernel<&unscale>());
+  aten->impl("_amp_update_scale_", as_kernel<&update_scale>());
 }
 
 }  // namespace ipexrun::preload::xpu

@@ -167,6 +167,7 @@ extern "C" __attribute__((visibility("default"))) int ipexrun_xpu_start(std::uin
     register_creation();
     register_random();
     register_optimizers();
+    register_foreach();
     register_reductions();
     register_rest();
     register_functions();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <limits>
@@ -126,6 +127,17 @@ class CachingAllocator {
     stats_.num_alloc_retries = stats_.num_ooms = stats_.num_device_alloc = stats_.num_device_free = stats_.num_sync_all_streams = 0;
   }
 
+  /// How often memory came from the driver or went back to it: as long as this stays, so does what segment_of() says.
+  [[nodiscard]] std::uint64_t segment_changes() const { return segment_changes_.load(std::memory_order_relaxed); }
+  /// Where the segment that holds an address begins; nullptr for an address that is not this device's.
+  [[nodiscard]] const void* segment_of(const void* address) const {
+    const std::lock_guard lock(mutex_);
+    const auto after = segments_.upper_bound(static_cast<char*>(const_cast<void*>(address)));
+    if (after == segments_.begin()) return nullptr;
+    const auto& [start, segment] = *std::prev(after);
+    return static_cast<const char*>(address) < start + segment.bytes ? start : nullptr;
+  }
+
   /// Every segment with its pieces, by address.
   [[nodiscard]] std::vector<SegmentInfo> snapshot() const {
     const std::lock_guard lock(mutex_);
@@ -199,6 +211,7 @@ class CachingAllocator {
     }
     if (address == nullptr) return nullptr;
     ++stats_.num_device_alloc;
+    ++segment_changes_;
     Block* block = make_block(static_cast<char*>(address), size, stream, pool_of(bytes));
     segments_[block->address] = {size, block};
     stats_.segment.increase(block->pool, 1);
@@ -296,6 +309,7 @@ class CachingAllocator {
       stats_.segment.decrease(block->pool, 1);
       stats_.reserved_bytes.decrease(block->pool, static_cast<std::int64_t>(block->bytes));
       ++stats_.num_device_free;
+      ++segment_changes_;
       device_.release(block->address);
       blocks_.erase(block);
       at = segments_.erase(at);
@@ -323,6 +337,7 @@ class CachingAllocator {
   std::list<std::pair<typename D::Event, Block*>> events_;
   MemoryStats stats_;
   std::size_t limit_bytes_ = kNoLimit;
+  std::atomic<std::uint64_t> segment_changes_{0};
 };
 
 }  // namespace ipexrun::xpu

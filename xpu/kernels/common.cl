@@ -135,6 +135,35 @@ inline long rows_of(const Grid *grid) {
   const long step_ = get_local_size(0), i_ = get_group_id(0) * step_ * EACH + get_local_id(0); \
   EACH_FROM(i_, step_, n, READ, WRITE)
 #endif
+// Kernels over many tensors at once: a table in memory has a Row for a tensor of each of up to six lists (preload/xpu/tables.h), and a work group takes
+// a chunk of CHUNK elements of one of them. TABLE_ROW declares row_, TABLE_EACH is EACH_FROM over the elements of the chunk.
+typedef struct {
+  ulong address[6];
+  long elements;
+  ulong number;  // bits of what belongs to this tensor alone
+  long first;    // where its chunks begin, all counted together
+  long unused;
+} Row;
+#define CHUNK 4096
+#define TABLE MEM(table), int table_rows
+#define TABLE_ROW                                                      \
+  const long chunk_ = get_group_id(0);                                 \
+  __global const Row *row_ = AT(const Row, table);                     \
+  for (int many_ = table_rows; many_ > 1;) {                           \
+    const int half_ = many_ / 2;                                       \
+    if (row_[half_].first <= chunk_) row_ += half_, many_ -= half_;    \
+    else many_ = half_;                                                \
+  }                                                                    \
+  const long begin_ = (chunk_ - row_->first) * CHUNK, end_ = min(begin_ + CHUNK, row_->elements), step_ = get_local_size(0)
+#define TABLE_EACH(READ, WRITE)                                                                      \
+  TABLE_LOOP for (long first_ = begin_ + get_local_id(0); first_ < end_; first_ += step_ * EACH) {   \
+    EACH_FROM(first_, step_, end_, READ, WRITE)                                                      \
+  }
+#ifdef GPU
+#define TABLE_LOOP
+#else
+#define TABLE_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#endif
 // Likewise for kernels over a grid with `int axis` (0 or 1): at[k] of `operands` operands is set, READ and WRITE get the steps along the axis.
 #define AXIS_STRIDE(k) (axis == 0 ? grid.strides[k][0] : grid.strides[k][1])
 #if EACH == 1

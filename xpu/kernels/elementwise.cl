@@ -3,12 +3,15 @@
 //   -DA= -DB= -DC= -DOUT=      types of the operands and of the result
 //   -DREAL                     X is float or double
 //   -DVALUE_A ...              that operand is one value, passed as an X
+//   -DIN_TABLE                 of many tensors, all of type A: kernel `table` (common.cl)
 // s and t are parameters of the operator (alpha, bounds, ...).
 #define XT TYPE(X)
 #define ONE ((XT)1)
 #define ZERO ((XT)0)
 
 #define op_copy(a, b, c) (a)
+#define op_zero(a, b, c) ZERO
+#define op_second(a, b, c) (b)
 #define op_add(a, b, c) ((a) + s * (b))
 #define op_sub(a, b, c) ((a) - s * (b))
 #define op_rsub(a, b, c) ((b) - s * (a))
@@ -92,6 +95,7 @@ inline XT gelu_tanh_gradient(XT a, XT b) {
 #define op_addcdiv(a, b, c) ((a) + s * ((b) / (c)))
 #define op_lerp(a, b, c) (fabs(s) < (XT)0.5 ? (a) + s * ((b) - (a)) : (b) - ((b) - (a)) * (ONE - s))
 
+#ifndef IN_TABLE
 #ifdef VALUE_A
 #define PARAMETER_A , XT value_a
 #define GET_A(at) value_a
@@ -150,3 +154,57 @@ __kernel void strided(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, 
   STORE(OUT, (__global MEM_TYPE(OUT) *)(out_base + out_offset + at[0] + (steps) * AXIS_STRIDE(0)), CONVERT(OUT, OP(a[e], b[e], c[e])))
   STRIDED(1 + N, READ, WRITE)
 }
+#else
+
+// The result's address is the first of a row, those of the operands follow. Instead of being in a list, an operand may be
+//   -DVALUE_A ...   one value, passed as an X
+//   -DNUMBER_B      each row's number
+//   -DELEMENT_B     one element in memory
+// and s each row's number (-DNUMBER_S).
+#define LISTED(k, i) CONVERT(X, LOAD(A, (__global MEM_TYPE(A) *)row_->address[k] + (i)))
+#define NUMBER_OF_ROW (*(__global const XT *)&row_->number)
+#ifdef VALUE_A
+#define PARAMETER_A , XT value_a
+#define GET_A(i) value_a
+#else
+#define PARAMETER_A
+#define GET_A(i) LISTED(1, i)
+#endif
+#define PARAMETER_B
+#if defined(VALUE_B)
+#undef PARAMETER_B
+#define PARAMETER_B , XT value_b
+#define GET_B(i) value_b
+#elif defined(NUMBER_B)
+#define GET_B(i) NUMBER_OF_ROW
+#elif defined(ELEMENT_B)
+#undef PARAMETER_B
+#define PARAMETER_B , MEM(b)
+#define GET_B(i) CONVERT(X, LOAD(A, AT(MEM_TYPE(A), b)))
+#elif N >= 2
+#define GET_B(i) LISTED(2, i)
+#else
+#define GET_B(i) ZERO
+#endif
+#if N >= 3
+#define GET_C(i) LISTED(3, i)
+#else
+#define GET_C(i) ZERO
+#endif
+__kernel void table(TABLE PARAMETER_A PARAMETER_B, XT given_s) {
+  TABLE_ROW;
+#ifdef NUMBER_S
+  const XT s = NUMBER_OF_ROW;
+#else
+  const XT s = given_s;
+#endif
+  __global MEM_TYPE(A) *out = (__global MEM_TYPE(A) *)row_->address[0];
+  XT a[EACH], b[EACH], c[EACH];
+#define READ(e, i)  \
+  a[e] = GET_A(i); \
+  b[e] = GET_B(i); \
+  c[e] = GET_C(i)
+#define WRITE(e, i) STORE(A, out + (i), CONVERT(A, OP(a[e], b[e], c[e])))
+  TABLE_EACH(READ, WRITE)
+}
+#endif

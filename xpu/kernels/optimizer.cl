@@ -1,22 +1,36 @@
-// One step of an optimizer for up to eight parameters a launch, the tensors one after the other: each has work groups of its own, whose
-// items take EACH elements (common.cl), a group's width apart. -DT= type of parameters and of what is kept for them, -DX= of numbers.
+// One step of an optimizer for many parameters a launch. -DT= type of parameters and of what is kept for them, -DX= of numbers.
+//   -DIN_TABLE   their addresses lie in a table (common.cl)
+//   otherwise    up to eight parameters are arguments, one after the other: for devices that follow no addresses in memory. Each has work groups of
+//                its own, whose items take EACH elements, a group's width apart.
+// Lists: p parameters, g gradients, m, v, w what is kept for them, s counts of steps.
 #define XT TYPE(X)
+#ifdef IN_TABLE
+#define LISTS TABLE
+#define ENDS
+#define TENSOR TABLE_ROW
+#define ELEMENTS(READ, WRITE) TABLE_EACH(READ, WRITE)
+#define PLACE_p 0
+#define PLACE_g 1
+#define PLACE_m 2
+#define PLACE_v 3
+#define PLACE_w 4
+#define PLACE_s 5
+#define PICK(n) ((__global char *)row_->address[PLACE_##n])
+#else
 #define LIST(n)                                                                                                                          \
   __global char *n##0_base, ulong n##0_offset, __global char *n##1_base, ulong n##1_offset, __global char *n##2_base, ulong n##2_offset, \
       __global char *n##3_base, ulong n##3_offset, __global char *n##4_base, ulong n##4_offset, __global char *n##5_base,                \
       ulong n##5_offset, __global char *n##6_base, ulong n##6_offset, __global char *n##7_base, ulong n##7_offset
+#define LISTS LIST(p), LIST(g), LIST(m), LIST(v), LIST(w), LIST(s)
 #define ONE_OF(n, k) (n##k##_base + n##k##_offset)
 #define PICK(n)                                                                                      \
   (t < 4 ? (t < 2 ? (t == 0 ? ONE_OF(n, 0) : ONE_OF(n, 1)) : (t == 2 ? ONE_OF(n, 2) : ONE_OF(n, 3))) \
          : (t < 6 ? (t == 4 ? ONE_OF(n, 4) : ONE_OF(n, 5)) : (t == 6 ? ONE_OF(n, 6) : ONE_OF(n, 7))))
-#define AT_PICK(n) ((__global MEM_TYPE(T) *)PICK(n))
-#define GET(p, i) CONVERT(X, LOAD(T, (p) + (i)))
-#define PUT(p, i, v) STORE(T, (p) + (i), CONVERT(T, v))
-
 typedef struct {
   long groups[8];  // where each tensor's work groups end, all counted together
   long sizes[8];   // elements
 } Ends;
+#define ENDS , Ends ends
 #define TENSOR                                                                            \
   int t = 0;                                                                              \
   long group_ = get_group_id(0);                                                          \
@@ -25,6 +39,10 @@ typedef struct {
   if (t > 0) group_ -= ends.groups[t - 1];                                                \
   const long step_ = get_local_size(0), first_ = group_ * step_ * EACH + get_local_id(0)
 #define ELEMENTS(READ, WRITE) EACH_FROM(first_, step_, ends.sizes[t], READ, WRITE)
+#endif
+#define AT_PICK(n) ((__global MEM_TYPE(T) *)PICK(n))
+#define GET(p, i) CONVERT(X, LOAD(T, (p) + (i)))
+#define PUT(p, i, v) STORE(T, (p) + (i), CONVERT(T, v))
 
 typedef struct {
   XT lr, weight_decay, eps, log_beta1, log_beta2, beta1, beta2, momentum, dampening;
@@ -45,7 +63,7 @@ typedef struct {
   }                                      \
   if (k.maximize) grad[e] = -grad[e]
 
-__kernel void adam(LIST(p), LIST(g), LIST(m), LIST(v), LIST(w), LIST(s), MEM(scale), MEM(found), Numbers k, Ends ends) {
+__kernel void adam(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   TENSOR;
   if (SKIPPED) return;
   TENSORS_OF_ALL;
@@ -78,7 +96,7 @@ __kernel void adam(LIST(p), LIST(g), LIST(m), LIST(v), LIST(w), LIST(s), MEM(sca
 #undef WRITE
 }
 
-__kernel void sgd(LIST(p), LIST(g), LIST(m), MEM(scale), MEM(found), Numbers k, Ends ends) {
+__kernel void sgd(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   TENSOR;
   if (SKIPPED) return;
   TENSORS_OF_ALL;
@@ -102,7 +120,7 @@ __kernel void sgd(LIST(p), LIST(g), LIST(m), MEM(scale), MEM(found), Numbers k, 
 }
 
 // dampening: the decay of the rate.
-__kernel void adagrad(LIST(p), LIST(g), LIST(m), LIST(s), MEM(scale), MEM(found), Numbers k, Ends ends) {
+__kernel void adagrad(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   TENSOR;
   if (SKIPPED) return;
   TENSORS_OF_ALL;
@@ -123,11 +141,35 @@ __kernel void adagrad(LIST(p), LIST(g), LIST(m), LIST(s), MEM(scale), MEM(found)
 #undef WRITE
 }
 
-__kernel void add_number(LIST(p), XT number, Ends ends) {
+#ifdef IN_TABLE
+// Gradients times *scale; where one is not finite, *found becomes 1.
+__kernel void unscale(LISTS, MEM(scale), MEM(found)) {
   TENSOR;
   __global MEM_TYPE(T) *at = AT_PICK(p);
+  const XT by = (XT)NUMBER_AT(scale);
+  int bad = 0;
   XT value[EACH];
 #define READ(e, i) value[e] = GET(at, i)
-#define WRITE(e, i) PUT(at, i, value[e] + number)
+#define WRITE(e, i)              \
+  bad |= !isfinite(value[e]);    \
+  PUT(at, i, by == (XT)1 ? value[e] : value[e] * by)
   ELEMENTS(READ, WRITE)
+  if (bad) NUMBER_AT(found) = 1.0f;
+}
+#endif
+
+// What GradScaler does after a step.
+__kernel void update_scale(MEM(scale), MEM(tracker), MEM(found), float growth, float backoff, int interval) {
+  if (get_global_id(0) != 0) return;
+  __global int *steps = AT(int, tracker);
+  if (NUMBER_AT(found) > 0.0f) {
+    NUMBER_AT(scale) *= backoff;
+    *steps = 0;
+  } else if (*steps + 1 == interval) {
+    const float grown = NUMBER_AT(scale) * growth;
+    if (isfinite(grown)) NUMBER_AT(scale) = grown;
+    *steps = 0;
+  } else {
+    *steps += 1;
+  }
 }

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "xpu/opencl/state.h"
 
 namespace ipexrun::xpu {
@@ -251,8 +253,30 @@ void Device::copy(void* to, const void* from, std::size_t bytes, StreamId stream
   check(::clEnqueueCopyBuffer(queue, source, target, source_offset, target_offset, bytes, 0, nullptr, nullptr), "copying on the device");
 }
 
+void Device::send(void* to, std::vector<std::uint64_t> words, StreamId stream) {
+  if (words.empty()) return;
+  cl_command_queue queue = state_->queue(stream);
+  const std::size_t bytes = words.size() * sizeof words[0];
+  const std::lock_guard lock(state_->sent_mutex);
+  while (!state_->sent.empty() && passed(state_->sent.front().first)) state_->sent.pop_front();
+  auto& [event, kept] = state_->sent.emplace_back(Event(), std::move(words));
+  cl_event handle = nullptr;
+  cl_int code = CL_SUCCESS;
+  if (state_->memory == MemoryKind::kSvm) {
+    code = ::clEnqueueSVMMemcpy(queue, CL_FALSE, to, kept.data(), bytes, 0, nullptr, &handle);
+  } else {
+    const auto [object, offset] = state_->locate(to);
+    code = ::clEnqueueWriteBuffer(queue, object, CL_FALSE, offset, bytes, kept.data(), 0, nullptr, &handle);
+  }
+  event = Event(handle);
+  if (code != CL_SUCCESS) state_->sent.pop_back();
+  check(code, "sending to the device");
+}
+
+bool Device::reaches() const { return state_->memory == MemoryKind::kSvm && state_->reaches.load(std::memory_order_relaxed); }
+
 void Device::launch(Kernel& kernel, std::span<const Argument> arguments, std::array<std::size_t, 3> global,
-                    std::array<std::size_t, 3> local, StreamId stream) {
+                    std::array<std::size_t, 3> local, StreamId stream, const Reached& reached) {
   cl_command_queue queue = state_->queue(stream);
   for (std::size_t axis = 0; axis < 3; ++axis) {
     if (global[axis] == 0) return;
@@ -282,6 +306,15 @@ void Device::launch(Kernel& kernel, std::span<const Argument> arguments, std::ar
       check(::clSetKernelArg(kernel.handle, at++, sizeof(cl_mem), &object), "a buffer for a kernel");
     }
     set_value(&offset, sizeof offset, "an offset for a kernel");
+  }
+  const auto& [met, version] = reached;
+  if (!met.empty() &&
+      (version != kernel.reached_version || !std::equal(met.begin(), met.end(), kernel.reached.begin(), kernel.reached.end()))) {
+    const cl_int code = ::clSetKernelExecInfo(kernel.handle, CL_KERNEL_EXEC_INFO_SVM_PTRS, met.size_bytes(), met.data());
+    if (code != CL_SUCCESS) state_->reaches = false;
+    check(code, "addresses that a kernel will meet");
+    kernel.reached.assign(met.begin(), met.end());
+    kernel.reached_version = version;
   }
   cl_event event = nullptr;
   const bool timed = state_->measuring.load(std::memory_order_relaxed);

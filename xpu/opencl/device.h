@@ -78,6 +78,13 @@ class Argument {
 
 struct Kernel;  ///< of one device; lives as long as it
 
+/// Memory that no argument of a launch names but whose addresses lie in memory: an address in each allocation of the driver. `version`
+/// changes when any of them may have gone back to it.
+struct Reached {
+  std::span<const void* const> addresses;
+  std::uint64_t version = 0;
+};
+
 /// How programs came to be in this process.
 struct ProgramCounts {
   long from_source = 0, from_cache = 0, ahead_of_time = 0;
@@ -138,13 +145,17 @@ class Device {
   void write(void* to, const void* host, std::size_t bytes, StreamId stream);
   void read(void* host, const void* from, std::size_t bytes, StreamId stream);
   void copy(void* to, const void* from, std::size_t bytes, StreamId stream);
+  /// Returns at once; the device reads the bytes when the stream gets there.
+  void send(void* to, std::vector<std::uint64_t> words, StreamId stream);
 
   /// The kernel `name` of the file `file` (xpu/kernels), built with `options`; built once, remembered in the cache folder. Throws
   /// DeviceError with the compiler's words when it does not build. Any thread.
   Kernel& kernel(const std::string& file, const std::string& options, const std::string& name);
-  /// Enqueues; `global` is rounded up to multiples of `local`, so kernels test their index.
+  /// Enqueues; `global` is rounded up to multiples of `local`, so kernels test their index. `reached` only where reaches() is true.
   void launch(Kernel& kernel, std::span<const Argument> arguments, std::array<std::size_t, 3> global, std::array<std::size_t, 3> local,
-              StreamId stream);
+              StreamId stream, const Reached& reached = {});
+  /// Whether kernels may follow addresses that lie in memory.
+  [[nodiscard]] bool reaches() const;
 
   /// The driver's binary of a program, built from source now; "" where the driver hands out none. Throws like kernel().
   std::string build_binary(const std::string& file, const std::string& options);

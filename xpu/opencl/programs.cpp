@@ -143,7 +143,7 @@ Kernel& Device::kernel(const std::string& file, const std::string& options, cons
     state_->build_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     cl_kernel handle = ::clCreateKernel(program, name.c_str(), &code);
     check(code, ("no kernel " + name + " in " + file + ".cl").c_str());
-    out = std::make_unique<Kernel>(Kernel{handle, label_of(file, options, name), {}});
+    out = std::make_unique<Kernel>(Kernel{handle, label_of(file, options, name), {}, {}, 0});
   }
   return *out;
 }

@@ -30,6 +30,8 @@ struct Kernel {
   /// The values that its arguments have, by position; those of addresses are empty. OpenCL keeps a kernel's arguments from launch to
   /// launch.
   std::vector<std::string> values;
+  std::vector<const void*> reached;  ///< what it was told last, with the version
+  std::uint64_t reached_version = 0;
 
   bool has(unsigned at, const void* value, std::size_t bytes) const {
     return at < values.size() && values[at].size() == bytes && std::memcmp(values[at].data(), value, bytes) == 0;
@@ -68,7 +70,10 @@ struct Device::State {
   std::mutex programs_mutex;
   std::map<std::string, cl_program> programs;
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
-  std::mutex launch_mutex;  ///< arguments of a cl_kernel are state
+  std::mutex launch_mutex;          ///< arguments of a cl_kernel are state
+  std::atomic<bool> reaches{true};  ///< no driver has refused to be told of addresses in memory
+  std::mutex sent_mutex;
+  std::deque<std::pair<Event, std::vector<std::uint64_t>>> sent;  ///< what the device has perhaps not read yet
   std::atomic<long> from_source{0}, from_cache{0}, ahead_of_time{0}, launches{0};
   double build_seconds = 0;  ///< under programs_mutex
 
