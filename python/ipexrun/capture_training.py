@@ -1,8 +1,8 @@
 """Capture of unedited training steps: a module whose calls record gradients is traced by TorchDynamo inside one of the program's own calls, its graph
 is compared in other forms (training_forms.py), and the module is answered in such a form where whole steps, call and backward pass, are faster so.
 
-The price stays in proportion: tracing begins once it would be a twentieth of the run so far, and what comparing and racing cost beyond stock ends them
-at another twentieth. In a process group nothing is captured: no decision by timing may differ among ranks.
+The price stays in proportion to what a form is expected to save: tracing begins once it would be so much of the run so far (a quarter where images lie
+channels last in bf16 from one convolution to the next, else a twentieth), and what comparing and racing cost beyond stock ends them at as much again. In a process group nothing is captured: no decision by timing may differ among ranks.
 
 Thread rule: every function runs under the interpreter lock; calls of other threads meanwhile are answered by the module itself.
 """
@@ -20,7 +20,10 @@ from . import capture, compiler, plugin, remembered, training_forms
 from .training_graphs import Arrivals
 from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 
-SHARE = 0.05  # of the run's time, for tracing, and once more for comparing and racing
+# What a form may cost: the share of the run's time that it is expected to save, for tracing, and once more for comparing and racing. A run that ends
+# when all of that is spent has lost it; one that goes on for as long again has it back.
+SHARE = 0.05  # products in bf16 are the op tier's, too: seen 3% and less
+SHARE_OF_IMAGES = 0.25  # bf16 and channels last from one convolution to the next: seen 28% to 37%
 SHARE_KNOWN = 0.2  # for tracing what won in an earlier process
 WATCHED = 0 if capture.AT_ONCE else 3  # steps of stock before tracing
 UNPAIRED = 16  # calls in a row without a backward pass of their own, after which a module is left alone
@@ -63,6 +66,10 @@ def keeps_float32(module):
     return not compiler.BF16_ASKED_FOR and any(one is module for outer in opened for one in outer.modules())
 
 
+def share_of_run(images, bf16):
+    return SHARE_OF_IMAGES if images and bf16 else SHARE
+
+
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls that record gradients went by; answers as capture.attempt()."""
     if capture.TRACE or capture.is_taken_as_it_is(module):
@@ -72,11 +79,13 @@ def attempt(module, spent_s):
     if not plugin.ready() or not torch.classes.ipexrun.Graph().may_time():
         return None
     images = any(isinstance(one, torch.nn.Conv2d) for one in module.modules())
-    if not images and (not bf16_allowed() or keeps_float32(module)):
+    bf16 = bf16_allowed() and not keeps_float32(module)
+    if not images and not bf16:
         return None
     price_s = _scale * (capture.BASE_S + capture.PER_MODULE_S * sum(1 for _ in module.modules()))
     known = remembered.OfModule(module, way="training")
-    share = SHARE_KNOWN if known.any() else SHARE
+    usual = share_of_run(images, bf16)
+    share = max(SHARE_KNOWN, usual) if known.any() else usual
     if not capture.AT_ONCE and (run_s() * share < price_s or spent_s < price_s):
         return max(1.2 * spent_s, spent_s * price_s / (share * run_s()), price_s)
     reason = refusal(module)
@@ -87,7 +96,7 @@ def attempt(module, spent_s):
     if dynamo is not None and dynamo._stance.stance != "default":
         return 2 * spent_s + 1.0  # the program's own wish
     try:
-        return Target(module, price_s, known)
+        return Target(module, price_s, known, usual)
     except Exception as problem:  # a torch whose insides are others than expected
         note(module, f"left alone: {compiler.first_line(problem)}")
         return None
@@ -111,11 +120,11 @@ def tell_ends():
 class Target:
     """Answers the calls of one module that record gradients: by itself, or with EAGER, upon which the extension lets the module answer and tells took()."""
 
-    def __init__(self, module, price_s, known):
+    def __init__(self, module, price_s, known, share):
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
         self.note = note(module, "being watched")
-        self.known, self.price_s = known, price_s
+        self.known, self.price_s, self.share = known, price_s, share
         self.module_hooks = capture.Hooks(module)
         self.where = type(module).__name__
         self.module = weakref.ref(module)
@@ -228,7 +237,7 @@ class Target:
         if known == remembered.STOCK:
             self.give_up("remembered", remember=False)
             return self.eager
-        if not capture.AT_ONCE and not known and run_s() * SHARE < self.price_s:
+        if not capture.AT_ONCE and not known and run_s() * self.share < self.price_s:
             return self.eager
         self.certain = known if known in FORM_NAMES.values() else None
         return self.capture(module, args, kwargs)
@@ -292,7 +301,7 @@ class Target:
         calls = sum(graph.note["calls"] for graph in self.graphs)
         self.missed = self.missed + 1 if calls == self.graph_calls else 0
         self.graph_calls = calls
-        paid = capture.AT_ONCE or (self.attempts + 1) * self.price_s < SHARE * run_s()
+        paid = capture.AT_ONCE or (self.attempts + 1) * self.price_s < self.share * run_s()
         if self.missed >= capture.IDLE and self.attempts < capture.ATTEMPTS and paid and self.phase != self.again:
             self.phase, self.resumed = self.again, self.phase
 
@@ -323,7 +332,7 @@ class Target:
         if self.calls > RACED:
             self.give_up(f"{self.kind}: not decided in {RACED} calls", remember=False)
             return True
-        if self.extra_s <= SHARE * run_s() or capture.AT_ONCE:
+        if self.extra_s <= self.share * run_s() or capture.AT_ONCE:
             return False
         self.calls -= 1
         self.pairs.clear()  # halves of pairs have to be neighbours

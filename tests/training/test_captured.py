@@ -148,7 +148,7 @@ def test_a_short_run_pays_for_nothing():
 
 CHEAP = """
 from ipexrun import capture, capture_training
-capture.BASE_S, capture.PER_MODULE_S, capture_training.SHARE = 0.01, 0.0, 10.0
+capture.BASE_S, capture.PER_MODULE_S, capture_training.SHARE, capture_training.SHARE_OF_IMAGES = 0.01, 0.0, 10.0, 10.0
 """
 
 
@@ -161,7 +161,7 @@ def test_a_long_run_is_watched_and_then_captured():
 BROKE = CHEAP + """
 traced = capture_training.Target.next_kind
 def next_kind(self, why):
-    capture_training.SHARE = 1e-9
+    self.share = 1e-9
     return traced(self, why)
 capture_training.Target.next_kind = next_kind
 """
