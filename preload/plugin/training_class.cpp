@@ -4,9 +4,11 @@
 #include <torch/custom_class.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "preload/plugin/answer.h"
+#include "preload/plugin/batch_norms.h"
 #include "preload/plugin/split_weights.h"
 #include "preload/plugin/tier_state.h"
 
@@ -41,6 +43,12 @@ struct Training final : torch::CustomClassHolder {
   bool mixed() { return multiply_mixed(); }
   void split(const at::Tensor& value, at::Tensor high, at::Tensor low) { split_into(value, high, low); }
   at::Tensor joined(const at::Tensor& high, const at::Tensor& low) { return join(high, low); }
+  /// batch_norms.h; `tensors`: residual, weight, bias, running mean, running variance.
+  std::optional<at::Tensor> batch_norm(const at::Tensor& from, const std::vector<std::optional<at::Tensor>>& tensors, bool training,
+                                       double momentum, double eps, bool relu) {
+    if (tensors.size() != 5) return std::nullopt;
+    return fused_batch_norm({from, tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], training, momentum, eps, relu});
+  }
   /// bf16 answered a whole forward pass (training_graphs.py).
   void note_use() {
     if (tier() != nullptr) tier()->training.note_use(true);
@@ -52,19 +60,22 @@ struct Training final : torch::CustomClassHolder {
 }  // namespace
 
 void register_training_class() {
-  static auto training = torch::class_<Training>("ipexrun", "Training")
-                             .def(torch::init<>())
-                             .def("are_dense", [](const c10::intrusive_ptr<Training>& self,
-                                                  std::vector<at::Tensor> tensors) { return self->are_dense(tensors); })
-                             .def("lie_alike", [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> tensors,
-                                                  std::vector<at::Tensor> like) { return self->lie_alike(tensors, like); })
-                             .def("multiply_mixed", [](const c10::intrusive_ptr<Training>& self) { return self->mixed(); })
-                             .def("split", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& value, at::Tensor high,
-                                              at::Tensor low) { self->split(value, std::move(high), std::move(low)); })
-                             .def("joined", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& high,
-                                               const at::Tensor& low) { return self->joined(high, low); })
-                             .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })
-                             .def("is_off", [](const c10::intrusive_ptr<Training>& self) { return self->is_off(); });
+  static auto made = torch::class_<Training>("ipexrun", "Training")
+                         .def(torch::init<>())
+                         .def("are_dense", [](const c10::intrusive_ptr<Training>& self,
+                                              std::vector<at::Tensor> tensors) { return self->are_dense(tensors); })
+                         .def("lie_alike", [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> tensors,
+                                              std::vector<at::Tensor> like) { return self->lie_alike(tensors, like); })
+                         .def("multiply_mixed", [](const c10::intrusive_ptr<Training>& self) { return self->mixed(); })
+                         .def("split", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& value, at::Tensor high,
+                                          at::Tensor low) { self->split(value, std::move(high), std::move(low)); })
+                         .def("joined", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& high,
+                                           const at::Tensor& low) { return self->joined(high, low); })
+                         .def("batch_norm", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& from,
+                                               std::vector<std::optional<at::Tensor>> tensors, bool training, double momentum, double eps,
+                                               bool relu) { return self->batch_norm(from, tensors, training, momentum, eps, relu); })
+                         .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })
+                         .def("is_off", [](const c10::intrusive_ptr<Training>& self) { return self->is_off(); });
 }
 
 }  // namespace ipexrun::preload

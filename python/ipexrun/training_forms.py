@@ -4,6 +4,8 @@ is it cannot differ from the module (random numbers, buffers, hooks of tensors, 
 - "channels last": images lie channels last inside, nothing else changes; products and convolutions are those of any training step.
 - "bf16, channels last": under autocast as well, as a careful author writes it by hand.
 
+In both, batch norms and the sums and relus behind them are single operations of ours (training_norms.py).
+
 A form answers only after one of the program's steps was compared: results, state of the random stream and, when the program's own gradients have
 arrived, the gradients of all inputs, beside torch's own kernels on copies. "channels last" is compared with torch's kernels in both (what the op tier
 rounds inside operators it checks itself) and held to float32's bound under --dtype float32, else to LAYOUT_ERROR; bf16 to the bounds of
@@ -20,7 +22,7 @@ import time
 
 import torch
 
-from . import compiler, double, operator_bounds, plugin, training_graphs
+from . import compiler, double, operator_bounds, plugin, training_graphs, training_norms
 from .training_graphs import Arrivals, finite, is_image, stock_kernels
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
@@ -100,6 +102,7 @@ class Graph:
 
     def __init__(self, module, asks, where):
         self.module, self.asks = module, asks
+        self.inside = training_norms.fused(module) or module  # what forms run
         self.faces = None
         self.right = set()  # forms that were compared
         self.waiting = 0  # calls that the compared step's gradients may still take
@@ -142,7 +145,7 @@ class Graph:
     def formed(self, kind, arguments):
         values = [self.laid_out(one) for one in arguments]
         with torch.autocast("cpu", torch.bfloat16) if kind == BF16_LAST else contextlib.nullcontext():
-            results = self.module.forward(*values)
+            results = self.inside.forward(*values)
         return tuple(training_graphs.TrainingForms.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
 
     @staticmethod

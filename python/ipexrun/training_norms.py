@@ -1,0 +1,110 @@
+"""Batch norms of captured steps, with the sum and relu behind them, as single operations of autograd (preload/plugin/batch_norms.h): two passes over
+memory forward and two backward, where torch's operators make six and seven.
+
+A call that does not fit (other layouts and dtypes, one number a channel, a momentum that is a tensor) is torch's, as the graph has it.
+
+Thread rule: under the interpreter lock.
+"""
+
+import operator
+
+import torch
+
+FUNCTIONAL, DIRECT = torch.nn.functional.batch_norm, torch.batch_norm
+SUMS = (operator.add, operator.iadd, torch.add)
+RELUS = (torch.nn.functional.relu, torch.nn.functional.relu_, torch.relu, torch.relu_)
+IN_PLACE = (operator.iadd, torch.nn.functional.relu_, torch.relu_)
+
+_training = None
+
+
+def batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps, residual, relu):
+    global _training
+    if type(momentum) is float and not (residual is not None and type(residual) is not torch.Tensor):
+        if _training is None:
+            _training = torch.classes.ipexrun.Training()
+        result = _training.batch_norm(x, [residual, weight, bias, running_mean, running_var], bool(training), momentum, eps, relu)
+        if result is not None:
+            return result
+    result = FUNCTIONAL(x, running_mean, running_var, weight, bias, training, momentum, eps)
+    if residual is not None:
+        result = result + residual
+    return torch.nn.functional.relu(result) if relu else result
+
+
+def arguments_of(node):
+    """(x, running mean, running variance, weight, bias, training, momentum, eps) of a batch norm, None where it is written otherwise."""
+    if node.op != "call_function" or node.target not in (FUNCTIONAL, DIRECT):
+        return None
+    if node.target is FUNCTIONAL:
+        names = ["input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"]
+        found = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5, **dict(zip(names, node.args)), **node.kwargs}
+    else:
+        names = ["input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps", "cudnn_enabled"]
+        found = {**dict(zip(names, node.args)), **node.kwargs}
+        names = ["input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"]
+    if any(name not in found for name in names):
+        return None
+    return [found[name] for name in names]
+
+
+def only_user(node):
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def is_relu(node):
+    if node.op == "call_function":
+        return node.target in RELUS
+    return node.op == "call_method" and node.target in ("relu", "relu_") and len(node.args) == 1
+
+
+def added_to(node, norm):
+    """What `node` adds to the norm; None where it is no sum, or one that is kept elsewhere."""
+    method = node.op == "call_method" and node.target in ("add", "add_")
+    if not method and not (node.op == "call_function" and node.target in SUMS):
+        return None
+    if len(node.args) != 2 or node.kwargs or not all(isinstance(one, torch.fx.Node) for one in node.args) or node.args[0] is node.args[1]:
+        return None
+    if (node.target in IN_PLACE or node.target == "add_") and node.args[0] is not norm:
+        return None  # the other one is written
+    return node.args[1] if node.args[0] is norm else node.args[0]
+
+
+def is_same_size(one, other):
+    sizes = [getattr(node.meta.get("example_value"), "shape", None) for node in (one, other)]
+    return sizes[0] is not None and sizes[0] == sizes[1]
+
+
+def fused(module):
+    """`module` (a graph of TorchDynamo's) with its batch norms replaced; None where it has none."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    replaced = 0
+    for norm in list(graph.nodes):
+        arguments = arguments_of(norm)
+        if arguments is None:
+            continue
+        last, residual, relu = norm, None, False
+        user = only_user(norm)
+        # The norm moves to its sum: nothing may read or write what it reads and writes between the two.
+        alone = all(one is None or only_user(one) is norm for one in arguments[:3] if one is None or isinstance(one, torch.fx.Node))
+        if user is not None and alone:
+            other = added_to(user, norm)
+            if other is not None and is_same_size(other, norm):
+                last, residual, user = user, other, only_user(user)
+        if user is not None and is_relu(user):
+            relu = True
+            inner, last = last, user
+        else:
+            inner = last
+        with graph.inserting_before(inner):
+            made = graph.call_function(batch_norm, (*arguments, residual, relu))
+        made.meta = dict(last.meta)
+        last.replace_all_uses_with(made)
+        for node in dict.fromkeys([last, inner, norm]):
+            graph.erase_node(node)
+        replaced += 1
+    if not replaced:
+        return None
+    graph.lint()
+    return torch.fx.GraphModule(module, graph)

@@ -1,0 +1,168 @@
+"""Batch norms of captured steps as single operations of autograd (python/ipexrun/training_norms.py, preload/plugin/batch_norms.h) beside torch's.
+
+Risk covered: results, gradients or running statistics that differ from batch_norm, add and relu; graphs in which a norm is moved past something that it
+reads or writes; a second backward pass.
+"""
+
+import os
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
+LAST = torch.channels_last
+SHAPES = [(2, 5, 3, 3), (4, 64, 14, 14), (1, 17, 1, 2), (3, 33, 5, 7)]
+
+
+def by_torch(x, residual, weight, bias, mean, variance, training, relu):
+    y = F.batch_norm(x, mean, variance, weight, bias, training, 0.1, 1e-5)
+    y = y if residual is None else y + residual
+    return F.relu(y) if relu else y
+
+
+def by_us(x, residual, weight, bias, mean, variance, training, relu):
+    result = torch.classes.ipexrun.Training().batch_norm(x, [residual, weight, bias, mean, variance], training, 0.1, 1e-5, relu)
+    assert result is not None
+    return result
+
+
+def seen(form, tensors, gradient, dtype, exact, training, relu):
+    """Result, gradients and running statistics."""
+    kinds = [dtype, dtype, *[torch.float32] * 4]
+    values = [None if one is None else one.to(kind).to(torch.float64 if exact else kind) for one, kind in zip(tensors, kinds)]
+    values = [one if one is None or one.dim() < 4 else one.contiguous(memory_format=LAST) for one in values]
+    leaves = [one.requires_grad_() for one in values[:4] if one is not None]
+    statistics = [None if one is None else one.detach().clone() for one in values[4:]]
+    result = form(*values[:4], *statistics, training, relu)
+    result.backward(gradient.to(dtype).to(result.dtype).contiguous(memory_format=LAST))
+    return [result.detach(), *[one.grad for one in leaves], *[one for one in statistics if one is not None]]
+
+
+def error(value, truth):
+    return float((value.double() - truth).norm() / truth.norm().clamp_min(1e-30))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_is_batch_norm(plugin, shape, training, dtype):
+    torch.manual_seed(0)
+    channels = shape[1]
+    for relu, residual, affine, tracked in [(r, s, a, t) for r in (0, 1) for s in (0, 1) for a in (0, 1) for t in (0, 1) if t or training]:
+        tensors = [2 * torch.randn(shape) + 1, torch.randn(shape) if residual else None, *[torch.rand(channels) + 0.5 if affine else None for _ in range(2)],
+                   *[torch.rand(channels) + 0.5 if tracked else None for _ in range(2)]]
+        gradient = torch.randn(shape)
+        truth = seen(by_torch, tensors, gradient, dtype, True, training, bool(relu))
+        stock = seen(by_torch, tensors, gradient, dtype, False, training, bool(relu))
+        mine = seen(by_us, tensors, gradient, dtype, False, training, bool(relu))
+        for exact, theirs, ours in zip(truth, stock, mine, strict=True):
+            assert ours.dtype == theirs.dtype and ours.stride() == theirs.stride()
+            assert error(ours, exact) <= 2 * error(theirs, exact) + (1e-6 if dtype is torch.float32 else 8e-3), (relu, residual, affine, tracked)
+
+
+def test_a_second_backward_pass_is_torchs(plugin):
+    torch.manual_seed(0)
+    values = [torch.randn(3, 4, 2, 2).contiguous(memory_format=LAST), torch.rand(4) + 0.5, torch.rand(4)]
+    found = []
+    for form in (by_torch, by_us):
+        x, weight, bias = (one.clone(memory_format=torch.preserve_format).requires_grad_() for one in values)
+        first, = torch.autograd.grad(form(x, None, weight, bias, None, None, True, True).pow(3).sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(first.pow(2).sum(), (x, weight, bias)))
+    for stock, mine in zip(*found):
+        torch.testing.assert_close(mine, stock, rtol=1e-3, atol=1e-3)
+
+
+def test_what_does_not_fit_is_not_touched(plugin):
+    training = torch.classes.ipexrun.Training()
+    statistics = [torch.zeros(4), torch.ones(4)]
+    for x in (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3), torch.randn(1, 4, 1, 1).contiguous(memory_format=LAST),
+              torch.randn(2, 4, 3, 3).double().contiguous(memory_format=LAST), torch.randn(0, 4, 3, 3).contiguous(memory_format=LAST)):
+        assert training.batch_norm(x, [None, None, None, *statistics], True, 0.1, 1e-5, True) is None
+    last = torch.randn(2, 4, 3, 3).contiguous(memory_format=LAST)
+    assert training.batch_norm(last, [torch.randn(2, 4, 3, 1), None, None, *statistics], True, 0.1, 1e-5, True) is None
+    assert training.batch_norm(last, [None, torch.ones(4).double(), None, *statistics], True, 0.1, 1e-5, True) is None
+    assert torch.equal(statistics[0], torch.zeros(4)) and torch.equal(statistics[1], torch.ones(4))
+
+
+class Written(nn.Module):
+    """`kind` says how what follows the norm is written."""
+
+    def __init__(self, kind, **settings):
+        super().__init__()
+        self.kind, self.first, self.second = kind, nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 6, 1)
+        self.norm, self.other = nn.BatchNorm2d(6, **settings), nn.BatchNorm2d(6, **settings)
+
+    def forward(self, x):
+        y = self.norm(self.first(x))
+        if self.kind == "relu":
+            return self.second(torch.relu(y))
+        if self.kind == "in place":
+            y += x
+            return self.second(y.relu_())
+        if self.kind == "sum is kept":
+            z = y + x
+            return self.second(torch.relu(z)) + z
+        if self.kind == "norm is kept":
+            return self.second(torch.relu(y)) + y
+        if self.kind == "other is written":
+            z = self.second(x)
+            z += y
+            return torch.relu(z) + z
+        if self.kind == "two norms":
+            return self.second(torch.relu(y + self.other(self.second(x))))
+        if self.kind == "twice":
+            return self.norm(self.second(torch.relu(y)))
+        if self.kind == "broadcast":
+            return torch.relu(y + x.mean((2, 3), keepdim=True))
+        if self.kind == "input is written":
+            z = self.first(x)
+            w = self.other(z)
+            z = z + 1
+            return torch.relu(w + z)
+        return y
+
+
+KINDS = {"relu": 1, "in place": 1, "sum is kept": 1, "norm is kept": 1, "other is written": 1, "two norms": 2, "twice": 2, "broadcast": 1,
+         "input is written": 2, "alone": 1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("settings", [{}, {"momentum": 0.3, "affine": False}, {"track_running_stats": False}, "eval"], ids=str)
+def test_graphs_keep_their_meaning(plugin, kind, settings):
+    from ipexrun import training_norms
+
+    graphs = []
+    torch.manual_seed(0)
+    net = Written(kind, **({} if settings == "eval" else settings)).to(memory_format=LAST)
+    net.train(settings != "eval")
+
+    def backend(graph, _):
+        graphs.append(graph)
+
+        def both(*values):
+            found = []
+            for form in (graph, training_norms.fused(graph)):
+                copies = [one.detach().clone(memory_format=torch.preserve_format).requires_grad_(one.requires_grad) for one in values]
+                results = [one for one in form.forward(*copies) if isinstance(one, torch.Tensor)]
+                sum(one.sin().sum() for one in results).backward()  # of squares a norm has no gradient
+                found.append([*results, *copies, *[one.grad for one in copies if one.grad is not None]])
+            for stock, mine in zip(*found, strict=True):
+                torch.testing.assert_close(mine, stock, rtol=1e-3, atol=1e-3)
+            return graph.forward(*values)
+
+        return both
+
+    torch._dynamo.reset()
+    torch.compile(net, backend=backend)(torch.randn(4, 6, 5, 5).contiguous(memory_format=LAST).requires_grad_())
+    (graph,) = graphs
+    replaced = [node.args for node in training_norms.fused(graph).graph.nodes if node.target is training_norms.batch_norm]
+    assert len(replaced) == KINDS[kind]
+    if kind in ("in place", "two norms"):
+        assert any(one[8] is not None and one[9] for one in replaced)
+    if kind in ("norm is kept", "other is written", "broadcast"):
+        assert not any(one[9] for one in replaced)
+    if kind in ("other is written", "broadcast"):
+        assert not any(one[8] is not None for one in replaced)
