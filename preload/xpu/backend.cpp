@@ -217,7 +217,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   static ::ipexrun::xpu::Device& device_of(const Stream& stream) { return *::ipexrun::xpu::unit(stream.device_index()).device; }
   static ::ipexrun::xpu::Device& current() { return *::ipexrun::xpu::unit(thread_place().device).device; }
-  void record(void** event, const Stream& stream, const DeviceIndex, const c10::EventFlag) const override {
+  void record(void** event, const Stream& stream, const DeviceIndex, const c10::EventFlag flag) const override {
+    if (flag == c10::EventFlag::BACKEND_DEFAULT) device_of(stream).time_events();  // enable_timing=True
     if (*event == nullptr) *event = new Event;
     *static_cast<Event*>(*event) = device_of(stream).record(static_cast<StreamId>(stream.id()));
   }

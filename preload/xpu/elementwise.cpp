@@ -116,8 +116,13 @@ const Row& row_of(const c10::OperatorHandle& op) {
     for (const Row& row : kRows) (*out)[row.name] = &row;
     return out;
   }();
-  const c10::OperatorName& name = op.operator_name();
-  return *rows->at(name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name));
+  thread_local std::unordered_map<const c10::FunctionSchema*, const Row*> known;  // names are slow to put together
+  const Row*& out = known[&op.schema()];
+  if (out == nullptr) {
+    const c10::OperatorName& name = op.operator_name();
+    out = rows->at(name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name));
+  }
+  return *out;
 }
 
 /// The type that kernels compute in; undefined for types that they do not know.

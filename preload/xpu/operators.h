@@ -7,6 +7,7 @@ void register_basics();       ///< memory, views, copies, scalars, and the CPU f
 void register_sparse();       ///< parts of sparse tensors
 void register_composites();   ///< operators that torch cannot run on xpu without help: attention, LSTM and GRU cells, convolution
 void register_elementwise();  ///< arithmetic, comparisons, activations, choices
+void register_fast();         ///< the commonest of them on plain tensors: less of the host's time a call
 void register_products();     ///< of matrices
 void register_rows();         ///< sums, softmax, layer norm
 void register_batch_norm();

@@ -158,6 +158,7 @@ extern "C" __attribute__((visibility("default"))) int ipexrun_xpu_start(std::uin
     register_sparse();
     register_composites();
     register_elementwise();
+    register_fast();
     register_products();
     register_rows();
     register_batch_norm();

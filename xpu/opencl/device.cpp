@@ -91,6 +91,7 @@ void Device::State::read_time() {
 bool Device::measuring() const { return state_->measuring.load(std::memory_order_relaxed); }
 void Device::measure(bool on) {
   const std::lock_guard lock(state_->times_mutex);
+  if (on) time_events();
   if (on && !state_->measuring) {
     while (!state_->timed.empty()) state_->read_time();
     state_->times.clear();
@@ -108,16 +109,39 @@ std::vector<KernelTime> Device::kernel_times() {
   return out;
 }
 
-cl_command_queue Device::State::queue(StreamId stream) {
-  const std::lock_guard lock(queues_mutex);
-  cl_command_queue& out = queues[stream];
-  if (out == nullptr) {
-    cl_int code = CL_SUCCESS;
-    // In order; profiling gives events their times.
-    out = ::clCreateCommandQueue(context, id, CL_QUEUE_PROFILING_ENABLE, &code);
-    check(code, "no queue");
+Device::State::Queue Device::State::queue(StreamId stream) {
+  Queue out{std::shared_lock(queues_mutex)};
+  if (stream < first_queues.size()) out.handle = first_queues[stream].load(std::memory_order_acquire);
+  if (out.handle != nullptr) return out;
+  out.held.unlock();
+  {
+    const std::lock_guard lock(queues_mutex);
+    if (!queues.contains(stream)) {
+      cl_int code = CL_SUCCESS;
+      cl_command_queue made = ::clCreateCommandQueue(context, id, times_events ? CL_QUEUE_PROFILING_ENABLE : 0, &code);  // in order
+      check(code, "no queue");
+      queues[stream] = made;
+    }
+    if (stream < first_queues.size()) first_queues[stream].store(queues[stream], std::memory_order_release);
   }
+  out.held.lock();
+  out.handle = queues.at(stream);
   return out;
+}
+
+void Device::time_events() {
+  const std::lock_guard lock(state_->queues_mutex);
+  if (state_->times_events) return;
+  state_->times_events = true;
+  for (auto& [stream, queue] : state_->queues) {
+    cl_int code = CL_SUCCESS;
+    cl_command_queue timed = ::clCreateCommandQueue(state_->context, state_->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    check(code, "no queue whose events have times");
+    ::clFinish(queue);
+    ::clReleaseCommandQueue(queue);
+    queue = timed;
+    if (stream < state_->first_queues.size()) state_->first_queues[stream].store(timed, std::memory_order_release);
+  }
 }
 
 std::pair<cl_mem, std::size_t> Device::State::locate(const void* address) {
@@ -160,6 +184,7 @@ void* Device::allocate(std::size_t bytes) noexcept {
 void Device::release(void* address) {
   State& state = *state_;
   if (state.memory == MemoryKind::kSvm) {
+    ++state.released;
     ::clSVMFree(state.context, address);
     return;
   }
@@ -173,7 +198,7 @@ void Device::release(void* address) {
 
 Device::Event Device::record(StreamId stream) {
   cl_event event = nullptr;
-  cl_command_queue queue = state_->queue(stream);
+  const State::Queue queue = state_->queue(stream);
   check(::clEnqueueMarkerWithWaitList(queue, 0, nullptr, &event), "no marker");
   ::clFlush(queue);
   return Event(event);
@@ -198,12 +223,8 @@ void Device::block(const Event& event, StreamId stream) {
 }
 
 void Device::synchronize() {
-  std::vector<cl_command_queue> all;
-  {
-    const std::lock_guard lock(state_->queues_mutex);
-    for (auto& [stream, queue] : state_->queues) all.push_back(queue);
-  }
-  for (cl_command_queue queue : all) check(::clFinish(queue), "waiting for the device");
+  const std::shared_lock lock(state_->queues_mutex);
+  for (const auto& [stream, queue] : state_->queues) check(::clFinish(queue), "waiting for the device");
 }
 
 void Device::synchronize(StreamId stream) { check(::clFinish(state_->queue(stream)), "waiting for a stream"); }
@@ -221,7 +242,7 @@ double Device::elapsed_ms(const Event& from, const Event& to) {
 
 void Device::write(void* to, const void* host, std::size_t bytes, StreamId stream) {
   if (bytes == 0) return;
-  cl_command_queue queue = state_->queue(stream);
+  const State::Queue queue = state_->queue(stream);
   if (state_->memory == MemoryKind::kSvm) {
     check(::clEnqueueSVMMemcpy(queue, CL_TRUE, to, host, bytes, 0, nullptr, nullptr), "copying to the device");
     return;
@@ -232,7 +253,7 @@ void Device::write(void* to, const void* host, std::size_t bytes, StreamId strea
 
 void Device::read(void* host, const void* from, std::size_t bytes, StreamId stream) {
   if (bytes == 0) return;
-  cl_command_queue queue = state_->queue(stream);
+  const State::Queue queue = state_->queue(stream);
   if (state_->memory == MemoryKind::kSvm) {
     check(::clEnqueueSVMMemcpy(queue, CL_TRUE, host, from, bytes, 0, nullptr, nullptr), "copying from the device");
     return;
@@ -243,7 +264,7 @@ void Device::read(void* host, const void* from, std::size_t bytes, StreamId stre
 
 void Device::copy(void* to, const void* from, std::size_t bytes, StreamId stream) {
   if (bytes == 0 || to == from) return;
-  cl_command_queue queue = state_->queue(stream);
+  const State::Queue queue = state_->queue(stream);
   if (state_->memory == MemoryKind::kSvm) {
     check(::clEnqueueSVMMemcpy(queue, CL_FALSE, to, from, bytes, 0, nullptr, nullptr), "copying on the device");
     return;
@@ -255,7 +276,7 @@ void Device::copy(void* to, const void* from, std::size_t bytes, StreamId stream
 
 void Device::send(void* to, std::vector<std::uint64_t> words, StreamId stream) {
   if (words.empty()) return;
-  cl_command_queue queue = state_->queue(stream);
+  const State::Queue queue = state_->queue(stream);
   const std::size_t bytes = words.size() * sizeof words[0];
   const std::lock_guard lock(state_->sent_mutex);
   while (!state_->sent.empty() && passed(state_->sent.front().first)) state_->sent.pop_front();
@@ -277,12 +298,13 @@ bool Device::reaches() const { return state_->memory == MemoryKind::kSvm && stat
 
 void Device::launch(Kernel& kernel, std::span<const Argument> arguments, std::array<std::size_t, 3> global,
                     std::array<std::size_t, 3> local, StreamId stream, const Reached& reached) {
-  cl_command_queue queue = state_->queue(stream);
+  const State::Queue queue = state_->queue(stream);
   for (std::size_t axis = 0; axis < 3; ++axis) {
     if (global[axis] == 0) return;
     global[axis] = (global[axis] + local[axis] - 1) / local[axis] * local[axis];
   }
   const std::lock_guard lock(state_->launch_mutex);
+  const std::uint64_t released = state_->released.load(std::memory_order_relaxed);
   cl_uint at = 0;
   const auto set_value = [&](const void* value, std::size_t bytes, const char* what) {
     if (!kernel.has(at, value, bytes)) {
@@ -299,7 +321,13 @@ void Device::launch(Kernel& kernel, std::span<const Argument> arguments, std::ar
     // Every address travels as a pointer and an offset in bytes: a cl_mem has no pointer into its middle.
     cl_ulong offset = 0;
     if (state_->memory == MemoryKind::kSvm || argument.address_ == nullptr) {
-      check(::clSetKernelArgSVMPointer(kernel.handle, at++, argument.address_), "an address for a kernel");
+      // A driver may keep more of an address than its value: one that was given back and came again is told again.
+      const std::array<std::uint64_t, 2> known{reinterpret_cast<std::uint64_t>(argument.address_), released};
+      if (!kernel.has(at, known.data(), sizeof known)) {
+        check(::clSetKernelArgSVMPointer(kernel.handle, at, argument.address_), "an address for a kernel");
+        kernel.remember(at, known.data(), sizeof known);
+      }
+      ++at;
     } else {
       const auto [object, within] = state_->locate(argument.address_);
       offset = within;

@@ -139,7 +139,9 @@ class Device {
   void synchronize();
   void synchronize(StreamId stream);
   bool idle(StreamId stream);
-  double elapsed_ms(const Event& from, const Event& to);
+  double elapsed_ms(const Event& from, const Event& to);  ///< of events that were recorded after time_events()
+  /// From now on events have times. Waits for the device; launches take longer afterwards.
+  void time_events();
 
   // Copies. Those that touch the host's memory return when it may be used again.
   void write(void* to, const void* host, std::size_t bytes, StreamId stream);

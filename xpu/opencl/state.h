@@ -5,11 +5,13 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS  // clCreateCommandQueue: devices of OpenCL 1.2 have no other
 #include <CL/cl.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 
@@ -27,8 +29,8 @@ void check(cl_int code, const char* what);
 struct Kernel {
   cl_kernel handle = nullptr;
   std::string name;  ///< for people: file, operator, function
-  /// The values that its arguments have, by position; those of addresses are empty. OpenCL keeps a kernel's arguments from launch to
-  /// launch.
+  /// The values that its arguments have, by position; those of addresses are followed by Device::State::released. OpenCL keeps a kernel's
+  /// arguments from launch to launch.
   std::vector<std::string> values;
   std::vector<const void*> reached;  ///< what it was told last, with the version
   std::uint64_t reached_version = 0;
@@ -54,9 +56,17 @@ struct Device::State {
   std::string programs_file;  ///< every program asked for is written there; "": none
   std::atomic<int> matrix_lanes{0};
 
-  std::mutex queues_mutex;
+  /// A stream's queue, and that it stays it.
+  struct Queue {
+    std::shared_lock<std::shared_mutex> held;
+    cl_command_queue handle = nullptr;
+    operator cl_command_queue() const { return handle; }  // NOLINT(google-explicit-constructor): for the calls of OpenCL
+  };
+  std::shared_mutex queues_mutex;
   std::map<StreamId, cl_command_queue> queues;
-  cl_command_queue queue(StreamId stream);
+  std::array<std::atomic<cl_command_queue>, kStreamsPerDevice + 1> first_queues{};  ///< those of `queues`, found without a search
+  bool times_events = false;                                                        ///< the queues' events have times; it costs each launch
+  Queue queue(StreamId stream);
 
   /// kBuffers: start address -> object and size.
   struct Buffer {
@@ -69,9 +79,10 @@ struct Device::State {
 
   std::mutex programs_mutex;
   std::map<std::string, cl_program> programs;
-  std::map<std::string, std::unique_ptr<Kernel>> kernels;
-  std::mutex launch_mutex;          ///< arguments of a cl_kernel are state
-  std::atomic<bool> reaches{true};  ///< no driver has refused to be told of addresses in memory
+  std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels;
+  std::atomic<std::uint64_t> released{0};  ///< allocations that went back to the driver
+  std::mutex launch_mutex;                 ///< arguments of a cl_kernel are state
+  std::atomic<bool> reaches{true};         ///< no driver has refused to be told of addresses in memory
   std::mutex sent_mutex;
   std::deque<std::pair<Event, std::vector<std::uint64_t>>> sent;  ///< what the device has perhaps not read yet
   std::atomic<long> from_source{0}, from_cache{0}, ahead_of_time{0}, launches{0};
