@@ -11,6 +11,7 @@
 #include <ATen/ops/silu.h>
 
 #include <cmath>
+#include <new>
 
 #include "preload/plugin/adapters/convolution_operators.h"
 #include "preload/plugin/adapters/images.h"
@@ -104,6 +105,12 @@ bool of_kernel(const at::Tensor& tensor) { return dtype_fits(tensor.scalar_type(
 /// Dense, with the channels of a pixel side by side.
 at::Tensor channels_last(const at::Tensor& image, at::ScalarType dtype, IsaSet isa) {
   return for_onednn(image, dtype, isa).contiguous(last_format(image));
+}
+
+/// Nobody else sees its memory, which is what a result of these sizes would have.
+bool ours_alone(const at::Tensor& tensor, at::IntArrayRef sizes, at::ScalarType dtype, at::MemoryFormat format) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.sizes() == sizes && tensor.scalar_type() == dtype &&
+         tensor.is_contiguous(format);
 }
 
 void read(const std::vector<std::int64_t>& from, Spatial* to) {
@@ -213,12 +220,21 @@ at::Tensor ConvolutionStep::run_kernel(const Operands& operands, const Convoluti
   std::array<std::int64_t, 5> sizes{image.size(0), call.out_channels()};
   const auto dims = static_cast<std::size_t>(image.dim());
   for (std::size_t i = 2; i < dims; ++i) sizes[i] = call.out[3 - (dims - i)];
-  at::Tensor result = scratch_empty({sizes.data(), dims}, dtype, last_format(image));
+  // A sum is written where its second part lies, if nothing else does: a third image less in the caches.
+  const bool in_place =
+      reuses_other_ && operands.other.defined() && ours_alone(operands.other, {sizes.data(), dims}, dtype, last_format(image));
+  at::Tensor result = in_place ? operands.other : scratch_empty({sizes.data(), dims}, dtype, last_format(image));
   at::Tensor other;
-  if (operands.other.defined()) {
+  if (in_place) {
+    other = result;
+  } else if (operands.other.defined()) {
     other = widened(operands.other);
     if (other.scalar_type() != dtype || !other.is_contiguous(last_format(other))) other = channels_last(other, dtype, isa);
   }
+  const auto checked = [&](bool done) {
+    if (!done && in_place) throw std::bad_alloc();  // memory was short, and what stock would add is no longer there
+    return done ? result : at::Tensor();
+  };
   if (method == Method::kProduct) {
     kernels::LinearArgs args = call.linear_args();
     args.a = image.const_data_ptr();
@@ -238,7 +254,7 @@ at::Tensor ConvolutionStep::run_kernel(const Operands& operands, const Convoluti
       args.epilogue.other_dtype = kernel_dtype(other);
       args.epilogue.ld_other = call.out_channels();
     }
-    return kernels::linear_bf16(args, torch_pool(), isa) ? result : at::Tensor();
+    return checked(kernels::linear_bf16(args, torch_pool(), isa));
   }
   kernels::ConvArgs args = call.kernel_args(method == Method::kOwnBf16 ? kernels::DType::kBf16 : folded.weight_dtype);
   args.from = image.const_data_ptr();
@@ -260,7 +276,7 @@ at::Tensor ConvolutionStep::run_kernel(const Operands& operands, const Convoluti
   args.activation = convolution_.activation;
   args.low = convolution_.low;
   args.high = convolution_.high;
-  return kernels::convolve(args, torch_pool(), isa) ? result : at::Tensor();
+  return checked(kernels::convolve(args, torch_pool(), isa));
 }
 
 at::Tensor ConvolutionStep::run_onednn(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,

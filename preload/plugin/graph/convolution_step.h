@@ -15,6 +15,7 @@ class ConvolutionStep final : public Step {
  public:
   explicit ConvolutionStep(const Node& node);
   void run(Values& values) const override;
+  void may_reuse(Value value) override { reuses_other_ = reuses_other_ || (value == convolution_.other && value != convolution_.x); }
 
  private:
   struct Operands;
@@ -29,6 +30,7 @@ class ConvolutionStep final : public Step {
 
   Convolution convolution_;
   Value output_;
+  bool reuses_other_ = false;
 };
 
 /// A value in another order and dtype: on its way into convolutions, or out of them to somebody else.

@@ -206,6 +206,11 @@ c10::IValue resolve(const Argument& argument, const Values& values, const c10::T
 
 namespace {
 
+/// Its results have memory of their own.
+bool computes(const Node& node) {
+  return node.kind == Node::Kind::kLinear || node.kind == Node::Kind::kConvolution || node.kind == Node::Kind::kAttention;
+}
+
 /// Values whose memory results may lie in: results themselves, and what steps make them of that may return views of their arguments.
 std::vector<bool> under_results(const Graph& graph) {
   std::vector<bool> under(graph.facts.size(), false);
@@ -215,9 +220,7 @@ std::vector<bool> under_results(const Graph& graph) {
   };
   for (const Argument& output : graph.outputs) mark(output);
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool computes =
-        node->kind == Node::Kind::kLinear || node->kind == Node::Kind::kConvolution || node->kind == Node::Kind::kAttention;
-    if (computes ||
+    if (computes(*node) ||
         std::none_of(node->outputs.begin(), node->outputs.end(), [&](Value value) { return under[static_cast<std::size_t>(value)]; }))
       continue;
     for (const Value value : Graph::reads(*node)) under[static_cast<std::size_t>(value)] = true;
@@ -239,6 +242,7 @@ Program::Program(const Graph& graph, Steps steps) : count_(graph.facts.size()), 
   for (const Node& node : graph.nodes) {
     for (const Value value : Graph::reads(node)) ++inside[static_cast<std::size_t>(value)];
   }
+  std::vector<bool> computed_here(count_, false);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const bool plain = steps == Steps::kOperators && graph.nodes[i].kind == Node::Kind::kOperator;
     Planned planned{plain ? make_operator_step(graph.nodes[i]) : step_of(graph.nodes[i]), {}};
@@ -248,7 +252,12 @@ Program::Program(const Graph& graph, Steps steps) : count_(graph.facts.size()), 
     touched.insert(touched.end(), graph.nodes[i].outputs.begin(), graph.nodes[i].outputs.end());
     for (const Value value : touched) {
       const auto at = static_cast<std::size_t>(value);
-      if (last[at] == i && uses[at] == inside[at]) planned.last_read.push_back(value);  // and it is no result
+      if (last[at] != i || uses[at] != inside[at]) continue;  // read later, or a result
+      planned.last_read.push_back(value);
+      if (!planned.outlives && computed_here[at]) planned.step->may_reuse(value);
+    }
+    if (computes(graph.nodes[i])) {
+      for (const Value value : graph.nodes[i].outputs) computed_here[static_cast<std::size_t>(value)] = true;
     }
     steps_.push_back(std::move(planned));
   }

@@ -21,6 +21,9 @@ class Step {
   virtual ~Step() = default;
   /// Reads its arguments from `values` and puts its results there. Throws what torch throws.
   virtual void run(Values& values) const = 0;
+  /// Nobody reads `value` after this step, and the results of a run do not lie in it: its memory may become that of the step's own result.
+  /// Before the first run.
+  virtual void may_reuse(Value /*value*/) {}
 };
 
 /// The step of a node that calls its operator.
