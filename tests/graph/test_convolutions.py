@@ -176,6 +176,51 @@ def test_values_that_somebody_else_reads_stay():
     Captured(chain, x)
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("groups", [1, 32])
+def test_a_sum_over_what_is_read_later_or_never_again(kernel, groups):
+    """A sum may be written where its second part lies: only if that is read by nobody later, not even through a view."""
+    first = folded(outputs=32, kernel=kernel, padding=kernel // 2)
+    inner, last, other = (folded(32, 32, kernel, groups=groups, padding=kernel // 2, seed=seed) for seed in (2, 3, 4))
+
+    def never(x):
+        y = F.relu(first(x))
+        return F.relu(last(inner(y)) + y) * 1.0
+
+    def later(x):
+        y = F.relu(first(x))
+        z = F.relu(last(inner(y)) + y)
+        return other(z) + y, z
+
+    def as_result(x):
+        y = F.relu(first(x))
+        return F.relu(last(inner(y)) + y), y
+
+    def through_view(x):
+        y = F.relu(first(x))
+        rows = y.flatten(2)
+        z = other(F.relu(last(inner(y)) + y))
+        return z + rows.sum(2)[:, :, None, None]
+
+    def twice(x):
+        y = F.relu(first(x))
+        z = F.relu(last(inner(y)) + y)
+        return last(inner(z)) + z
+
+    def itself(x):
+        y = F.relu(first(x))
+        return F.relu(last(y) + y)
+
+    def both(x):
+        y, z = first(x), other(first(x))
+        return (last(y) + z) - (inner(z) + y)
+
+    for function in (never, later, as_result, through_view, twice, itself, both):
+        captured = Captured(function, images(2, 16, 11, 10))
+        captured(images(2, 16, 11, 10, seed=5))
+        captured(images(3, 16, 4, 7, seed=6))
+
+
 def test_norms_that_stay():
     block, norm = folded(padding=1), lively(nn.BatchNorm2d(16)).eval()
     second = folded(32, 32, seed=2)
