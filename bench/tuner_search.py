@@ -9,7 +9,7 @@ Unattended on a larger machine, with BERT-base, batch 1 (16 cores: about an hour
     ./dev exec python bench/tuner_search.py --output search.json
     ./dev exec python bench/tuner_search.py --objective latency --output latency.json
     ./dev exec python bench/tuner_search.py --p99-times 1.5 --output limit.json
-An interrupted search goes on with the same command (--folder). `within 2%` is asked of the paired ratios of the last runs; on a busy machine their interval says how much is known.
+An interrupted search or comparison goes on with the same command (--folder). `within 2%` is asked of the paired ratios of the last runs; on a busy machine their interval says how much is known.
 """
 
 import argparse
@@ -90,10 +90,15 @@ class Search:
 
 
 class Judge:
-    """Fresh runs: samples/s, or 1000/ms for latency, so that more is better."""
+    """Fresh runs: samples/s, or 1000/ms for latency, so that more is better. What was measured is kept, for a comparison that goes on."""
 
-    def __init__(self, args):
+    def __init__(self, args, kept):
         self.args, self.p99 = args, {}
+        self.kept, self.old = kept, {}
+        if kept.exists():
+            for line in kept.read_text().splitlines():
+                run = json.loads(line)
+                self.old.setdefault(run["command"], []).append(run)
 
     def rows(self, command):
         with tempfile.TemporaryDirectory() as folder:
@@ -110,15 +115,29 @@ class Judge:
 
     def measure(self, name, command):
         rows = self.rows([*command, *(["--bench-compare", "stock", "--bench-pairs", "1"] if name == "stock" else [])])
-        row = rows.get("stock" if name == "stock" else "ipexrun")
-        if row is None:
-            return None
-        if row.get("p99_ms"):
-            self.p99.setdefault(name, []).append(row["p99_ms"])
+        row = rows.get("stock" if name == "stock" else "ipexrun") or {}
         value = row.get("p50_ms") if self.args.objective == "latency" else row.get("samples_per_s") or row.get("calls_per_s")
         if not value:
             return None
+        if row.get("p99_ms"):
+            self.p99.setdefault(name, []).append(row["p99_ms"])
         return 1000 / value if self.args.objective == "latency" else value
+
+    def measure_once(self, name, command):
+        """The figure that an interrupted comparison already has of this run, else a new one."""
+        key = " ".join([name, *command])
+        if self.old.get(key):
+            run = self.old[key].pop(0)
+            if run["p99_ms"]:
+                self.p99.setdefault(name, []).append(run["p99_ms"])
+            return run["figure"]
+        before = len(self.p99.get(name, []))
+        figure = self.measure(name, command)
+        if figure is not None:
+            p99 = self.p99.get(name, [])[before:]
+            with open(self.kept, "a") as file:
+                file.write(json.dumps({"command": key, "figure": figure, "p99_ms": p99[0] if p99 else None}) + "\n")
+        return figure
 
 
 def main():
@@ -127,7 +146,7 @@ def main():
         if shutil.which(name) is None:
             sys.exit(f"tuner_search: {name} is not on the PATH; start this through ./dev exec")
     os.makedirs(args.folder, exist_ok=True)
-    judge = Judge(args)
+    judge = Judge(args, Path(args.folder, f"{args.objective}-runs.jsonl"))
     limit = args.p99_ms
     kept = Path(args.folder, f"{args.objective}-limit.txt")  # a search that goes on keeps its limit
     if args.p99_times:
@@ -150,7 +169,7 @@ def main():
         same[name] = next((other for other in same.values() if searches[other].text() == one.text()), name)
         if same[name] == name:
             runs[name] = ["--config", str(one.config)]
-    figures = r.run_rounds(list(runs), args.rounds, lambda name: judge.measure(name, runs[name]))
+    figures = r.run_rounds(list(runs), args.rounds, lambda name: judge.measure_once(name, runs[name]))
     unit = "samples/s" if args.objective == "throughput" else "1/s (of the median call)"
     print(f"\n{args.objective}{'' if limit is None else f', p99 below {limit:.4g} ms'}: {unit} in fresh runs, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n")
     print(r.table(figures, "grid", 24))

@@ -188,6 +188,32 @@ def test_jobs_run_on_disjoint_cores(tmp_path):
     assert "cores-list" not in (tmp_path / "hypertune/best.yaml").read_text()
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_searches_on_other_cores_do_not_wait_for_each_other(tmp_path):
+    """Whoever is bound to other cores than a trial under way begins at once; on the same core it waits."""
+    here, there = sorted(os.sched_getaffinity(0))[:2]
+    folders = [tmp_path / name for name in ("first", "elsewhere", "same")]
+    for folder in folders:
+        folder.mkdir()
+    search = (*QUICK, "--max-trials", "1", "--set", "env.A=1,2")
+    long = ("sh", "-c", "touch began; while [ ! -e done ]; do sleep 0.05; done; echo \"@hypertune {'name': 'v'}\"; echo 1")
+    first = start(folders[0], *search, *long, preexec_fn=lambda: os.sched_setaffinity(0, {here}))
+    while not (folders[0] / "began").exists():
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.05)
+    short = ("sh", "-c", "echo \"@hypertune {'name': 'v'}\"; echo 1")
+    elsewhere = start(folders[1], *search, *short, preexec_fn=lambda: os.sched_setaffinity(0, {there}))
+    _, said = elsewhere.communicate(timeout=300)
+    assert elsewhere.returncode == 0 and "waiting" not in said, said
+    same = start(folders[2], *search, *short, preexec_fn=lambda: os.sched_setaffinity(0, {here}))
+    time.sleep(1)
+    assert same.poll() is None
+    (folders[0] / "done").touch()
+    assert first.wait(timeout=300) == 0
+    _, said = same.communicate(timeout=300)
+    assert same.returncode == 0 and "waiting: a trial of another search has these cores" in said, said
+
+
 def test_a_full_disk_stops_it_and_keeps_what_was_there(tmp_path):
     study = tmp_path / "hypertune"
     study.mkdir()

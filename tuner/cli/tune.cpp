@@ -247,7 +247,8 @@ Result<int> run_tune(const std::vector<std::string>& args) {
   StopSignals signals;
   const Crew crew = fork_crew(s.jobs);
   if (crew.index > 0) s.quiet = true;
-  const std::vector<int> cpus = slice_of(*machine, s.jobs, crew.index);
+  const std::vector<int> mine = slice_of(*machine, s.jobs, crew.index);
+  const std::vector<int> cpus = s.jobs > 1 ? mine : std::vector<int>{};  // one job may use them all without being told
   Result<Worker> worker = Worker::enter(folder);
   if (!worker.ok()) return worker.error();
   Result<Journal> journal = Journal::open(folder + "/journal.jsonl");
@@ -260,7 +261,7 @@ Result<int> run_tune(const std::vector<std::string>& args) {
     strategy = std::move(*outside);
   }
   Progress progress(s);
-  ProcessTrialRunner runner(*ipexrun, cpus, signals);
+  ProcessTrialRunner runner(*ipexrun, mine, signals);
   Study study(s, s.space, LaunchBase{s.program, s.no_python, cpus, 1}, folder, *journal,
               make_world(runner, *strategy, planner, signals, progress, *worker, folder));
   const Result<int> code = work(s, study, crew, folder, signals);

@@ -108,7 +108,6 @@ std::string plan_key(const LaunchPlan& plan) {
 
 std::vector<int> slice_of(const launcher::Machine& machine, int jobs, int index) {
   std::vector<int> out;
-  if (jobs <= 1) return out;
   const std::size_t cores = machine.cores.size();
   const auto n = static_cast<std::size_t>(jobs);
   const auto i = static_cast<std::size_t>(index);

@@ -60,7 +60,7 @@ class LaunchPlanner {
 /// A text for equal plans.
 std::string plan_key(const LaunchPlan& plan);
 
-/// The CPUs of worker `index` of `jobs`: whole cores, nearly equal numbers. Empty with one job.
+/// The CPUs of worker `index` of `jobs`: whole cores, nearly equal numbers; with one job all that this process may use.
 std::vector<int> slice_of(const launcher::Machine& machine, int jobs, int index);
 
 }  // namespace ipexrun::tuner

@@ -64,7 +64,7 @@ class StopSignals {
 class ProcessTrialRunner final : public TrialRunner {
  public:
   /// `ipexrun`: absolute path. `cpus`: what trials of this worker may use: no two trials of one user on this machine share one of them at a
-  /// time; empty = all of them.
+  /// time; empty = all of the machine.
   ProcessTrialRunner(std::string ipexrun, std::vector<int> cpus, StopSignals& signals)
       : ipexrun_(std::move(ipexrun)), cpus_(std::move(cpus)), signals_(signals) {}
 
