@@ -1,6 +1,5 @@
 // Operators that torch routes on xpu to kernels which its CPU wheel does not have.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -22,12 +21,6 @@ using OptionalTensor = std::optional<Tensor>;
 
 bool there(const OptionalTensor& tensor) { return tensor && tensor->defined(); }
 Tensor plus(const Tensor& gates, const OptionalTensor& bias) { return there(bias) ? gates + *bias : gates; }
-
-/// torch's own choice asks a table without a slot for xpu; the sum of products is right everywhere.
-Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask, double dropout, bool causal,
-                 std::optional<double> scale, bool grouped) {
-  return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
-}
 
 // Method of the cells: torch's documented equations of nn.LSTMCell and nn.GRUCell; the workspace holds what the backward pass needs.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cell,
@@ -140,9 +133,6 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad, cons
 
 void register_composites() {
   static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::XPU, __FILE__, __LINE__);
-  static auto* autograd = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradXPU, __FILE__, __LINE__);
-  aten->impl("scaled_dot_product_attention", &attention);
-  autograd->impl("scaled_dot_product_attention", &attention);
   aten->impl("_thnn_fused_lstm_cell", &lstm_cell);
   aten->impl("_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward);
   aten->impl("_thnn_fused_gru_cell", &gru_cell);

@@ -5,7 +5,8 @@ namespace ipexrun::preload::xpu {
 
 void register_basics();       ///< memory, views, copies, scalars, and the CPU fallback for everything else
 void register_sparse();       ///< parts of sparse tensors
-void register_composites();   ///< operators that torch cannot run on xpu without help: attention, LSTM and GRU cells, convolution
+void register_composites();   ///< operators that torch cannot run on xpu without help: LSTM and GRU cells, convolution
+void register_attention();
 void register_elementwise();  ///< arithmetic, comparisons, activations, choices
 void register_fast();         ///< the commonest of them on plain tensors: less of the host's time a call
 void register_products();     ///< of matrices

@@ -157,6 +157,7 @@ extern "C" __attribute__((visibility("default"))) int ipexrun_xpu_start(std::uin
     register_basics();
     register_sparse();
     register_composites();
+    register_attention();
     register_elementwise();
     register_fast();
     register_products();

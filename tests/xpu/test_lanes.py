@@ -84,7 +84,21 @@ for make in (lambda p: torch.optim.AdamW(p, lr=0.01, fused=True, amsgrad=True), 
 """
 
 
-@pytest.mark.parametrize("text", [ELEMENTWISE, ROWS, PRODUCTS, OPTIMIZERS], ids=["elementwise", "rows", "products", "optimizers"])
+# One kernel without gradients; tests/xpu/test_attention.py has more, with the same variable set.
+ATTENTION = """
+def sdpa(q, k, v, **others):
+    with torch.no_grad():
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, **others)
+for queries, keys in [(16, 1), (64, 32), (65, 33), (130, 70)]:
+    q, k, v = torch.randn(2, 4, queries, 40), torch.randn(2, 2, keys, 40), torch.randn(2, 2, keys, 24)
+    both(lambda q, k, v: sdpa(q, k, v), q, k, v, bound=1e-5)
+    both(lambda q, k, v: sdpa(q, k, v, is_causal=True), q, k, v, bound=1e-5)
+q, k, v = torch.randn(1, 2, 40, 128).half(), torch.randn(1, 2, 50, 128).half(), torch.randn(1, 2, 50, 128).half()
+both(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), q, k, v, torch.rand(40, 50) < 0.8, bound=4e-3)
+"""
+
+
+@pytest.mark.parametrize("text", [ELEMENTWISE, ROWS, PRODUCTS, OPTIMIZERS, ATTENTION], ids=["elementwise", "rows", "products", "optimizers", "attention"])
 def test_kernels_of_gpus(child, text):
     done = child(START + text + 'print("right")', IPEXRUN_XPU_KERNELS="lanes")
     assert done.stdout == "right\n", done.stdout + done.stderr[-3000:]
