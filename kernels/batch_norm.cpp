@@ -19,6 +19,8 @@ constexpr std::int64_t kSerialElements = 1 << 15;
 /// Rows are summed in at most so many blocks, each of at least so many elements, whatever the number of workers.
 constexpr std::int64_t kBlocks = 64;
 constexpr std::int64_t kBlockElements = 1 << 14;
+/// The second pass goes through its rows in chunks of so many.
+constexpr std::int64_t kChunkElements = 1 << 14;
 
 std::int64_t blocks_of(std::int64_t rows, std::int64_t channels) {
   const std::int64_t blocks = std::clamp<std::int64_t>(rows * channels / kBlockElements, 1, kBlocks);
@@ -53,7 +55,10 @@ void share_rows(const Args& args, void (*run)(const Args&, std::int64_t, std::in
   if (args.rows <= 0 || args.channels <= 0) return;
   const std::int64_t parts = parts_of(args.rows, args.rows * args.channels > kSerialElements, parallel);
   share(parts, 0, parallel, [&](std::int64_t part, void* /*scratch*/) {
-    run(args, begin_of(args.rows, part, parts), begin_of(args.rows, part + 1, parts));
+    // From the last row on: those that were summed last are still in a cache.
+    const std::int64_t first = begin_of(args.rows, part, parts);
+    const std::int64_t chunk = std::max<std::int64_t>(kChunkElements / args.channels, 8);
+    for (std::int64_t end = begin_of(args.rows, part + 1, parts); end > first; end -= chunk) run(args, std::max(end - chunk, first), end);
     return true;
   });
 }

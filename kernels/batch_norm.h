@@ -74,7 +74,7 @@ void batch_norm(const BatchNormArgs& args, const Parallel& parallel, IsaSet isa)
 bool batch_norm_grad_sums(const BatchNormGradArgs& args, const Parallel& parallel, IsaSet isa);
 void batch_norm_grad(const BatchNormGradArgs& args, const Parallel& parallel, IsaSet isa);
 
-/// Name of the variant that all use: "avx512", "avx2", "ref".
+/// Name of the variant that all use: "avx512_bf16", "avx512", "avx2", "ref".
 const char* batch_norm_variant(IsaSet isa);
 
 }  // namespace ipexrun::kernels

@@ -10,6 +10,10 @@ namespace ipexrun::kernels {
 namespace {
 
 constexpr BatchNormVariant kBatchNorm[] = {
+#ifdef IPEXRUN_KERNELS_AVX512_BF16
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, avx512_bf16::batch_moments, avx512_bf16::batch_norm, avx512_bf16::batch_norm_grad_sums,
+     avx512_bf16::batch_norm_grad},
+#endif
 #ifdef IPEXRUN_KERNELS_AVX512
     {"avx512", kLevelAvx512, avx512::batch_moments, avx512::batch_norm, avx512::batch_norm_grad_sums, avx512::batch_norm_grad},
 #endif
