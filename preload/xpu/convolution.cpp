@@ -1,5 +1,6 @@
-// Convolutions and their gradients, transposed ones too: the forward pass of one is the gradient of the other's image. One group: columns
-// and products of matrices, in pieces of the batch that bound the columns' memory. Several: directly.
+// Convolutions and their gradients, transposed ones too: the forward pass of one is the gradient of the other's image. One group: a
+// product of matrices that reads its columns from the image, where kernels are a GPU's; else columns and products, in pieces of the batch
+// that bound the columns' memory. Several groups: directly.
 #include <ATen/ops/add.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
@@ -11,6 +12,7 @@
 #include <limits>
 
 #include "preload/xpu/convolution.h"
+#include "preload/xpu/products.h"
 
 namespace ipexrun::preload::xpu {
 namespace {
@@ -84,6 +86,36 @@ Tensor columns_of(const Tensor& image, const Conv& c) {
   return out;
 }
 
+constexpr int kLargestWindow = 7;  ///< a program for each size: larger ones are rare
+
+/// One product that reads the image itself, of two dimensions: `matrix` [outputs, channels and window], image [n, channels, in], out [n,
+/// outputs, out]. False: nothing was done.
+bool without_columns(const Tensor& out, const Tensor& image, const Tensor& matrix, const Tensor& bias, const Conv& c, std::int32_t channels,
+                     std::int32_t outputs, bool gradient) {
+  if (c.kernel[0] != 1 || c.in[0] != 1 || c.kernel[1] > kLargestWindow || c.kernel[2] > kLargestWindow || is_one_by_one(c)) return false;
+  ConvolutionWindow window{};
+  for (int d = 0; d < 2; ++d) {
+    // The gradient of an image is what goes backwards through the window over the gradient of the outputs.
+    window.in[d] = gradient ? c.out[d + 1] : c.in[d + 1];
+    window.out[d] = gradient ? c.in[d + 1] : c.out[d + 1];
+    window.stride[d] = gradient ? 1 : c.stride[d + 1];
+    window.padding[d] = gradient ? -c.padding[d + 1] : c.padding[d + 1];
+    window.dilation[d] = gradient ? -c.dilation[d + 1] : c.dilation[d + 1];
+  }
+  const std::int64_t places = std::int64_t{window.out[0]} * window.out[1];
+  window.image = std::int64_t{channels} * window.in[0] * window.in[1];
+  ProductShape shape{outputs, image.size(0) * places, channels * volume(c.kernel), {}, {}, {}, {}};
+  shape.a[0] = shape.k;
+  shape.a[1] = 1;
+  shape.b[0] = 0;
+  shape.b[1] = 1;
+  shape.c[0] = 1;
+  shape.out[0] = places;
+  shape.out[1] = 1;
+  shape.out[2] = outputs * places;
+  return multiply_windows(out, matrix, image, bias, shape, window, c.kernel[1], c.kernel[2]);
+}
+
 /// All contiguous; `out` has its size. `weight`: [outputs, channels / groups, window].
 void forward(const Tensor& out, const Tensor& image, const Tensor& weight, const Tensor& bias, const Conv& c) {
   if (c.groups != 1) {
@@ -92,6 +124,7 @@ void forward(const Tensor& out, const Tensor& image, const Tensor& weight, const
            volume(c.out), c.outputs, image.size(0));
     return;
   }
+  if (without_columns(out, image, weight, bias, c, c.channels, c.outputs, false)) return;
   const Tensor matrix = weight.view({1, c.outputs, -1});
   const std::int64_t step = piece(c, image);
   for (std::int64_t first = 0; first < image.size(0); first += step) {
@@ -113,6 +146,10 @@ void image_gradient(const Tensor& image, const Tensor& grad, const Tensor& weigh
            c.channels, image.size(0));
     return;
   }
+  if (c.stride[0] == 1 && c.stride[1] == 1 && c.stride[2] == 1 &&
+      without_columns(image, grad, weight.view({c.outputs, c.channels, -1}).transpose(0, 1).contiguous(), Tensor(), c, c.outputs,
+                      c.channels, true))
+    return;
   const Tensor matrix = weight.view({1, c.outputs, -1}).transpose(1, 2);
   // Columns of 16 bits would be rounded before they are added up; what is added are float's.
   const auto type = wide(image) ? at::kDouble : at::kFloat;

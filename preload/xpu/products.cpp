@@ -7,16 +7,14 @@
 #include "preload/xpu/fallback.h"
 #include "preload/xpu/grid.h"
 #include "preload/xpu/operators.h"
+#include "preload/xpu/products.h"
 
 namespace ipexrun::preload::xpu {
 namespace {
 
 using at::Tensor;
 
-struct Shape {  // Product of xpu/kernels/common.cl
-  std::int64_t m, n, k;
-  std::int64_t a[3], b[3], c[3], out[3];  ///< strides of row, column, batch
-};
+using Shape = ProductShape;
 
 constexpr std::int64_t kRowsOfAnItem = 8;  ///< ROWS, TILE and SIDE of xpu/kernels/gemm.cl
 constexpr std::int64_t kTile = 64;
@@ -36,6 +34,17 @@ bool known(const Tensor& tensor, at::ScalarType type) {
 }
 
 std::size_t blocks(std::int64_t size, std::int64_t of) { return static_cast<std::size_t>((size + of - 1) / of); }
+
+/// The side of gemm_blocks' blocks: 128 where there is one for each of the device's units (measured on an H200: 43 TFLOP/s at 4096; at
+/// 1024, where half of the units have none, 19, and 33 with blocks of 64), and where they compute at most a fifth more beyond the edges
+/// (assumed); else 64.
+std::int64_t block_for(const ::ipexrun::xpu::Device& device, std::int64_t m, std::int64_t n, std::size_t batch) {
+  const std::size_t large = blocks(m, 128) * blocks(n, 128), small = blocks(m, 64) * blocks(n, 64);
+  return large * batch >= device.facts().compute_units && 10 * 4 * large <= 12 * small ? 128 : 64;
+}
+bool makes_blocks(const ::ipexrun::xpu::Device& device) {
+  return device.facts().lanes && device.facts().max_work_group >= kTileSide * kTileSide && device.facts().local_bytes >= kBlockBytes;
+}
 
 /// Of float16 and bfloat16 on devices that have such units. False: nothing was done.
 bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType type, const Shape& shape, const Tensor& out,
@@ -100,10 +109,7 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
                                         number(beta)};
   if (multiply_in_matrix_units(device, type, shape, out, arguments)) return true;
   const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
-  // Blocks of 128 where there is one for each of the device's units (measured on an H200: 43 TFLOP/s at 4096; at 1024, where half of the
-  // units have none, 19, and 33 with blocks of 64), and where they compute at most a fifth more beyond the edges (assumed).
-  const std::size_t large = blocks(shape.m, 128) * blocks(shape.n, 128), small = blocks(shape.m, 64) * blocks(shape.n, 64);
-  const std::int64_t block = large * batch >= device.facts().compute_units && 10 * 4 * large <= 12 * small ? 128 : 64;
+  const std::int64_t block = block_for(device, shape.m, shape.n, batch);
   // A CPU's work items are loops: they want vectors inside; a GPU's are lanes that load side by side.
   const bool vectors = !lanes && (b.stride(-1) == 1 || b.size(-1) == 1);
   Kernel& kernel = device.kernel(
@@ -146,6 +152,29 @@ void product(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
 }
 
 }  // namespace
+
+bool multiply_windows(const Tensor& out, const Tensor& a, const Tensor& image, const Tensor& bias, const ProductShape& shape,
+                      const ConvolutionWindow& window, int kernel_height, int kernel_width) {
+  ::ipexrun::xpu::Device& device = *unit_of(out).device;
+  if (!makes_blocks(device) || out.scalar_type() == at::kDouble) return false;
+  const std::int64_t block = block_for(device, shape.m, shape.n, 1);
+  Kernel& kernel =
+      device.kernel("gemm",
+                    std::string("-DT=") + kernel_type(out.scalar_type()) + (block == 64 ? " -DBLOCK=64" : "") +
+                        " -DKERNEL_HEIGHT=" + std::to_string(kernel_height) + " -DKERNEL_WIDTH=" + std::to_string(kernel_width),
+                    "gemm_blocks");
+  const std::vector<Argument> arguments{Argument::memory(out.mutable_data_ptr()),
+                                        Argument::memory(a.const_data_ptr()),
+                                        Argument::memory(image.const_data_ptr()),
+                                        Argument::memory(bias.defined() ? bias.const_data_ptr() : out.const_data_ptr()),
+                                        Argument::value(shape),
+                                        Argument::value(1.0F),
+                                        Argument::value(bias.defined() ? 1.0F : 0.0F),
+                                        Argument::value(window)};
+  const auto side = static_cast<std::size_t>(block / 8);
+  device.launch(kernel, arguments, {blocks(shape.n, block) * side, blocks(shape.m, block) * side, 1}, {side, side, 1}, stream_of(out));
+  return true;
+}
 
 void register_products() {
   static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::XPU, __FILE__, __LINE__);

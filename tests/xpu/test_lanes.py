@@ -97,8 +97,24 @@ q, k, v = torch.randn(1, 2, 40, 128).half(), torch.randn(1, 2, 50, 128).half(), 
 both(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), q, k, v, torch.rand(40, 50) < 0.8, bound=4e-3)
 """
 
+# Read from the image without columns in memory, forward and (stride 1) the image's gradient.
+CONVOLUTIONS = """
+def conv(x, w, b, **others):
+    x = x.detach().requires_grad_()
+    out = torch.nn.functional.conv2d(x, w, b, **others)
+    out.square().sum().backward()
+    return out.detach(), x.grad
+for n, channels, outputs, height, width in ((1, 1, 1, 3, 3), (3, 5, 70, 9, 12), (2, 17, 130, 20, 11)):
+    x, b = torch.randn(n, channels, height, width), torch.randn(outputs)
+    for options in ({}, {"padding": 1}, {"padding": (2, 1), "dilation": 2}, {"stride": 2, "padding": 1}, {"padding": 2}):
+        if height > 4 or "dilation" not in options:
+            both(lambda x, w, b: conv(x, w, b, **options), x, torch.randn(outputs, channels, 3, 3), b, bound=2e-5)
+both(lambda x, w: torch.nn.functional.conv_transpose2d(x, w), torch.randn(2, 8, 9, 9), torch.randn(8, 6, 3, 3), bound=2e-5)
+"""
 
-@pytest.mark.parametrize("text", [ELEMENTWISE, ROWS, PRODUCTS, OPTIMIZERS, ATTENTION], ids=["elementwise", "rows", "products", "optimizers", "attention"])
+
+@pytest.mark.parametrize("text", [ELEMENTWISE, ROWS, PRODUCTS, OPTIMIZERS, ATTENTION, CONVOLUTIONS],
+                         ids=["elementwise", "rows", "products", "optimizers", "attention", "convolutions"])
 def test_kernels_of_gpus(child, text):
     done = child(START + text + 'print("right")', IPEXRUN_XPU_KERNELS="lanes")
     assert done.stdout == "right\n", done.stdout + done.stderr[-3000:]

@@ -98,7 +98,45 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void gemm_tiles(ME
 #define BLOCK_SIDE (BLOCK / 8)
 #define LOADED (BLOCK * SHALLOW / (BLOCK_SIDE * BLOCK_SIDE))
 
-__kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void gemm_blocks(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta) {
+// -DKERNEL_HEIGHT= -DKERNEL_WIDTH=: b is the matrix of a convolution's columns, which nobody has written: its row is a channel and a place in the
+// window, its column an output place of one of the images, and an element is read from the image. out and c then have that column's image as batch.
+#ifdef KERNEL_HEIGHT
+typedef struct {
+  int in[2], out[2], stride[2], padding[2], dilation[2];  // height, width
+  long image;                                             // elements of an image
+} Window;
+#define WINDOW_PARAMETER , Window window
+#define B_OF_LANE int b_y[LOADED], b_x[LOADED]
+#define FIND_B(e, column, deep)                                                                \
+  const int place_ = (int)((column) % (window.out[0] * window.out[1]));                        \
+  b_at[e] = b + (column) / (window.out[0] * window.out[1]) * window.image;                     \
+  b_y[e] = place_ / window.out[1] * window.stride[0] - window.padding[0];                      \
+  b_x[e] = place_ % window.out[1] * window.stride[1] - window.padding[1]
+#define NEXT_B(e)
+inline float from_image(__global MEM_TYPE(T) *image, const Window *window, int y, int x, int k) {
+  const int channel = k / (KERNEL_HEIGHT * KERNEL_WIDTH), rest = k % (KERNEL_HEIGHT * KERNEL_WIDTH);
+  y += rest / KERNEL_WIDTH * window->dilation[0];
+  x += rest % KERNEL_WIDTH * window->dilation[1];
+  if (y < 0 || y >= window->in[0] || x < 0 || x >= window->in[1]) return 0;
+  return LOAD(T, image + ((long)channel * window->in[0] + y) * window->in[1] + x);
+}
+#define LOAD_B(e, k) from_image(b_at[e], &window, b_y[e], b_x[e], (int)(k) + right_deep[e])
+#define STORE_BLOCK(row, any_column, value)                                                                  \
+  {                                                                                                          \
+    const int places_ = window.out[0] * window.out[1];                                                       \
+    const long batch = (any_column) / places_, place_ = (any_column) % places_;                              \
+    STORE_PRODUCT(row, place_, value)                                                                        \
+  }
+#else
+#define WINDOW_PARAMETER
+#define B_OF_LANE
+#define FIND_B(e, column, deep) b_at[e] = b + (column) * shape.b_col + (deep) * shape.b_row
+#define NEXT_B(e) b_at[e] += SHALLOW * shape.b_row
+#define LOAD_B(e, k) LOAD(T, b_at[e])
+#define STORE_BLOCK(row, column, value) STORE_PRODUCT(row, column, value)
+#endif
+
+__kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void gemm_blocks(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta WINDOW_PARAMETER) {
   __local float left[2 * SHALLOW * LINE] __attribute__((aligned(16)));
   __local float right[2 * SHALLOW * LINE] __attribute__((aligned(16)));
   const int x = (int)get_local_id(0), y = (int)get_local_id(1), lane = y * BLOCK_SIDE + x;
@@ -110,13 +148,15 @@ __kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void g
   // products are never stored.
   __global MEM_TYPE(T) *a_at[LOADED], *b_at[LOADED];
   int left_at[LOADED], right_at[LOADED], left_deep[LOADED], right_deep[LOADED];
+  B_OF_LANE;
 #pragma unroll
   for (int e = 0; e < LOADED; ++e) {
     const int i = lane + e * BLOCK_SIDE * BLOCK_SIDE;
     const int row = shape.a_col == 1 ? i / SHALLOW : i % BLOCK, a_deep = shape.a_col == 1 ? i % SHALLOW : i / BLOCK;
     const int column = shape.b_row == 1 ? i / SHALLOW : i % BLOCK, b_deep = shape.b_row == 1 ? i % SHALLOW : i / BLOCK;
     a_at[e] = a + min(first_row + row, shape.m - 1) * shape.a_row + a_deep * shape.a_col;
-    b_at[e] = b + min(first_column + column, shape.n - 1) * shape.b_col + b_deep * shape.b_row;
+    const long b_column = min(first_column + column, shape.n - 1);
+    FIND_B(e, b_column, b_deep);
     left_at[e] = a_deep * LINE + row;
     right_at[e] = b_deep * LINE + column;
     left_deep[e] = a_deep;
@@ -129,7 +169,7 @@ __kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void g
 #pragma unroll
   for (int e = 0; e < LOADED; ++e) {
     next_a[e] = left_deep[e] < shape.k ? LOAD(T, a_at[e]) : 0;
-    next_b[e] = right_deep[e] < shape.k ? LOAD(T, b_at[e]) : 0;
+    next_b[e] = right_deep[e] < shape.k ? LOAD_B(e, 0) : 0;
   }
   int half_at = 0;
   for (long k = 0; k < shape.k; k += SHALLOW) {
@@ -138,20 +178,20 @@ __kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void g
       left[half_at + left_at[e]] = next_a[e];
       right[half_at + right_at[e]] = next_b[e];
       a_at[e] += SHALLOW * shape.a_col;
-      b_at[e] += SHALLOW * shape.b_row;
+      NEXT_B(e);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (k + 2 * SHALLOW <= shape.k) {
 #pragma unroll
       for (int e = 0; e < LOADED; ++e) {
         next_a[e] = LOAD(T, a_at[e]);
-        next_b[e] = LOAD(T, b_at[e]);
+        next_b[e] = LOAD_B(e, k + SHALLOW);
       }
     } else if (k + SHALLOW < shape.k) {
 #pragma unroll
       for (int e = 0; e < LOADED; ++e) {
         next_a[e] = k + SHALLOW + left_deep[e] < shape.k ? LOAD(T, a_at[e]) : 0;
-        next_b[e] = k + SHALLOW + right_deep[e] < shape.k ? LOAD(T, b_at[e]) : 0;
+        next_b[e] = k + SHALLOW + right_deep[e] < shape.k ? LOAD_B(e, k + SHALLOW) : 0;
       }
     }
 #pragma unroll
@@ -182,7 +222,7 @@ __kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void g
     for (int j = 0; j < 8; ++j) {
       const long column = first_column + (j / 4) * (BLOCK / 2) + x * 4 + j % 4;
       if (column >= shape.n) continue;
-      STORE_PRODUCT(row, column, values[j])
+      STORE_BLOCK(row, column, values[j])
     }
   }
 }
