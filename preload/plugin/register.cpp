@@ -100,6 +100,7 @@ std::string register_ops() {
 #undef IPEXRUN_OP
   register_optimizers();
   register_losses();
+  register_random_masks();
   return left;
 }
 

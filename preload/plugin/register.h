@@ -16,6 +16,8 @@ std::string register_ops();
 void register_optimizers();
 /// Numbers that a training loop reads out of tensors: a loss that is NaN is noticed even where the program then skips its backward pass.
 void register_losses();
+/// Masks of dropout: torch's bits, drawn vector by vector.
+void register_random_masks();
 /// The same of optimizers alone, in a process whose other kernels stay stock.
 void watch_optimizers();
 
