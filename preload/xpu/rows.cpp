@@ -1,4 +1,4 @@
-// Operators over rows: softmax, layer norm. Each takes its arguments from torch's stack; what it does not know runs on the
+// Operators over rows: softmax, layer norm, group norm. Each takes its arguments from torch's stack; what it does not know runs on the
 // CPU.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/empty.h>
@@ -18,10 +18,11 @@ using at::Tensor;
 at::ScalarType sum_type(const Tensor& tensor) { return wide(tensor) ? at::kDouble : at::kFloat; }
 
 /// A work group for each of the rows of n elements.
-void run_rows(const Tensor& in, const char* name, const std::vector<Argument>& arguments, std::int64_t rows, std::int64_t n) {
+void run_rows(const Tensor& in, const char* name, const std::vector<Argument>& arguments, std::int64_t rows, std::int64_t n,
+              const char* option = "") {
   const auto lanes = static_cast<std::size_t>(lanes_for(in, n));
   Kernel& kernel =
-      unit_of(in).device->kernel("rows", real_options(in) + " -DOUT=" + kernel_type(in.scalar_type()) + lanes_option(in, n), name);
+      unit_of(in).device->kernel("rows", real_options(in) + " -DOUT=" + kernel_type(in.scalar_type()) + lanes_option(in, n) + option, name);
   unit_of(in).device->launch(kernel, arguments, {static_cast<std::size_t>(rows) * lanes, 1, 1}, {lanes, 1, 1}, stream_of(in));
 }
 
@@ -142,6 +143,70 @@ bool layer_norm_backward(Given given, Results& results) {
   return true;
 }
 
+// ---- group norm
+
+struct Groups {
+  std::int64_t images, channels, places, groups;
+  [[nodiscard]] std::int64_t rows() const { return images * groups; }
+  [[nodiscard]] std::int64_t of_row() const { return channels / groups * places; }
+  [[nodiscard]] bool fit(const Tensor& in) const {
+    return images > 0 && places > 0 && groups > 0 && channels % groups == 0 && images * channels * places == in.numel();
+  }
+};
+Groups groups_of(Given given, int first) {
+  return {given[first].toInt(), given[first + 1].toInt(), given[first + 2].toInt(), given[first + 3].toInt()};
+}
+
+/// (input, weight, bias, N, C, HxW, group, eps) -> out, mean, rstd; the last two in the type of sums
+bool group_norm(Given given, Results& results) {
+  const Tensor input = given[0].toTensor();
+  const Tensor weight = packed(optional_tensor(given[1])), bias = packed(optional_tensor(given[2]));
+  const Groups shape = groups_of(given, 3);
+  if (!is_real(input) || !fits(weight, input) || !fits(bias, input) || input.numel() == 0 || !shape.fit(input)) return false;
+  const Tensor in = input.contiguous(), out = at::empty(in.sizes(), in.options()),
+               middle = at::empty({shape.images, shape.groups}, in.options().dtype(sum_type(in))), scale = at::empty_like(middle);
+  run_rows(in, "layer_norm",
+           {write(out), write(middle), write(scale), read(in), read(weight.defined() ? weight : in), read(bias.defined() ? bias : in),
+            flag(weight.defined()), flag(bias.defined()), count(shape.of_row()), number(in, given[7].toDouble()), count(shape.groups),
+            count(shape.places)},
+           shape.rows(), shape.of_row(), " -DGROUPED");
+  results = {out, middle, scale};
+  return true;
+}
+
+/// (grad, input, mean, rstd, weight, N, C, HxW, group, mask) -> input's, weight's, bias's
+bool group_norm_backward(Given given, Results& results) {
+  const Tensor input = given[1].toTensor(), weight = packed(optional_tensor(given[4]));
+  const Groups shape = groups_of(given, 5);
+  const c10::List<bool> mask = given[9].toBoolList();
+  for (const int i : {0, 1, 2, 3}) {
+    const Tensor one = given[i].toTensor();
+    if (!is_real(one) || one.scalar_type() != (i < 2 ? input.scalar_type() : sum_type(input))) return false;
+  }
+  if (!fits(weight, input) || input.numel() == 0 || !shape.fit(input)) return false;
+  const Tensor in = input.contiguous(), grad = given[0].toTensor().contiguous(), middle = given[2].toTensor().contiguous(),
+               scale = given[3].toTensor().contiguous();
+  Tensor for_input, for_weight, for_bias;
+  if (mask[0]) {
+    for_input = at::empty(in.sizes(), in.options());
+    run_rows(in, "layer_norm_backward",
+             {write(for_input), read(grad), read(in), read(middle), read(scale), read(weight.defined() ? weight : in),
+              flag(weight.defined()), count(shape.of_row()), count(shape.groups), count(shape.places)},
+             shape.rows(), shape.of_row(), " -DGROUPED");
+  }
+  if (mask[1]) for_weight = at::empty({shape.channels}, in.options());
+  if (mask[2]) for_bias = at::empty({shape.channels}, in.options());
+  if (mask[1] || mask[2]) {
+    const Tensor& any = mask[1] ? for_weight : for_bias;
+    run_rows(in, "group_norm_parameters",
+             {write(mask[1] ? for_weight : any), write(mask[2] ? for_bias : any), read(grad), read(in), read(middle), read(scale),
+              flag(mask[1]), flag(mask[2]), count(shape.images), count(shape.channels), count(shape.groups), count(shape.places)},
+             shape.channels, shape.of_row(), " -DGROUPED");
+  }
+  results = {for_input, for_weight, for_bias};
+  return true;
+}
+
 }  // namespace
 
 void register_rows() {
@@ -152,6 +217,8 @@ void register_rows() {
   aten->impl("_log_softmax_backward_data.out", as_kernel<&log_softmax_backward>());
   aten->impl("native_layer_norm", as_kernel<&layer_norm>());
   aten->impl("native_layer_norm_backward", as_kernel<&layer_norm_backward>());
+  aten->impl("native_group_norm", as_kernel<&group_norm>());
+  aten->impl("native_group_norm_backward", as_kernel<&group_norm_backward>());
 }
 
 }  // namespace ipexrun::preload::xpu

@@ -135,8 +135,16 @@ ROW log_softmax_backward(MEM(out), MEM(grad), MEM(in), long n) {
   for (long i = lane; i < n; i += LANES) STORE(T, OF(out) + i, GET(grad, i) - exp(GET(in, i)) * sum);
 }
 
-// Layer norm: mean and rstd a row, in the type of sums; weight and bias where they are given.
-ROW layer_norm(MEM(out), MEM(mean), MEM(rstd), MEM(in), MEM(weight), MEM(bias), int weighted, int biased, long n, XT eps) {
+// Layer norm: mean and rstd a row, in the type of sums; weight and bias where they are given. -DGROUPED: group norm, rows are the groups of each image, and
+// weight and bias belong to channels of `places` elements.
+#ifdef GROUPED
+#define GROUPS , long groups, long places
+#define PARAMETER(i) (row % groups * (n / places) + (i) / places)
+#else
+#define GROUPS
+#define PARAMETER(i) (i)
+#endif
+ROW layer_norm(MEM(out), MEM(mean), MEM(rstd), MEM(in), MEM(weight), MEM(bias), int weighted, int biased, long n, XT eps GROUPS) {
   START;
   XT sum = 0;
   for (long i = lane; i < n; i += LANES) sum += GET(in, i);
@@ -151,8 +159,8 @@ ROW layer_norm(MEM(out), MEM(mean), MEM(rstd), MEM(in), MEM(weight), MEM(bias), 
   const XT scale = 1 / sqrt(square / n + eps);
   for (long i = lane; i < n; i += LANES) {
     XT value = (GET(in, i) - middle) * scale;
-    if (weighted) value *= LOAD(T, AT(MEM_TYPE(T), weight) + i);
-    if (biased) value += LOAD(T, AT(MEM_TYPE(T), bias) + i);
+    if (weighted) value *= LOAD(T, AT(MEM_TYPE(T), weight) + PARAMETER(i));
+    if (biased) value += LOAD(T, AT(MEM_TYPE(T), bias) + PARAMETER(i));
     STORE(T, OF(out) + i, value);
   }
   if (lane == 0) {
@@ -161,22 +169,44 @@ ROW layer_norm(MEM(out), MEM(mean), MEM(rstd), MEM(in), MEM(weight), MEM(bias), 
   }
 }
 
-ROW layer_norm_backward(MEM(out), MEM(grad), MEM(in), MEM(mean), MEM(rstd), MEM(weight), int weighted, long n) {
+ROW layer_norm_backward(MEM(out), MEM(grad), MEM(in), MEM(mean), MEM(rstd), MEM(weight), int weighted, long n GROUPS) {
   START;
   const XT middle = AT(XT, mean)[row], scale = AT(XT, rstd)[row];
   XT sum = 0, product = 0;
   for (long i = lane; i < n; i += LANES) {
-    const XT g = GET(grad, i) * (weighted ? (XT)LOAD(T, AT(MEM_TYPE(T), weight) + i) : (XT)1);
+    const XT g = GET(grad, i) * (weighted ? (XT)LOAD(T, AT(MEM_TYPE(T), weight) + PARAMETER(i)) : (XT)1);
     sum += g;
     product += g * (GET(in, i) - middle) * scale;
   }
   REDUCE(sum, ADD);
   REDUCE(product, ADD);
   for (long i = lane; i < n; i += LANES) {
-    const XT g = GET(grad, i) * (weighted ? (XT)LOAD(T, AT(MEM_TYPE(T), weight) + i) : (XT)1);
+    const XT g = GET(grad, i) * (weighted ? (XT)LOAD(T, AT(MEM_TYPE(T), weight) + PARAMETER(i)) : (XT)1);
     STORE(T, OF(out) + i, scale * (g - sum / n - (GET(in, i) - middle) * scale * product / n));
   }
 }
+
+#ifdef GROUPED
+// Gradients of weight and bias: a work group a channel. images of `channels` channels in rows of groups.
+ROW group_norm_parameters(MEM(weight), MEM(bias), MEM(grad), MEM(in), MEM(mean), MEM(rstd), int weighted, int biased, long images, long channels,
+                          long groups, long places) {
+  __local XT part[LANES];
+  const int lane = get_local_id(0);
+  const long channel = get_group_id(0);
+  XT for_weight = 0, for_bias = 0;
+  for (long i = lane; i < images * places; i += LANES) {
+    const long image = i / places, group = image * groups + channel / (channels / groups), at = (image * channels + channel) * places + i % places;
+    const XT g = LOAD(T, AT(MEM_TYPE(T), grad) + at);
+    for_weight += g * (LOAD(T, AT(MEM_TYPE(T), in) + at) - AT(XT, mean)[group]) * AT(XT, rstd)[group];
+    for_bias += g;
+  }
+  REDUCE(for_weight, ADD);
+  REDUCE(for_bias, ADD);
+  if (lane > 0) return;
+  if (weighted) STORE(T, AT(MEM_TYPE(T), weight) + channel, for_weight);
+  if (biased) STORE(T, AT(MEM_TYPE(T), bias) + channel, for_bias);
+}
+#endif
 
 // Gradients of weight and bias: a work item a column, or on a GPU the 16 items of a group that have the column, each with every 16th row.
 #ifdef GPU
