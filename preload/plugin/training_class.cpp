@@ -9,6 +9,7 @@
 
 #include "preload/plugin/answer.h"
 #include "preload/plugin/batch_norms.h"
+#include "preload/plugin/dropouts.h"
 #include "preload/plugin/split_weights.h"
 #include "preload/plugin/tier_state.h"
 
@@ -60,22 +61,25 @@ struct Training final : torch::CustomClassHolder {
 }  // namespace
 
 void register_training_class() {
-  static auto made = torch::class_<Training>("ipexrun", "Training")
-                         .def(torch::init<>())
-                         .def("are_dense", [](const c10::intrusive_ptr<Training>& self,
-                                              std::vector<at::Tensor> tensors) { return self->are_dense(tensors); })
-                         .def("lie_alike", [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> tensors,
-                                              std::vector<at::Tensor> like) { return self->lie_alike(tensors, like); })
-                         .def("multiply_mixed", [](const c10::intrusive_ptr<Training>& self) { return self->mixed(); })
-                         .def("split", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& value, at::Tensor high,
-                                          at::Tensor low) { self->split(value, std::move(high), std::move(low)); })
-                         .def("joined", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& high,
-                                           const at::Tensor& low) { return self->joined(high, low); })
-                         .def("batch_norm", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& from,
-                                               std::vector<std::optional<at::Tensor>> tensors, bool training, double momentum, double eps,
-                                               bool relu) { return self->batch_norm(from, tensors, training, momentum, eps, relu); })
-                         .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })
-                         .def("is_off", [](const c10::intrusive_ptr<Training>& self) { return self->is_off(); });
+  static auto made =
+      torch::class_<Training>("ipexrun", "Training")
+          .def(torch::init<>())
+          .def("are_dense",
+               [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> tensors) { return self->are_dense(tensors); })
+          .def("lie_alike", [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> tensors,
+                               std::vector<at::Tensor> like) { return self->lie_alike(tensors, like); })
+          .def("multiply_mixed", [](const c10::intrusive_ptr<Training>& self) { return self->mixed(); })
+          .def("split", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& value, at::Tensor high,
+                           at::Tensor low) { self->split(value, std::move(high), std::move(low)); })
+          .def("joined", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& high,
+                            const at::Tensor& low) { return self->joined(high, low); })
+          .def("batch_norm", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& from,
+                                std::vector<std::optional<at::Tensor>> tensors, bool training, double momentum, double eps,
+                                bool relu) { return self->batch_norm(from, tensors, training, momentum, eps, relu); })
+          .def("dropout",
+               [](const c10::intrusive_ptr<Training>& /*self*/, const at::Tensor& from, double p) { return masked_dropout(from, p); })
+          .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })
+          .def("is_off", [](const c10::intrusive_ptr<Training>& self) { return self->is_off(); });
 }
 
 }  // namespace ipexrun::preload

@@ -1,5 +1,7 @@
-"""Batch norms of captured steps, with the sum and relu behind them, as single operations of autograd (preload/plugin/batch_norms.h): two passes over
-memory forward and two backward, where torch's operators make six and seven.
+"""Operations of captured steps that replace several of torch's, each recorded for autograd as one.
+
+Batch norms, with the sum and relu behind them (preload/plugin/batch_norms.h): two passes over memory forward and two backward, where torch's operators
+make six and seven. Dropout (preload/plugin/dropouts.h), the same numbers to the bit: its mask is bytes, and nothing is divided.
 
 A call that does not fit (other layouts and dtypes, one number a channel, a momentum that is a tensor) is torch's, as the graph has it.
 
@@ -18,15 +20,24 @@ IN_PLACE = (operator.iadd, torch.nn.functional.relu_, torch.relu_)
 _training = None
 
 
-def batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps, residual, relu):
+def training():
     global _training
+    if _training is None:
+        _training = torch.classes.ipexrun.Training()
+    return _training
+
+
+def dropout(x, p):
+    result = training().dropout(x, p)
+    return torch.nn.functional.dropout(x, p, True) if result is None else result
+
+
+def batch_norm(x, running_mean, running_var, weight, bias, of_batch, momentum, eps, residual, relu):
     if type(momentum) is float and not (residual is not None and type(residual) is not torch.Tensor):
-        if _training is None:
-            _training = torch.classes.ipexrun.Training()
-        result = _training.batch_norm(x, [residual, weight, bias, running_mean, running_var], bool(training), momentum, eps, relu)
+        result = training().batch_norm(x, [residual, weight, bias, running_mean, running_var], bool(of_batch), momentum, eps, relu)
         if result is not None:
             return result
-    result = FUNCTIONAL(x, running_mean, running_var, weight, bias, training, momentum, eps)
+    result = FUNCTIONAL(x, running_mean, running_var, weight, bias, of_batch, momentum, eps)
     if residual is not None:
         result = result + residual
     return torch.nn.functional.relu(result) if relu else result
@@ -75,12 +86,30 @@ def is_same_size(one, other):
     return sizes[0] is not None and sizes[0] == sizes[1]
 
 
+def dropped(node):
+    """(input, p) of a dropout of training that writes nothing in place; None of what is none."""
+    if node.op != "call_function" or node.target is not torch.nn.functional.dropout:
+        return None
+    found = {"p": 0.5, "training": True, "inplace": False, **dict(zip(["input", "p", "training", "inplace"], node.args)), **node.kwargs}
+    fits = type(found["p"]) is float and found["training"] is True and found["inplace"] is False and isinstance(found.get("input"), torch.fx.Node)
+    return (found["input"], found["p"]) if fits else None
+
+
 def fused(module):
-    """`module` (a graph of TorchDynamo's) with its batch norms replaced; None where it has none."""
+    """`module` (a graph of TorchDynamo's) with its batch norms and dropouts replaced; None where it has none."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     replaced = 0
     for norm in list(graph.nodes):
+        masked = dropped(norm)
+        if masked is not None:
+            with graph.inserting_before(norm):
+                made = graph.call_function(dropout, masked)
+            made.meta = dict(norm.meta)
+            norm.replace_all_uses_with(made)
+            graph.erase_node(norm)
+            replaced += 1
+            continue
         arguments = arguments_of(norm)
         if arguments is None:
             continue

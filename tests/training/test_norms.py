@@ -1,4 +1,5 @@
-"""Batch norms of captured steps as single operations of autograd (python/ipexrun/training_norms.py, preload/plugin/batch_norms.h) beside torch's.
+"""Batch norms and dropout of captured steps as single operations of autograd (python/ipexrun/training_norms.py, preload/plugin/batch_norms.h and
+dropouts.h) beside torch's.
 
 Risk covered: results, gradients or running statistics that differ from batch_norm, add and relu; graphs in which a norm is moved past something that it
 reads or writes; a second backward pass.
@@ -166,3 +167,45 @@ def test_graphs_keep_their_meaning(plugin, kind, settings):
         assert not any(one[9] for one in replaced)
     if kind in ("other is written", "broadcast"):
         assert not any(one[8] is not None for one in replaced)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.37])
+def test_dropout_is_torchs_to_the_bit(plugin, p, dtype):
+    from ipexrun import training_norms
+
+    found = []
+    for form in (lambda x: F.dropout(x, p, True), lambda x: training_norms.dropout(x, p)):
+        torch.manual_seed(3)
+        x = torch.randn(37, 129).to(dtype)
+        x[3, 5], x[4, 6] = float("nan"), float("inf")
+        x.requires_grad_()
+        y = form(x)
+        first, = torch.autograd.grad(y.float().nan_to_num(0, 0, 0).pow(2).sum(), x, create_graph=True)
+        second, = torch.autograd.grad(first.float().nan_to_num(0, 0, 0).pow(2).sum(), x)
+        gradient, = torch.autograd.grad(form(x), x, torch.randn(37, 129).to(dtype))
+        found.append([y.detach(), first.detach(), second, gradient, torch.rand(3), torch.get_rng_state()])
+    for stock, mine in zip(*found, strict=True):
+        assert stock.dtype == mine.dtype and torch.equal(stock.nan_to_num(7), mine.nan_to_num(7))
+
+
+@pytest.mark.parametrize("p, training, inplace, replaced", [(0.2, True, False, 1), (0.2, False, False, 0), (0.2, True, True, 0), (0.0, True, False, 1)])
+def test_dropouts_of_graphs(plugin, p, training, inplace, replaced):
+    from ipexrun import training_norms
+
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: F.dropout(x.sin(), p, training, inplace) + 1, backend=backend)(torch.randn(8, 8))
+    (graph,) = graphs
+    made = training_norms.fused(graph)
+    assert sum(node.target is training_norms.dropout for node in (made or graph).graph.nodes) == replaced
+    found = []
+    for form in (graph, made or graph):
+        torch.manual_seed(1)
+        found.append([form.forward(torch.ones(8, 8))[0], torch.rand(2)])
+    assert all(torch.equal(stock, mine) for stock, mine in zip(*found))
