@@ -20,6 +20,7 @@ void register_random();
 void register_optimizers();
 void register_foreach();  ///< the same operator on many tensors
 void register_reductions();
+void register_sort();
 void register_search();       ///< places of largest and smallest elements, running sums
 void register_rest();  ///< last: whatever has a CPU kernel and none of ours
 

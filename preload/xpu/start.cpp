@@ -172,6 +172,7 @@ extern "C" __attribute__((visibility("default"))) int ipexrun_xpu_start(std::uin
     register_foreach();
     register_reductions();
     register_search();
+    register_sort();
     register_rest();
     register_functions();
     return static_cast<int>(::ipexrun::xpu::units().size());

@@ -112,9 +112,27 @@ for n, channels, outputs, height, width in ((1, 1, 1, 3, 3), (3, 5, 70, 9, 12), 
 both(lambda x, w: torch.nn.functional.conv_transpose2d(x, w), torch.randn(2, 8, 9, 9), torch.randn(8, 6, 3, 3), bound=2e-5)
 """
 
+SORTING = """
+def exactly(x, **how):
+    for descending in (False, True):
+        mine, right = x.xpu().sort(descending=descending, stable=True, **how), x.sort(descending=descending, stable=True, **how)
+        assert torch.equal(mine.values.cpu().nan_to_num(7), right.values.nan_to_num(7)) and torch.equal(mine.indices.cpu(), right.indices), (x.shape, x.dtype)
+        k = min(3, x.size(-1))
+        mine, right = x.xpu().topk(k, largest=descending), x.topk(k, largest=descending)
+        assert torch.equal(mine.values.cpu().nan_to_num(7), right.values.nan_to_num(7))
+        assert torch.equal(x.gather(-1, mine.indices.cpu()).nan_to_num(7), right.values.nan_to_num(7))
+for dtype in (torch.float32, torch.int64, torch.float16):
+    for shape in ((1,), (2,), (3, 5), (7, 64), (2, 1000), (1024,), (2, 1025), (5000,)):
+        exactly((torch.randn(shape) * 5).to(dtype))
+exactly(torch.tensor([3.0, float("nan"), -1, float("inf"), float("nan"), -float("inf"), 3.0]))
+exactly(torch.randint(0, 4, (3, 2500)))
+exactly((torch.rand(9, 4, 3) * 3).to(torch.uint8), dim=0)
+assert torch.equal(torch.arange(2000.0).flip(0).xpu().msort().cpu(), torch.arange(2000.0))
+"""
 
-@pytest.mark.parametrize("text", [ELEMENTWISE, ROWS, PRODUCTS, OPTIMIZERS, ATTENTION, CONVOLUTIONS],
-                         ids=["elementwise", "rows", "products", "optimizers", "attention", "convolutions"])
+
+@pytest.mark.parametrize("text", [ELEMENTWISE, ROWS, PRODUCTS, OPTIMIZERS, ATTENTION, CONVOLUTIONS, SORTING],
+                         ids=["elementwise", "rows", "products", "optimizers", "attention", "convolutions", "sorting"])
 def test_kernels_of_gpus(child, text):
     done = child(START + text + 'print("right")', IPEXRUN_XPU_KERNELS="lanes")
     assert done.stdout == "right\n", done.stdout + done.stderr[-3000:]
