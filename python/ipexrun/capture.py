@@ -25,6 +25,8 @@ FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, a
 TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
+LATER = 4.0  # ... and so many times that where tracing may well be in vain
+PLAIN, DOUBTFUL = "plain", "doubtful"  # calls while waiting
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
 CLASSES_UNGUARDED = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 13)
 ATTEMPTS = 4  # traces of one module; each waits for its price again
@@ -93,10 +95,9 @@ def attempt(module, spent_s):
     if parts == 1 and type(module).__module__.startswith("torch.nn.modules."):
         return None  # one operator, which the op tier has
     want_s = PATIENCE * _scale * (BASE_S + PER_MODULE_S * parts)
-    wanted = spent_s >= want_s or AT_ONCE
     known = remembered.OfModule(module)
-    if not wanted and not known.any():
-        return want_s
+    if spent_s < want_s / 2 and not AT_ONCE and not known.last():
+        return want_s / 2  # the other half is spent looking at its calls
     reason = is_not_plain(module) or (global_hooks() and "torch.nn has global hooks")
     if reason:
         leave_alone(module, reason)
@@ -107,7 +108,7 @@ def attempt(module, spent_s):
     if not plugin.ready():
         return None
     try:
-        return Target(module, parts, known, 0.0 if wanted else want_s - spent_s)
+        return Target(module, parts, known, *(0.0 if AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, LATER)))
     except Exception as problem:  # a torch whose insides are others than expected
         return leave_alone(module, first_line(problem))
 
@@ -206,6 +207,16 @@ def signature(value):
     return value if value is None or type(value) is bool else type(value)
 
 
+def has_state(value):
+    """Whether it holds more than tensors and plain values: an object that the program may change from call to call, such as a cache of keys
+    and values. What was traced with one of its states seldom fits the next."""
+    if isinstance(value, dict):
+        return any(map(has_state, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(has_state, value))
+    return not isinstance(value, (torch.Tensor, str, bytes, int, float, complex, type(None), slice, range, torch.dtype, torch.device))
+
+
 def signature_of_call(args, kwargs):
     return signature(args), signature(kwargs), torch.is_autocast_enabled("cpu")
 
@@ -246,13 +257,15 @@ class Target:
     """Answers the calls of one module: by itself, or with EAGER, upon which the extension lets the module answer and tells took() how long that
     was."""
 
-    def __init__(self, module, parts, known, wait_s):
+    def __init__(self, module, parts, known, wait_s, wait_longer_s):
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
-        self.note = note(module, "being captured" if wait_s <= 0 else "waiting for calls that are known")
+        self.note = note(module, "being captured" if wait_s <= 0 else "waiting: not used for long enough yet")
         self.known = known  # what earlier processes found
         self.pinned = known.pinned() != ""
         self.wait_s = wait_s  # of calls that nothing is known of, before the first trace
+        self.wait_longer_s = wait_longer_s  # the same where tracing may well be in vain
+        self.was_undecided = known.last() == remembered.UNDECIDED
         self.known_stock = 0
         self.certain = False  # the race was won in an earlier process
         self.signature = None  # of the last call that was traced or raced
@@ -276,11 +289,11 @@ class Target:
         self.idle = 0
         self.progress = []  # calls of the graphs that are not decided
         self.verdict = None
-        self.phase = self.capture if wait_s <= 0 else self.wait
+        self.phase = self.wait
         self.module_hooks = None  # until it is traced
         self.trial = torch.classes.ipexrun.Trial()
         self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
-        self.timed = {}  # thread: signature of the call that stock answers now, True while waiting
+        self.timed = {}  # thread: signature of the call that stock answers now; PLAIN or DOUBTFUL while waiting
         self.lock = threading.Lock()
 
         self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
@@ -319,22 +332,24 @@ class Target:
         key = self.timed.pop(threading.get_ident(), None)
         if explored:
             return None
-        if key is True:
-            self.wait_s -= nanoseconds * 1e-9
+        if key in (PLAIN, DOUBTFUL):
+            self.wait_longer_s -= nanoseconds * 1e-9
+            self.wait_s -= nanoseconds * 1e-9 if key == PLAIN else 0.0
         elif key is not None:
             self.pair(key, nanoseconds, stock=True)
         return self.verdict
 
     def wait(self, module, args, kwargs):
-        """Earlier processes decided about modules like this one: calls that won are traced at once, those that lost never, others after
-        the usual time."""
+        """What earlier processes decided: calls that won are traced at once, those that lost never. Others after the usual time, or a
+        multiple of it where tracing may well be in vain."""
         known = self.known.of_call(signature_of_call(args, kwargs))
-        if known == remembered.CAPTURED or self.wait_s <= 0:
+        doubtful = known == remembered.UNDECIDED or (not known and (self.was_undecided or has_state(args) or has_state(kwargs)))
+        if known == remembered.CAPTURED or (self.wait_longer_s if doubtful else self.wait_s) <= 0:
             self.phase = self.capture
             return self.capture(module, args, kwargs)
-        if not known:
+        if not known or doubtful:
             self.known_stock = 0
-            self.timed[threading.get_ident()] = True
+            self.timed[threading.get_ident()] = DOUBTFUL if doubtful else PLAIN
             return self.eager
         self.known_stock += 1
         if known == remembered.INSIDE or self.known_stock >= KNOWN_STOCK_CALLS:
@@ -349,6 +364,8 @@ class Target:
 
     def tell_end(self):
         captured = self.note["state"] == "captured"
+        if self.attempts and self.phase in (self.explore, self.race, self.capture):
+            self.remember(remembered.UNDECIDED, "the process ended")
         self.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", self.note["state"].removeprefix("stock: ")))
 
     def medians(self):

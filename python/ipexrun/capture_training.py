@@ -85,7 +85,7 @@ def attempt(module, spent_s):
     price_s = _scale * (capture.BASE_S + capture.PER_MODULE_S * sum(1 for _ in module.modules()))
     known = remembered.OfModule(module, way="training")
     usual = share_of_run(images, bf16)
-    share = max(SHARE_KNOWN, usual) if known.any() else usual
+    share = max(SHARE_KNOWN, usual) if known.last() else usual
     if not capture.AT_ONCE and (run_s() * share < price_s or spent_s < price_s):
         return max(1.2 * spent_s, spent_s * price_s / (share * run_s()), price_s)
     reason = refusal(module)

@@ -11,6 +11,7 @@ import re
 import torch
 
 CAPTURED, STOCK, INSIDE = "captured", "stock", "inside"  # INSIDE: nothing of the module itself could be captured
+UNDECIDED = "undecided"  # it was traced, and the process ended before anything was known
 
 class _Nothing:
     """Where there is no plugin nothing is known."""
@@ -77,16 +78,16 @@ class OfModule:
     def key(self, signature):
         return f"key={self.name},call={digest(signature)}"
 
-    def any(self):
-        """Whether there is a decision about some kind of call of such modules."""
-        return self.name != "" and _plugin().recall(self.operator, f"key={self.name}") != ""
+    def last(self):
+        """What was decided last about some kind of call of such modules; "" where nothing is known."""
+        return _plugin().recall(self.operator, f"key={self.name}") if self.name else ""
 
     def pinned(self):
         """What a config says of such modules: no timing may decide; "" = nothing."""
         return _plugin().pinned(self.operator, f"key={self.name}") if self.name else ""
 
     def of_call(self, signature):
-        """CAPTURED, STOCK, INSIDE, or "" where nothing is known."""
+        """CAPTURED, STOCK, INSIDE, UNDECIDED, or "" where nothing is known."""
         if signature not in self.calls:
             known = self.name and (self.pinned() or _plugin().recall(self.operator, self.key(signature)))
             self.calls[signature] = known

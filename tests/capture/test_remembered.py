@@ -97,6 +97,59 @@ def test_what_lost_before_is_not_traced(first, tmp_path):
     assert "capture_s" not in found["end"][0]
 
 
+WAITING = """
+import sys, json, torch, ipexrun
+from ipexrun import capture, remembered
+class Net(torch.nn.Sequential):
+    def forward(self, x, cache=None):
+        return super().forward(x)
+class Cache:
+    pass
+def net():
+    return Net(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
+x = torch.randn(2, 8)
+want_s = capture.PATIENCE * (capture.BASE_S + 3 * capture.PER_MODULE_S)
+
+def traced_after(module, *args, **kwargs):
+    "Seconds in such calls, a tenth of want_s each, until one is traced."
+    capture._scale = 1.0
+    target = capture.attempt(module, want_s / 2)
+    assert isinstance(target, capture.Target)
+    for i in range(1, 100):
+        with torch.no_grad():
+            if target(module, *args, **kwargs) is not target.eager:
+                assert target.attempts == 1
+                return round((i - 1) / 10 + 0.5, 1)
+        target.took(int(want_s / 10 * 1e9) + 1, None, False)
+
+first = net()
+assert capture.attempt(first, 0.4 * want_s) == want_s / 2
+out = {"plain": traced_after(first, x), "state": traced_after(net(), x, cache=Cache()), "inside": traced_after(net(), x, cache={"a": [x, 1, None, "b"]})}
+class Other(Net):
+    pass
+other = Other(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
+known = remembered.OfModule(other)
+known.remember(capture.signature_of_call((x,), {}), remembered.UNDECIDED, reason="a test")
+out |= {"undecided": traced_after(other, x), "its other calls": traced_after(other, torch.randn(70, 8))}
+print(json.dumps(out))
+"""
+
+
+def test_what_is_traced_later(tmp_path):
+    """In vain, most likely: calls that carry objects, and modules of which an earlier process did not know when it ended."""
+    tmp_path.chmod(0o700)
+    found, _ = run(tmp_path, program=WAITING)
+    assert found == {"plain": 1.0, "state": 4.0, "inside": 1.0, "undecided": 4.0, "its other calls": 4.0}
+
+
+def test_a_process_that_ends_before_it_knows_says_so(tmp_path):
+    tmp_path.chmod(0o700)
+    run(tmp_path, calls=2, IPEXRUN_GRAPH_WAIT="0")
+    assert {line[1] for line in lines_about(tmp_path, "module:Net")} == {"undecided"}
+    found, _ = run(tmp_path, calls=60)
+    assert "capture_s" not in found["end"][0]
+
+
 CHANGING = PROGRAM.replace("        got = model(x)", "        x = torch.randn(512, 256); sys.modules['ipexrun'].set_enabled(False); want = model.forward(x); sys.modules['ipexrun'].set_enabled(True)\n        got = model(x)")
 
 
