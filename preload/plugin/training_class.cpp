@@ -21,6 +21,15 @@ bool is_dense(const at::Tensor& tensor) {
          tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d);
 }
 
+/// Whether their elements have the same places in memory: strides of dimensions of one element say nothing.
+bool same_places(const at::Tensor& one, const at::Tensor& other) {
+  if (one.sizes() != other.sizes()) return false;
+  for (std::int64_t i = 0; i < one.dim(); ++i) {
+    if (one.size(i) != 1 && one.stride(i) != other.stride(i)) return false;
+  }
+  return true;
+}
+
 struct Training final : torch::CustomClassHolder {
   /// Whether each of `tensors` is a dense CPU tensor of float32 or float64.
   bool are_dense(const std::vector<at::Tensor>& tensors) {
@@ -35,8 +44,7 @@ struct Training final : torch::CustomClassHolder {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const at::Tensor& one = tensors[i];
       const at::Tensor& other = like[i];
-      if (!plain(one) || one.scalar_type() != other.scalar_type() || one.sizes() != other.sizes() || one.strides() != other.strides())
-        return false;
+      if (!plain(one) || one.scalar_type() != other.scalar_type() || !same_places(one, other)) return false;
     }
     return true;
   }

@@ -218,6 +218,25 @@ def test_images_in_channels_last(hook):
         close(mine, theirs, 1e-5)
 
 
+@pytest.mark.parametrize("kind, settings", [(SGD, {"lr": 0.1, "momentum": 0.9}), (AdamW, {"lr": 1e-2})])
+def test_strides_of_single_elements_say_nothing(hook, kind, settings):
+    """Gradients of convolutions of one pixel, between images channels last: the same places in memory, other strides."""
+
+    def run():
+        torch.manual_seed(0)
+        weight = torch.nn.Parameter(torch.randn(8, 4, 1, 1))
+        optimizer = kind([weight], **settings)
+        for step in range(8):
+            weight.grad = torch.randn(8, 4, generator=torch.Generator().manual_seed(step)).as_strided((8, 4, 1, 1), (4, 1, 4, 4))
+            optimizer.step()
+        return weight, optimizer
+
+    (weight, optimizer), (stock, stock_optimizer) = both(hook, run)
+    assert note_of(optimizer)["fused"] >= 2, note_of(optimizer)
+    close(weight, stock, 1e-5)
+    same_state(optimizer.state_dict(), stock_optimizer.state_dict(), 1e-4)
+
+
 def test_parameters_without_gradients_and_of_different_ages(hook):
     def run():
         torch.manual_seed(0)
