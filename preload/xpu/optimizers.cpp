@@ -1,4 +1,6 @@
 // torch's fused optimizers on xpu: all parameters in one launch (tables.h), or in one for each eight of them.
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -206,6 +208,32 @@ bool update_scale(Given given, Results& results) {
   return true;
 }
 
+/// One step of Lamb over parameters of one type; false: nothing was done (lamb.py does it by torch._foreach_*). Contiguity as for torch's
+/// fused optimizers. `step` counts from 1.
+bool lamb(at::TensorList given, at::TensorList grads, at::TensorList means, at::TensorList squares, std::int64_t step, double lr,
+          double beta1, double beta2, double eps, double weight_decay, bool maximize) {
+  const List parameters = given.vec(), g = grads.vec(), m = means.vec(), v = squares.vec();
+  if (!fit(parameters, {&g, &m, &v}) || g.empty() || m.empty() || v.empty() || !has_tables(parameters[0])) return false;
+  Settings s;
+  s.lr = lr;
+  s.beta1 = beta1;
+  s.beta2 = beta2;
+  s.eps = eps;
+  s.weight_decay = weight_decay;
+  s.maximize = maximize;
+  s.momentum = -std::expm1(static_cast<double>(step) * std::log(beta1));
+  s.dampening = std::sqrt(-std::expm1(static_cast<double>(step) * std::log(beta2)));
+  const Tensor& like = parameters[0];
+  const std::vector<Row> rows = rows_of({&parameters, &g, &m, &v, &kNone, &kNone});
+  std::int64_t chunks = 0;
+  for (const Row& row : rows) chunks += (row.elements + kChunk - 1) / kChunk;
+  const Tensor sums = at::empty({chunks, 2}, like.options().dtype(wide(like) ? at::kDouble : at::kFloat));
+  const std::vector<Argument> rest{write(sums), wide(like) ? numbers_of<double>(s, false, false) : numbers_of<float>(s, false, false)};
+  for (const char* name : {"lamb_norms", "lamb_apply"})
+    if (!launch_table(like, unit_of(like).device->kernel("optimizer", real_options(like) + " -DIN_TABLE", name), rows, rest)) return false;
+  return true;
+}
+
 }  // namespace
 
 void register_optimizers() {
@@ -214,6 +242,12 @@ void register_optimizers() {
   for (const char* name : {"_fused_adamw_", "_fused_adamw_.tensor_lr"}) aten->impl(name, as_kernel<&adamw>());
   for (const char* name : {"_fused_sgd_", "_fused_sgd_.tensor_lr"}) aten->impl(name, as_kernel<&sgd>());
   for (const char* name : {"_fused_adagrad_", "_fused_adagrad_.tensor_lr"}) aten->impl(name, as_kernel<&adagrad>());
+  static auto* own = new torch::Library(torch::Library::FRAGMENT, "ipexrun_xpu", std::nullopt, __FILE__, __LINE__);
+  own->def(
+      "lamb_(Tensor(a!)[] parameters, Tensor[] grads, Tensor(b!)[] means, Tensor(c!)[] squares, int step, float lr, float beta1, float "
+      "beta2, "
+      "float eps, float weight_decay, bool maximize) -> bool",
+      &lamb);
   aten->impl("_amp_foreach_non_finite_check_and_unscale_", as_kernel<&unscale>());
   aten->impl("_amp_update_scale_", as_kernel<&update_scale>());
 }

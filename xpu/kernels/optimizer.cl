@@ -154,7 +154,81 @@ __kernel void unscale(LISTS, MEM(scale), MEM(found)) {
   bad |= !isfinite(value[e]);    \
   PUT(at, i, by == (XT)1 ? value[e] : value[e] * by)
   ELEMENTS(READ, WRITE)
+#undef READ
+#undef WRITE
   if (bad) NUMBER_AT(found) = 1.0f;
+}
+
+// Lamb (You et al., Large batch optimization for deep learning, 2019): the step of Adam plus the decay, scaled for each parameter by its norm over that of
+// the step; 1 where either is 0. Two launches: the first moves what is kept and adds up the squares of each chunk, the second adds up those of a
+// parameter's chunks and moves it. momentum and dampening: 1 - beta1^step and the root of 1 - beta2^step.
+#define STEP_OF(first, second, value) ((first) / k.momentum / (sqrt(second) / k.dampening + k.eps) + k.weight_decay * (value))
+#ifdef GPU
+#define SUM_OF_GROUP(sum)                                                     \
+  part[get_local_id(0)] = sum;                                                \
+  barrier(CLK_LOCAL_MEM_FENCE);                                               \
+  for (int half_ = (int)get_local_size(0) / 2; half_ > 0; half_ /= 2) {       \
+    if ((int)get_local_id(0) < half_) part[get_local_id(0)] += part[get_local_id(0) + half_]; \
+    barrier(CLK_LOCAL_MEM_FENCE);                                             \
+  }                                                                           \
+  sum = part[0];                                                              \
+  barrier(CLK_LOCAL_MEM_FENCE)
+#define LOCAL_PARTS __local XT part[256]
+#else  // an item a group
+#define SUM_OF_GROUP(sum)
+#define LOCAL_PARTS
+#endif
+__kernel void lamb_norms(LISTS, MEM(sums), Numbers k) {
+  LOCAL_PARTS;
+  TENSOR;
+  TENSORS_OF_ALL;
+  __global MEM_TYPE(T) *mean = AT_PICK(m), *square = AT_PICK(v);
+  XT of_values = 0, of_steps = 0;
+  XT grad[EACH], value[EACH], first[EACH], second[EACH];
+#define READ(e, i)         \
+  READ_ALL(e, i);          \
+  first[e] = GET(mean, i); \
+  second[e] = GET(square, i)
+#define WRITE(e, i)                                                     \
+  if (k.maximize) grad[e] = -grad[e];                                   \
+  first[e] += (1 - k.beta1) * (grad[e] - first[e]);                     \
+  second[e] = k.beta2 * second[e] + (1 - k.beta2) * grad[e] * grad[e];  \
+  PUT(mean, i, first[e]);                                               \
+  PUT(square, i, second[e]);                                            \
+  grad[e] = STEP_OF(GET(mean, i), GET(square, i), value[e]);            \
+  of_values += value[e] * value[e];                                     \
+  of_steps += grad[e] * grad[e]
+  ELEMENTS(READ, WRITE)
+#undef READ
+#undef WRITE
+  SUM_OF_GROUP(of_values);
+  SUM_OF_GROUP(of_steps);
+  if (get_local_id(0) == 0) {
+    AT(XT, sums)[2 * chunk_] = of_values;
+    AT(XT, sums)[2 * chunk_ + 1] = of_steps;
+  }
+}
+__kernel void lamb_apply(LISTS, MEM(sums), Numbers k) {
+  LOCAL_PARTS;
+  TENSOR;
+  __global MEM_TYPE(T) *parameter = AT_PICK(p), *mean = AT_PICK(m), *square = AT_PICK(v);
+  XT of_values = 0, of_steps = 0;
+  for (long i = row_->first + get_local_id(0); i < row_->first + (row_->elements + CHUNK - 1) / CHUNK; i += step_) {
+    of_values += AT(XT, sums)[2 * i];
+    of_steps += AT(XT, sums)[2 * i + 1];
+  }
+  SUM_OF_GROUP(of_values);
+  SUM_OF_GROUP(of_steps);
+  const XT rate = of_values > 0 && of_steps > 0 ? k.lr * sqrt(of_values) / sqrt(of_steps) : k.lr;
+  XT value[EACH], first[EACH], second[EACH];
+#define READ(e, i)              \
+  value[e] = GET(parameter, i); \
+  first[e] = GET(mean, i);      \
+  second[e] = GET(square, i)
+#define WRITE(e, i) PUT(parameter, i, value[e] - rate * STEP_OF(first[e], second[e], value[e]))
+  ELEMENTS(READ, WRITE)
+#undef READ
+#undef WRITE
 }
 #endif
 
