@@ -34,7 +34,7 @@ def run(options, folder, task, form, seed):
         raise SystemExit(done.stderr)
     with open(out) as file:
         found = json.load(file)
-    found["said"] = [line for line in done.stderr.splitlines() if line.startswith("ipexrun:")]
+    found["said"] = [line for line in done.stderr.splitlines() if line.startswith("ipexrun: instance 0: cores")]
     return found
 
 
