@@ -209,3 +209,22 @@ def test_dropouts_of_graphs(plugin, p, training, inplace, replaced):
         torch.manual_seed(1)
         found.append([form.forward(torch.ones(8, 8))[0], torch.rand(2)])
     assert all(torch.equal(stock, mine) for stock, mine in zip(*found))
+
+
+def test_sizes_that_are_not_known(plugin):
+    """Batches of other sizes: the graph has symbols, and the sum behind the norm is still found."""
+    from ipexrun import training_norms
+
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(training_norms.fused(graph))
+        return graph.forward
+
+    torch._dynamo.reset()
+    net = torch.compile(Written("in place"), backend=backend, dynamic=True)
+    for batch in (3, 4, 5):
+        net(torch.randn(batch, 6, 5, 5))
+    (graph,) = graphs
+    (made,) = [node.args for node in graph.graph.nodes if node.target is training_norms.batch_norm]
+    assert made[8] is not None and made[9]
