@@ -295,8 +295,8 @@ class Target:
         self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
         self.timed = {}  # thread: signature of the call that stock answers now; PLAIN or DOUBTFUL while waiting
         self.lock = threading.Lock()
-
-        self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
+        self.trace = self.run = None
+        self.prepared = False  # they are made when they are needed: TorchDynamo takes a second to import
         if not targets:
             atexit.register(tell_ends)
         targets.add(self)
@@ -409,6 +409,13 @@ class Target:
             before = len(self.compiled)
             self.attempts += 1
             self.capture_s, self.missed_s, self.calls = 0.0, 0.0, 0
+            if not self.prepared:
+                self.prepared = True
+                try:
+                    self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
+                except Exception as problem:  # a torch whose insides are others than expected
+                    self.give_up(first_line(problem), remember=False)
+                    return self.eager
             trace = self.trace
             if trace is None or self.attempts > ATTEMPTS:
                 self.give_up("its traces did not end", remember=False)
