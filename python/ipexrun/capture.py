@@ -19,6 +19,8 @@ import weakref
 import torch
 
 from . import compiler, plugin, remembered
+from .call_kinds import has_state, signature, signature_of_call
+from .capturable import Hooks, global_hooks, is_not_plain, is_taken_as_it_is
 from .quiet import quiet
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
@@ -28,7 +30,6 @@ BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was
 LATER = 4.0  # ... and so many times that where tracing may well be in vain
 PLAIN, DOUBTFUL = "plain", "doubtful"  # calls while waiting
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
-CLASSES_UNGUARDED = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 13)
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 IDLE = 8  # likewise calls in which none of these took part
@@ -49,36 +50,6 @@ class GivenUp(Exception):
 
 def first_line(problem):
     return compiler.first_line(problem)
-
-
-def is_taken_as_it_is(module):
-    """Why a module is no target: somebody has captured, wrapped or replaced it already."""
-    if isinstance(module, (torch.jit.ScriptModule, torch.fx.GraphModule)):
-        return "scripted, traced or exported already"
-    name = type(module).__module__
-    if name.startswith("torch._dynamo") or hasattr(module, "_torchdynamo_orig_callable"):
-        return "compiled already"
-    if name.startswith(("torch.ao.nn", "torch.nn.quantized", "torch.nn.intrinsic", "torch.nn.qat")):
-        return "quantized"
-    if name.startswith(("torch.nn.parallel", "torch.distributed", "torch.nn.utils.parametriz")):
-        return "wrapped by torch for other work"
-    return ""
-
-
-def is_not_plain(module):
-    """Why its tensors are none that graphs may read: exact CPU tensors with strides only."""
-    for tensor in [*module.parameters(), *module.buffers()]:
-        if isinstance(tensor, (torch.nn.parameter.UninitializedParameter, torch.nn.parameter.UninitializedBuffer)):
-            return "not initialized yet"
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu" or tensor.layout != torch.strided:
-            return "tensors that are subclasses, not on the CPU or not strided"
-    return ""
-
-
-def global_hooks():
-    state = torch.nn.modules.module
-    names = [name for name in vars(state) if name.startswith("_global_") and name.endswith("_hooks")]
-    return any(getattr(state, name) for name in names)
 
 
 def attempt(module, spent_s):
@@ -111,36 +82,6 @@ def attempt(module, spent_s):
         return Target(module, parts, known, *(0.0 if AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, LATER)))
     except Exception as problem:  # a torch whose insides are others than expected
         return leave_alone(module, first_line(problem))
-
-
-class Hooks:
-    """The hooks that a module and those inside it have when it is traced. TorchDynamo traces them but does not look for others later
-    (torch._dynamo.config.skip_nnmodule_hook_guards), so every call asks here. Before torch 2.13 it does not look for new classes either."""
-
-    KINDS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-    def __init__(self, module):
-        self.traced = self.of(module)
-        self.dicts = [(hooks, list(hooks)) for one in module.modules() for hooks in self.kinds(one) if hooks]
-        self.made = torch.utils.hooks.RemovableHandle.next_id
-        self.classes = [(weakref.ref(one), type(one)) for one in module.modules()] if CLASSES_UNGUARDED else []
-
-    @classmethod
-    def kinds(cls, module):
-        return [getattr(module, kind) for kind in cls.KINDS]
-
-    def of(self, module):
-        return [key for one in module.modules() for hooks in self.kinds(one) for key in hooks]
-
-    def are_these(self, module):
-        if any(list(hooks) != keys for hooks, keys in self.dicts) or any(type(one()) is not kind for one, kind in self.classes):
-            return False
-        made = torch.utils.hooks.RemovableHandle.next_id  # grows with every hook of the process
-        if made != self.made:
-            if global_hooks() or self.of(module) != self.traced:
-                return False
-            self.made = made
-        return True
 
 
 def note(module, state):
@@ -190,35 +131,6 @@ class Convert:
         finally:
             if target is not None:
                 target.capture_s += time.perf_counter() - started
-
-
-def bucket(size):
-    return size if size < 4 else 1 << (size - 1).bit_length()
-
-
-def signature(value):
-    """Calls with equal ones take about the same time."""
-    if isinstance(value, torch.Tensor):
-        return (value.dtype, *map(bucket, value.shape))
-    if type(value) in (list, tuple):
-        return tuple(map(signature, value))
-    if type(value) is dict:
-        return tuple((key, signature(one)) for key, one in value.items())
-    return value if value is None or type(value) is bool else type(value)
-
-
-def has_state(value):
-    """Whether it holds more than tensors and plain values: an object that the program may change from call to call, such as a cache of keys
-    and values. What was traced with one of its states seldom fits the next."""
-    if isinstance(value, dict):
-        return any(map(has_state, value.values()))
-    if isinstance(value, (list, tuple)):
-        return any(map(has_state, value))
-    return not isinstance(value, (torch.Tensor, str, bytes, int, float, complex, type(None), slice, range, torch.dtype, torch.device))
-
-
-def signature_of_call(args, kwargs):
-    return signature(args), signature(kwargs), torch.is_autocast_enabled("cpu")
 
 
 def ways_of_calling(target, backend):

@@ -16,7 +16,7 @@ import weakref
 
 import torch
 
-from . import capture, compiler, plugin, remembered, training_forms
+from . import call_kinds, capturable, capture, compiler, plugin, remembered, training_forms
 from .training_graphs import Arrivals
 from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 
@@ -44,10 +44,10 @@ def run_s():
 
 
 def refusal(module):
-    reason = capture.is_taken_as_it_is(module) or capture.is_not_plain(module)
+    reason = capturable.is_taken_as_it_is(module) or capturable.is_not_plain(module)
     if reason:
         return reason
-    if capture.global_hooks() or capture.Hooks(module).traced:
+    if capturable.global_hooks() or capturable.Hooks(module).traced:
         return "hooks of modules"
     if in_process_group():
         return "in a process group no timing decides"
@@ -72,7 +72,7 @@ def share_of_run(images, bf16):
 
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls that record gradients went by; answers as capture.attempt()."""
-    if capture.TRACE or capture.is_taken_as_it_is(module):
+    if capture.TRACE or capturable.is_taken_as_it_is(module):
         return None
     if not any(isinstance(one, KINDS) for one in module.modules()) or (len(module._modules) == 0 and type(module).__module__.startswith("torch.nn.")):
         return None  # a loss, or one layer
@@ -125,7 +125,7 @@ class Target:
         self.eager = self.hook.EAGER
         self.note = note(module, "being watched")
         self.known, self.price_s, self.share = known, price_s, share
-        self.module_hooks = capture.Hooks(module)
+        self.module_hooks = capturable.Hooks(module)
         self.where = type(module).__name__
         self.module = weakref.ref(module)
         self.lock = threading.Lock()
@@ -196,7 +196,7 @@ class Target:
 
     def ask_stock(self, args, kwargs):
         """Stock answers, and its step is timed."""
-        self.key = capture.signature_of_call(args, kwargs)
+        self.key = call_kinds.signature_of_call(args, kwargs)
         self.stopwatch = Stopwatch()
         self.thread = threading.get_ident()
         return self.eager
@@ -233,7 +233,7 @@ class Target:
             if self.calls > WATCHED + UNPAIRED:
                 self.give_up("its calls have no backward passes of their own")
             return self.ask_stock(args, kwargs)
-        known = self.known.of_call(capture.signature_of_call(args, kwargs))
+        known = self.known.of_call(call_kinds.signature_of_call(args, kwargs))
         if known == remembered.STOCK:
             self.give_up("remembered", remember=False)
             return self.eager
@@ -248,7 +248,7 @@ class Target:
         self.attempts += 1
         self.missed = 0
         kind, self.kind, before, self.ran = self.kind, None, len(self.graphs), None
-        began, spent = time.perf_counter(), self.capture_s
+        spent = self.capture_s
         self.hook.end_drift_check()
         try:
             result = self.trace(module, *args, **kwargs)
@@ -290,7 +290,7 @@ class Target:
     def mine(self, module, args, kwargs):
         """The captured module's result, and the step that it began."""
         self.ran = None
-        key, watch = capture.signature_of_call(args, kwargs), Stopwatch()
+        key, watch = call_kinds.signature_of_call(args, kwargs), Stopwatch()
         result = self.run(module, *args, **kwargs)
         step = Step(key, self.ran, watch.ns(), watch.explored_ns())
         if self.ran is None:  # another size or branch than was captured, perhaps
@@ -344,7 +344,7 @@ class Target:
     def race(self, module, args, kwargs):
         self.turn += 1
         self.calls += 1
-        key = capture.signature_of_call(args, kwargs)
+        key = call_kinds.signature_of_call(args, kwargs)
         if self.is_spent():
             return self.eager
         waiting = self.pairs.get(key)

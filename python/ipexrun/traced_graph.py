@@ -13,7 +13,7 @@ import warnings
 
 import torch
 
-from . import capture, choices
+from . import capturable, capture, choices
 from .structures import Taken, Unknown
 
 # What a module in training does to itself or draws.
@@ -159,7 +159,7 @@ class State:
         self.kind = type(module)
         self.seen, self.tensors, containers = set(), [], []
         for one in module.modules():
-            reason = capture.is_taken_as_it_is(one)
+            reason = capturable.is_taken_as_it_is(one)
             if reason:
                 raise Refused(f"{type(one).__name__} inside: {reason}" if one is not module else reason)
             if one.training and isinstance(one, CHANGED_BY_TRAINING):
@@ -176,11 +176,11 @@ class State:
                 for name, value in list(each.items()):
                     if not (isinstance(name, str) and "_hooks" in name):
                         self.look_into(value, containers, 2)
-        reason = capture.is_not_plain(module)
+        reason = capturable.is_not_plain(module)
         if reason:
             raise Refused(reason)
-        self.hooks = capture.Hooks(module)
-        if self.hooks.traced or capture.global_hooks():
+        self.hooks = capturable.Hooks(module)
+        if self.hooks.traced or capturable.global_hooks():
             raise Refused("hooks")
         if len(containers) > MOST_CONTAINERS:
             raise Refused("it holds too much to be watched")

@@ -18,7 +18,7 @@ import weakref
 
 import torch
 
-from . import capture, compiler, plugin, remembered
+from . import call_kinds, capturable, capture, compiler, plugin, remembered
 from .structures import Taken, Unknown, describe
 from .traced_graph import Refused, State, Trace
 
@@ -47,7 +47,7 @@ def tell_ends():
 
 def attempt(module):
     """As capture.attempt()."""
-    reason = capture.is_taken_as_it_is(module)
+    reason = capturable.is_taken_as_it_is(module)
     if reason:
         return capture.leave_alone(module, reason)
     if next(iter(module.children()), None) is None and type(module).__module__.startswith("torch.nn.modules."):
@@ -361,7 +361,7 @@ class Target:
         if again is False:
             return self.eager
         if again is None:
-            signature = capture.signature_of_call(args, kwargs)
+            signature = call_kinds.signature_of_call(args, kwargs)
             known = self.kept.of_call(signature)
             again = known == remembered.CAPTURED
             self.seen_once[key] = known != remembered.STOCK
@@ -420,7 +420,7 @@ class Target:
             self.give_up(made.refused)
             return result
         self.seen_once.pop(key, None)
-        signature = capture.signature_of_call(args, kwargs)
+        signature = call_kinds.signature_of_call(args, kwargs)
         self.forms[key] = Form(self, made, signature, self.kept.of_call(signature) == remembered.CAPTURED)
         if len(self.forms) > FORMS:
             self.forms.popitem(last=False)

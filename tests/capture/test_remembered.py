@@ -99,7 +99,7 @@ def test_what_lost_before_is_not_traced(first, tmp_path):
 
 WAITING = """
 import sys, json, torch, ipexrun
-from ipexrun import capture, remembered
+from ipexrun import call_kinds, capture, remembered
 class Net(torch.nn.Sequential):
     def forward(self, x, cache=None):
         return super().forward(x)
@@ -129,7 +129,7 @@ class Other(Net):
     pass
 other = Other(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
 known = remembered.OfModule(other)
-known.remember(capture.signature_of_call((x,), {}), remembered.UNDECIDED, reason="a test")
+known.remember(call_kinds.signature_of_call((x,), {}), remembered.UNDECIDED, reason="a test")
 out |= {"undecided": traced_after(other, x), "its other calls": traced_after(other, torch.randn(70, 8))}
 print(json.dumps(out))
 """
@@ -175,7 +175,7 @@ def test_a_trace_that_won_before_is_made_at_the_first_call_and_races_nothing(tmp
 def test_another_module_of_the_name_is_none_of_it(first, tmp_path):
     folder = with_choice(first[0], tmp_path, "captured")
     found, _ = run(folder, calls=120, program=PROGRAM.replace("torch.relu", "torch.tanh"))
-    assert found["end"] == [], "120 calls do not take two seconds"
+    assert not any("remembered" in module["state"] or module.get("reason") == "remembered" for module in found["end"]), found
 
 
 def test_a_config_pins_what_was_found(first, tmp_path):

@@ -1,0 +1,33 @@
+"""Which calls of a module are alike: those of one kind take about the same time, and one trace is likely to serve them. Pure functions of the
+arguments; nothing is kept alive."""
+
+import torch
+
+
+def bucket(size):
+    return size if size < 4 else 1 << (size - 1).bit_length()
+
+
+def signature(value):
+    """Calls with equal ones take about the same time."""
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, *map(bucket, value.shape))
+    if type(value) in (list, tuple):
+        return tuple(map(signature, value))
+    if type(value) is dict:
+        return tuple((key, signature(one)) for key, one in value.items())
+    return value if value is None or type(value) is bool else type(value)
+
+
+def has_state(value):
+    """Whether it holds more than tensors and plain values: an object that the program may change from call to call, such as a cache of keys
+    and values. What was traced with one of its states seldom fits the next."""
+    if isinstance(value, dict):
+        return any(map(has_state, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(has_state, value))
+    return not isinstance(value, (torch.Tensor, str, bytes, int, float, complex, type(None), slice, range, torch.dtype, torch.device))
+
+
+def signature_of_call(args, kwargs):
+    return signature(args), signature(kwargs), torch.is_autocast_enabled("cpu")

@@ -1,0 +1,68 @@
+"""Which modules may be captured, and whether one still has the hooks and classes that it had when it was traced. Nothing here changes a module."""
+
+import re
+import weakref
+
+import torch
+
+CLASSES_UNGUARDED = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 13)
+
+
+def is_taken_as_it_is(module):
+    """Why a module is no target: somebody has captured, wrapped or replaced it already."""
+    if isinstance(module, (torch.jit.ScriptModule, torch.fx.GraphModule)):
+        return "scripted, traced or exported already"
+    name = type(module).__module__
+    if name.startswith("torch._dynamo") or hasattr(module, "_torchdynamo_orig_callable"):
+        return "compiled already"
+    if name.startswith(("torch.ao.nn", "torch.nn.quantized", "torch.nn.intrinsic", "torch.nn.qat")):
+        return "quantized"
+    if name.startswith(("torch.nn.parallel", "torch.distributed", "torch.nn.utils.parametriz")):
+        return "wrapped by torch for other work"
+    return ""
+
+
+def is_not_plain(module):
+    """Why its tensors are none that graphs may read: exact CPU tensors with strides only."""
+    for tensor in [*module.parameters(), *module.buffers()]:
+        if isinstance(tensor, (torch.nn.parameter.UninitializedParameter, torch.nn.parameter.UninitializedBuffer)):
+            return "not initialized yet"
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            return "tensors that are subclasses, not on the CPU or not strided"
+    return ""
+
+
+def global_hooks():
+    state = torch.nn.modules.module
+    names = [name for name in vars(state) if name.startswith("_global_") and name.endswith("_hooks")]
+    return any(getattr(state, name) for name in names)
+
+
+class Hooks:
+    """The hooks that a module and those inside it have when it is traced. TorchDynamo traces them but does not look for others later
+    (torch._dynamo.config.skip_nnmodule_hook_guards), so every call asks here. Before torch 2.13 it does not look for new classes either."""
+
+    KINDS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+    def __init__(self, module):
+        self.traced = self.of(module)
+        self.dicts = [(hooks, list(hooks)) for one in module.modules() for hooks in self.kinds(one) if hooks]
+        self.made = torch.utils.hooks.RemovableHandle.next_id
+        self.classes = [(weakref.ref(one), type(one)) for one in module.modules()] if CLASSES_UNGUARDED else []
+
+    @classmethod
+    def kinds(cls, module):
+        return [getattr(module, kind) for kind in cls.KINDS]
+
+    def of(self, module):
+        return [key for one in module.modules() for hooks in self.kinds(one) for key in hooks]
+
+    def are_these(self, module):
+        if any(list(hooks) != keys for hooks, keys in self.dicts) or any(type(one()) is not kind for one, kind in self.classes):
+            return False
+        made = torch.utils.hooks.RemovableHandle.next_id  # grows with every hook of the process
+        if made != self.made:
+            if global_hooks() or self.of(module) != self.traced:
+                return False
+            self.made = made
+        return True
