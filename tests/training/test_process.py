@@ -25,7 +25,10 @@ def run(command, **more):
 
 def ranks(tmp_path, name, command, **more):
     out = tmp_path / f"{name}.pt"
-    done = run([*command, os.path.join(HERE, "ddp_program.py"), str(out)], **more)
+    for _ in range(5):  # torch 2.13's ranks abort at their end now and then on a busy machine: stock's, too, and then several in a row
+        done = run([*command, os.path.join(HERE, "ddp_program.py"), str(out)], **more)
+        if "terminate called without an active exception" not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr
     return torch.load(out), done.stderr
 
