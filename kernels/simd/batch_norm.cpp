@@ -152,32 +152,56 @@ void norm(const BatchNormArgs& args, std::int64_t begin, std::int64_t end) {
 /// How the gradient in front of relu is found.
 enum class Mask { kNone, kFromResult, kComputed };
 
+/// What both passes of the gradient compute of an element: x - mean, and the gradient in front of relu.
 template <typename Row, Mask kMask>
 struct Masked {
-  const typename Row::Element* grad;
-  const typename Row::Element* result;
+  using Element = typename Row::Element;
+  explicit Masked(const BatchNormGradArgs& given)
+      : args(given),
+        from(static_cast<const Element*>(given.from)),
+        grad(static_cast<const Element*>(given.grad)),
+        result(static_cast<const Element*>(given.result)) {}
 
-  /// `centered`: x - mean.
+  struct Channels {
+    Vector mean;
+    Vector scale;  ///< and shift: where the mask is computed
+    Vector shift;
+  };
   template <typename P>
-  [[gnu::always_inline]] Vector at(std::int64_t i, const P& part, Vector centered, Vector scale, Vector shift) const {
+  [[gnu::always_inline]] Channels channels(std::int64_t i, const P& part) const {
+    const Vector mean = part.floats(args.mean + i);
+    if constexpr (kMask != Mask::kComputed) return {mean, mean, mean};
+    return {mean, part.floats(args.scale + i), part.floats(args.shift + i)};
+  }
+
+  struct Place {
+    Vector centered;
+    Vector gradient;
+  };
+  template <typename P>
+  [[gnu::always_inline]] Place at(std::int64_t i, const P& part, const Channels& of) const {
+    const Vector centered = Floats::subtract(part.template load<Row>(from + i), of.mean);
     const Vector g = part.template load<Row>(grad + i);
-    if constexpr (kMask == Mask::kNone) return g;
+    if constexpr (kMask == Mask::kNone) return {centered, g};
     Vector y;
     if constexpr (kMask == Mask::kFromResult) {
       y = part.template load<Row>(result + i);
     } else {
-      y = Floats::fma(centered, scale, shift);
+      y = Floats::fma(centered, of.scale, of.shift);
     }
     const Vector zero = Floats::all(0.0f);
-    return Floats::pick(Floats::above_or_nan(y, zero), g, zero);
+    return {centered, Floats::pick(Floats::above_or_nan(y, zero), g, zero)};
   }
+
+  const BatchNormGradArgs& args;
+  const Element* from;
+  const Element* grad;
+  const Element* result;
 };
 
 template <typename Row, Mask kMask>
 void grad_sums(const BatchNormGradArgs& args, std::int64_t begin, std::int64_t end, double* sums, float* scratch) {
-  using Element = typename Row::Element;
-  const auto* from = static_cast<const Element*>(args.from);
-  const Masked<Row, kMask> masked{static_cast<const Element*>(args.grad), static_cast<const Element*>(args.result)};
+  const Masked<Row, kMask> masked(args);
   const std::int64_t channels = args.channels;
   const bool groups = in_groups(args);
   summed(
@@ -186,16 +210,13 @@ void grad_sums(const BatchNormGradArgs& args, std::int64_t begin, std::int64_t e
             groups, first, last, [&]<int kCount>(std::int64_t row) __attribute__((always_inline)) {
               each_vector(
                   channels, [&](std::int64_t i, auto part) __attribute__((always_inline)) {
-                    const Vector mean = part.floats(args.mean + i);
-                    const Vector scale = kMask == Mask::kComputed ? part.floats(args.scale + i) : mean;
-                    const Vector shift = kMask == Mask::kComputed ? part.floats(args.shift + i) : mean;
+                    const auto of = masked.channels(i, part);
                     Vector sum = Floats::all(0.0f);
                     Vector product = sum;
 #pragma GCC unroll 4
                     for (int r = 0; r < kCount; ++r) {
                       const std::int64_t at = (row + r) * channels + i;
-                      const Vector centered = Floats::subtract(part.template load<Row>(from + at), mean);
-                      const Vector g = masked.at(at, part, centered, scale, shift);
+                      const auto [centered, g] = masked.at(at, part, of);
                       sum = Floats::add(sum, g);
                       product = Floats::fma(g, centered, product);
                     }
@@ -209,8 +230,7 @@ void grad_sums(const BatchNormGradArgs& args, std::int64_t begin, std::int64_t e
 template <typename Row, Mask kMask, bool kBeforeRelu>
 void grad(const BatchNormGradArgs& args, std::int64_t begin, std::int64_t end) {
   using Element = typename Row::Element;
-  const auto* from = static_cast<const Element*>(args.from);
-  const Masked<Row, kMask> masked{static_cast<const Element*>(args.grad), static_cast<const Element*>(args.result)};
+  const Masked<Row, kMask> masked(args);
   auto* to = static_cast<Element*>(args.to);
   auto* before = static_cast<Element*>(args.before_relu);
   const std::int64_t channels = args.channels;
@@ -219,17 +239,14 @@ void grad(const BatchNormGradArgs& args, std::int64_t begin, std::int64_t end) {
       groups, begin, end, [&]<int kCount>(std::int64_t row) __attribute__((always_inline)) {
         each_vector(
             channels, [&](std::int64_t i, auto part) __attribute__((always_inline)) {
-              const Vector mean = part.floats(args.mean + i);
-              const Vector scale = kMask == Mask::kComputed ? part.floats(args.scale + i) : mean;
-              const Vector shift = kMask == Mask::kComputed ? part.floats(args.shift + i) : mean;
+              const auto of = masked.channels(i, part);
               const Vector by_grad = part.floats(args.by_grad + i);
               const Vector by_from = part.floats(args.by_from + i);
               const Vector constant = part.floats(args.constant + i);
 #pragma GCC unroll 4
               for (int r = 0; r < kCount; ++r) {
                 const std::int64_t at = (row + r) * channels + i;
-                const Vector centered = Floats::subtract(part.template load<Row>(from + at), mean);
-                const Vector g = masked.at(at, part, centered, scale, shift);
+                const auto [centered, g] = masked.at(at, part, of);
                 if constexpr (kBeforeRelu) part.template store<Row>(before + at, g);
                 part.template store<Row>(to + at, Floats::fma(by_grad, g, Floats::fma(by_from, centered, constant)));
               }

@@ -3,6 +3,8 @@
 Risk covered: parameters or state that differ from stock's by more than rounding; a switch that stays after the step, or is seen in
 param_groups, state_dict, hooks or a pickle; a step that stock refuses or handles in its own way (sparse, closures, scaled, compiled) and
 ours does not; a write that autograd misses.
+
+One file, though long: every case trains the same few networks beside stock and compares by the same functions.
 """
 
 import copy

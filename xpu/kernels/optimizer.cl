@@ -55,6 +55,16 @@ typedef struct {
 #define READ_ALL(e, i)           \
   grad[e] = GET(gradient, i);    \
   value[e] = GET(parameter, i)
+// Means of the gradient and of its square, which Adam and Lamb keep.
+#define READ_MOMENTS(e, i)   \
+  READ_ALL(e, i);            \
+  first[e] = GET(mean, i);   \
+  second[e] = GET(square, i)
+#define MOVE_MOMENTS(e, i)                                             \
+  first[e] += (1 - k.beta1) * (grad[e] - first[e]);                    \
+  second[e] = k.beta2 * second[e] + (1 - k.beta2) * grad[e] * grad[e]; \
+  PUT(mean, i, first[e]);                                              \
+  PUT(square, i, second[e])
 // The gradient as the optimizer takes it; scaled ones are put back without their scale, as torch's fused kernels do.
 #define PREPARE(e, i)                    \
   if (k.scaled) {                        \
@@ -71,10 +81,7 @@ __kernel void adam(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   // 1 - beta^step, exact also where beta is near 1
   const XT step = STEP_OF_TENSOR, size = k.lr / -expm1(step * k.log_beta1), correction = sqrt(-expm1(step * k.log_beta2));
   XT grad[EACH], value[EACH], first[EACH], second[EACH];
-#define READ(e, i)              \
-  READ_ALL(e, i);               \
-  first[e] = GET(mean, i);      \
-  second[e] = GET(square, i)
+#define READ(e, i) READ_MOMENTS(e, i)
 #define WRITE(e, i)                                                                   \
   PREPARE(e, i);                                                                      \
   if (k.decoupled) {                                                                  \
@@ -82,10 +89,7 @@ __kernel void adam(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   } else {                                                                            \
     grad[e] += k.weight_decay * value[e];                                             \
   }                                                                                   \
-  first[e] += (1 - k.beta1) * (grad[e] - first[e]);                                   \
-  second[e] = k.beta2 * second[e] + (1 - k.beta2) * grad[e] * grad[e];                \
-  PUT(mean, i, first[e]);                                                             \
-  PUT(square, i, second[e]);                                                          \
+  MOVE_MOMENTS(e, i);                                                                 \
   if (k.amsgrad) {                                                                    \
     second[e] = fmax(GET(most, i), second[e]);                                        \
     PUT(most, i, second[e]);                                                          \
@@ -185,18 +189,12 @@ __kernel void lamb_norms(LISTS, MEM(sums), Numbers k) {
   __global MEM_TYPE(T) *mean = AT_PICK(m), *square = AT_PICK(v);
   XT of_values = 0, of_steps = 0;
   XT grad[EACH], value[EACH], first[EACH], second[EACH];
-#define READ(e, i)         \
-  READ_ALL(e, i);          \
-  first[e] = GET(mean, i); \
-  second[e] = GET(square, i)
-#define WRITE(e, i)                                                     \
-  if (k.maximize) grad[e] = -grad[e];                                   \
-  first[e] += (1 - k.beta1) * (grad[e] - first[e]);                     \
-  second[e] = k.beta2 * second[e] + (1 - k.beta2) * grad[e] * grad[e];  \
-  PUT(mean, i, first[e]);                                               \
-  PUT(square, i, second[e]);                                            \
-  grad[e] = STEP_OF(GET(mean, i), GET(square, i), value[e]);            \
-  of_values += value[e] * value[e];                                     \
+#define READ(e, i) READ_MOMENTS(e, i)
+#define WRITE(e, i)                                          \
+  if (k.maximize) grad[e] = -grad[e];                        \
+  MOVE_MOMENTS(e, i);                                        \
+  grad[e] = STEP_OF(GET(mean, i), GET(square, i), value[e]); \
+  of_values += value[e] * value[e];                          \
   of_steps += grad[e] * grad[e]
   ELEMENTS(READ, WRITE)
 #undef READ
