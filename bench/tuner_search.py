@@ -41,6 +41,7 @@ def options():
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15, help="of the last comparison")
     parser.add_argument("--claim-pairs", type=int, default=6, help="pairs of fresh runs that each search ends with")
+    parser.add_argument("--leader-rounds", type=int, help="of the leaders beside the default (default: as hypertune)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUES", help="as of hypertune: one value fixes a parameter, several are a space of their own")
     parser.add_argument("--kernels", action="store_true", help="with kernels of ours; without it placement and variables only")
@@ -52,7 +53,7 @@ def options():
     args = parser.parse_args()
     args.program = args.program or BERT
     if args.smoke:
-        args.program, args.rounds, args.repeats, args.share, args.claim_pairs = [*BERT[:-1], "30", *SMALL], 1, 1, 0.5, 1
+        args.program, args.rounds, args.repeats, args.share, args.claim_pairs, args.leader_rounds = [*BERT[:-1], "30", *SMALL], 1, 1, 0.5, 1, 1
         args.strategies, args.set, args.folder = ["climb"], ["ninstances=1", "thp=off,on"], tempfile.mkdtemp()
     args.fixed = [] if args.kernels else ["--no-optimize"]
     return args
@@ -69,7 +70,7 @@ class Search:
             command += ["--set", one]
         command += ["--constraint", f"p99_ms < {limit:.4g}"] if limit is not None else []
         command += ["--python", args.python] if args.python else []
-        command += ["--claim-pairs", str(args.claim_pairs)] + (["--leader-rounds", "1"] if args.smoke else [])
+        command += ["--claim-pairs", str(args.claim_pairs)] + (["--leader-rounds", str(args.leader_rounds)] if args.leader_rounds else [])
         done = subprocess.run([*command, *args.program], stdout=subprocess.PIPE, text=True)
         if not (self.folder / "record.csv").exists() or done.returncode not in (0, 1):
             sys.exit(f"tuner_search: hypertune ended with {done.returncode}")
