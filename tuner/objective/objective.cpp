@@ -1,6 +1,8 @@
 #include "tuner/objective/objective.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "launcher/bench/metric.h"
@@ -25,6 +27,11 @@ bool Constraint::holds(double value) const {
   if (op == "<") return value < bound;
   if (op == "<=") return value <= bound;
   return op == ">" ? value > bound : value >= bound;
+}
+
+double Constraint::excess(double value) const {
+  if (holds(value)) return 0;
+  return bound == 0 ? std::numeric_limits<double>::infinity() : std::abs(value - bound) / std::abs(bound);
 }
 
 std::string Constraint::text() const { return metric + " " + op + " " + tuner::text_of(Value(bound)); }

@@ -40,6 +40,8 @@ struct Constraint {
   double bound = 0;
 
   [[nodiscard]] bool holds(double value) const;
+  /// 0 where it holds, else how far the value is from the bound, as a share of the bound; infinite for a bound of 0.
+  [[nodiscard]] double excess(double value) const;
   [[nodiscard]] std::string text() const;
   friend bool operator==(const Constraint&, const Constraint&) = default;
 };

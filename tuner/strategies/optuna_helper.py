@@ -169,7 +169,8 @@ def main():
         except ModuleNotFoundError as problem:
             answer = {"error": str(problem), "missing": problem.name}
         except Exception as problem:
-            answer = {"error": f"{type(problem).__name__}: {problem}"}
+            cause = f" ({problem.__cause__})" if problem.__cause__ else ""  # which driver of a database is missing, say
+            answer = {"error": f"{type(problem).__name__}: {problem}{cause}"}
         print(json.dumps(answer), flush=True)
 
 

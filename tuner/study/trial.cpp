@@ -1,6 +1,7 @@
 #include "tuner/study/trial.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "launcher/bench/report.h"
 #include "launcher/bench/stats.h"
@@ -61,6 +62,15 @@ bool meets(const Trial& trial, const std::vector<Constraint>& constraints, std::
     return false;
   }
   return true;
+}
+
+double excess(const Trial& trial, const std::vector<Constraint>& constraints) {
+  double out = 0;
+  for (const Constraint& one : constraints) {
+    const auto value = trial.value(one.metric);
+    out = std::max(out, value ? one.excess(*value) : std::numeric_limits<double>::infinity());
+  }
+  return out;
 }
 
 bool dominates(const Trial& a, const Trial& b, const std::vector<Objective>& objectives) {

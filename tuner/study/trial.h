@@ -106,6 +106,9 @@ struct History {
 /// Constraints all hold by the medians. A number that is missing does not hold; `why` says so.
 bool meets(const Trial& trial, const std::vector<Constraint>& constraints, std::string* why = nullptr);
 
+/// By how much the worst of the constraints is broken (Constraint::excess); 0 where all hold, infinite where a number is missing.
+double excess(const Trial& trial, const std::vector<Constraint>& constraints);
+
 /// a is at least as good in all objectives and better in one.
 bool dominates(const Trial& a, const Trial& b, const std::vector<Objective>& objectives);
 
