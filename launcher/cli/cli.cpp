@@ -246,11 +246,11 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
         name == "tiles" || name == "devices" || name == "one-per-tile" || name == "one-per-device" || name == "device-hierarchy";
     if (tiles && options.opencl == "any" && !row->get(options).empty())
       return Error{kExitUsage, "--" + name + " and --opencl any contradict each other: no Intel GPU is looked for", "give one of them"};
-    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "dtype" || name == "graph-mode" ||
-        name == "select" || (name == "split-sgd" && options.split_sgd) || (name == "report" && options.report && options.opencl == "off") ||
-        name == "report-output")
+    const bool of_devices = name == "dtype" || name == "select" || (name == "report" && options.report);  // these need a device of ours
+    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "graph-mode" ||
+        (name == "split-sgd" && options.split_sgd) || (of_devices && options.opencl == "off") || name == "report-output")
       notes.push_back("--" + name + " has no effect with ipexrun xpu: " +
-                      (name == "dtype" || name == "graph-mode" || name == "select" || name == "split-sgd" || name.starts_with("report")
+                      (of_devices || name == "graph-mode" || name == "split-sgd" || name == "report-output"
                            ? "kernels on the CPU stay stock"
                            : "the GPUs say where the instances go"));
   }

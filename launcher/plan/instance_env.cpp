@@ -249,6 +249,13 @@ void EnvDraft::add_xpu() {
   if (!shim_active_ || !options_.optimize || options_.opencl == "off") return;
   set(env::name(env::Id::kXpuStart), "1");
   if (options_.report) set(env::name(env::Id::kXpuReport), "1");
+  because("dtype", options_.dtype,
+          options_.dtype == "auto"
+              ? "bfloat16 inside products and convolutions on xpu where the device has units for it, the accuracy check "
+                "passes and it is measured faster"
+              : "--dtype: inside products and convolutions on xpu");
+  set(env::name(env::Id::kDtype), options_.dtype);
+  add_select();
   if (!options_.redirect.empty()) {
     set(env::name(env::Id::kXpuRedirect), options_.redirect);
     because("redirect", options_.redirect, "--redirect: what the program calls " + options_.redirect + " is xpu");

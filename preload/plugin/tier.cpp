@@ -72,7 +72,10 @@ DtypePolicy read_dtype() {
   if (word == "float32") return DtypePolicy::kFloat32;
   if (word == "bfloat16") return DtypePolicy::kBfloat16;
   if (word == "float16") {
-    log::once(log::Level::kWarn, "dtype float16", "dtype float16: no float16 kernels in this version, float32 is used (try --dtype auto)");
+    // On device xpu it is meant for that one's kernels.
+    if (!env::get_flag(env::Id::kXpuStart))
+      log::once(log::Level::kWarn, "dtype float16",
+                "dtype float16: no float16 kernels in this version, float32 is used (try --dtype auto)");
     return DtypePolicy::kFloat32;
   }
   if (word != "auto")

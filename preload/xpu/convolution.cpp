@@ -13,6 +13,7 @@
 
 #include "preload/xpu/convolution.h"
 #include "preload/xpu/products.h"
+#include "preload/xpu/reduced.h"
 
 namespace ipexrun::preload::xpu {
 namespace {
@@ -216,10 +217,8 @@ std::vector<std::int64_t> output_sizes(const Tensor& input, const Tensor& weight
   return out;
 }
 
-}  // namespace
-
-bool convolve(const Tensor& given_input, const Tensor& given_weight, const Tensor& given_bias, const ConvolutionParameters& p,
-              Tensor& out) {
+bool convolve_as_given(const Tensor& given_input, const Tensor& given_weight, const Tensor& given_bias, const ConvolutionParameters& p,
+                       Tensor& out) {
   if (!fit({given_input, given_weight, given_bias})) return false;
   const Tensor input = given_input.contiguous(), weight = given_weight.contiguous(), bias = packed(given_bias);
   const std::vector<std::int64_t> sizes = output_sizes(input, weight, p);
@@ -242,8 +241,8 @@ bool convolve(const Tensor& given_input, const Tensor& given_weight, const Tenso
   return true;
 }
 
-bool convolve_backward(const Tensor& given_grad, const Tensor& given_input, const Tensor& given_weight, const ConvolutionParameters& p,
-                       std::array<bool, 3> mask, std::array<Tensor, 3>& out) {
+bool convolve_backward_as_given(const Tensor& given_grad, const Tensor& given_input, const Tensor& given_weight,
+                                const ConvolutionParameters& p, std::array<bool, 3> mask, std::array<Tensor, 3>& out) {
   if (!fit({given_grad, given_input, given_weight})) return false;
   const Tensor grad = given_grad.contiguous(), input = given_input.contiguous(), weight = given_weight.contiguous();
   Conv c{};
@@ -276,6 +275,58 @@ bool convolve_backward(const Tensor& given_grad, const Tensor& given_input, cons
                    Argument::value(static_cast<std::int32_t>(positions)), count(grad.size(0))},
                   grad.size(1));
   }
+  return true;
+}
+
+/// What convolutions of one kind have in common: sizes and all that says how the window lies.
+std::vector<std::int64_t> kind_of(std::int64_t which, const Tensor& input, const Tensor& weight, const ConvolutionParameters& p) {
+  std::vector<std::int64_t> out{-which, p.transposed, p.groups, bucket(input.size(0))};
+  for (const at::IntArrayRef values : {input.sizes().slice(1), weight.sizes(), p.stride, p.padding, p.dilation, p.output_padding})
+    out.insert(out.end(), values.begin(), values.end());
+  return out;
+}
+Tensor as(const Tensor& tensor, at::ScalarType type) { return tensor.defined() ? tensor.to(type) : tensor; }
+void need(bool done) { TORCH_CHECK(done, "a convolution that kernels do not take"); }
+
+}  // namespace
+
+bool convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvolutionParameters& p, Tensor& out) {
+  if (!fit({input, weight, bias}) || input.scalar_type() != at::kFloat || !may_reduce(input))
+    return convolve_as_given(input, weight, bias, p, out);
+  const auto with = [&](at::ScalarType inside) {
+    Tensor made;
+    need(convolve_as_given(as(input, inside), as(weight, inside), as(bias, inside), p, made));
+    return made.to(at::kFloat);
+  };
+  const ReducedCall call{
+      "convolutions", kind_of(1, input, weight, p), [&](at::ScalarType inside) { return std::vector<Tensor>{with(inside)}; }, {1}};
+  std::vector<Tensor> results;
+  const at::ScalarType inside = choose_inside(call, {input, weight, bias}, results);
+  const KeepInside keep;
+  if (results.empty() && inside == at::kFloat) return convolve_as_given(input, weight, bias, p, out);
+  out = results.empty() ? with(inside) : results[0];
+  return true;
+}
+
+bool convolve_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const ConvolutionParameters& p,
+                       std::array<bool, 3> mask, std::array<Tensor, 3>& out) {
+  if (!fit({grad, input, weight}) || grad.scalar_type() != at::kFloat || !may_reduce(grad))
+    return convolve_backward_as_given(grad, input, weight, p, mask, out);
+  const auto with = [&](at::ScalarType inside) {
+    std::array<Tensor, 3> made;
+    need(convolve_backward_as_given(as(grad, inside), as(input, inside), as(weight, inside), p, mask, made));
+    std::vector<Tensor> list;
+    for (const Tensor& one : made) list.push_back(as(one, at::kFloat));
+    return list;
+  };
+  std::vector<std::int64_t> kind = kind_of(2, input, weight, p);
+  kind.insert(kind.end(), mask.begin(), mask.end());
+  std::vector<Tensor> results;
+  const at::ScalarType inside = choose_inside({"gradients of convolutions", kind, with, {1, 0, 0}}, {grad, input, weight}, results);
+  const KeepInside keep;
+  if (results.empty() && inside == at::kFloat) return convolve_backward_as_given(grad, input, weight, p, mask, out);
+  if (results.empty()) results = with(inside);
+  std::copy(results.begin(), results.end(), out.begin());
   return true;
 }
 

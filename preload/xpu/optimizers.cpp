@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "preload/xpu/operands.h"
@@ -19,12 +20,20 @@ constexpr std::size_t kEach = 8;  // tensors a launch without a table: LIST of o
 
 template <typename Real>
 struct Numbers {  // optimizer.cl
-  Real lr, weight_decay, eps, log_beta1, log_beta2, beta1, beta2, momentum, dampening;
-  std::int32_t decoupled, amsgrad, maximize, nesterov, first, scaled, guarded;
+  Real lr, weight_decay, eps, log_beta1, log_beta2, beta2, rest1, rest2, momentum, dampening;
+  std::int32_t decoupled, amsgrad, maximize, nesterov, first, scaled, guarded, numbered;
 };
 struct Ends {
   std::int64_t groups[kEach], sizes[kEach];
 };
+
+/// Elements of the same place belong together: strides of dimensions of one element say nothing.
+bool same_places(const Tensor& one, const Tensor& other) {
+  if (one.sizes() != other.sizes()) return false;
+  for (std::int64_t i = 0; i < one.dim(); ++i)
+    if (one.size(i) != 1 && one.stride(i) != other.stride(i)) return false;
+  return true;
+}
 
 /// Elements of the same place belong together in all lists: same sizes and strides, without holes, of one type.
 bool fit(const List& parameters, const std::vector<const List*>& others) {
@@ -38,8 +47,7 @@ bool fit(const List& parameters, const std::vector<const List*>& others) {
       if (list->empty()) continue;
       if (list->size() != parameters.size()) return false;
       const Tensor& other = (*list)[i];
-      if (!plain(other) || other.device() != one.device() || other.scalar_type() != one.scalar_type() || other.sizes() != one.sizes() ||
-          other.strides() != one.strides())
+      if (!plain(other) || other.device() != one.device() || other.scalar_type() != one.scalar_type() || !same_places(one, other))
         return false;
     }
   }
@@ -48,6 +56,12 @@ bool fit(const List& parameters, const std::vector<const List*>& others) {
 bool fit_steps(const List& steps, const List& parameters) {
   return steps.size() == parameters.size() && std::all_of(steps.begin(), steps.end(), [&](const Tensor& step) {
            return plain(step) && step.device() == parameters[0].device() && step.scalar_type() == at::kFloat && step.numel() == 1;
+         });
+}
+/// Steps that stock counts on the CPU: their numbers travel in the table.
+bool numbered_steps(const List& steps, const List& parameters) {
+  return has_tables(parameters[0]) && steps.size() == parameters.size() && std::all_of(steps.begin(), steps.end(), [](const Tensor& step) {
+           return step.defined() && step.is_cpu() && step.scalar_type() == at::kFloat && step.numel() == 1;
          });
 }
 bool fit_scale(const Tensor& scalar, const Tensor& like) {
@@ -60,23 +74,28 @@ bool fit_scale(const Tensor& scalar, const Tensor& like) {
 using Lists = std::array<const List*, 6>;
 const List kNone;
 
-std::vector<Row> rows_of(const Lists& lists) {
+/// `counts`: steps that are on the CPU, or empty.
+std::vector<Row> rows_of(const Lists& lists, const List& counts = kNone) {
   std::vector<Row> rows(lists[0]->size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     rows[i].elements = (*lists[0])[i].numel();
     for (std::size_t k = 0; k < lists.size(); ++k)
       if (!lists[k]->empty()) rows[i].address[k] = reinterpret_cast<std::uint64_t>((*lists[k])[i].mutable_data_ptr());
+    if (!counts.empty()) rows[i].number = std::bit_cast<std::uint32_t>(*counts[i].const_data_ptr<float>());
   }
   return rows;
 }
 
-/// Launches `name` once, or for each eight tensors where the device follows no addresses in memory.
-void launch_lists(const char* name, const Lists& lists, const std::vector<Argument>& rest) {
+/// Launches `name` once (only so where there are `counts`: rows_of()), or for each eight tensors where the device follows no addresses in
+/// memory.
+bool launch_lists(const char* name, const Lists& lists, const std::vector<Argument>& rest, const List& counts = kNone) {
   const List& parameters = *lists[0];
   ::ipexrun::xpu::Device& device = *unit_of(parameters[0]).device;
   if (has_tables(parameters[0]) &&
-      launch_table(parameters[0], device.kernel("optimizer", real_options(parameters[0]) + " -DIN_TABLE", name), rows_of(lists), rest))
-    return;
+      launch_table(parameters[0], device.kernel("optimizer", real_options(parameters[0]) + " -DIN_TABLE", name), rows_of(lists, counts),
+                   rest))
+    return true;
+  if (!counts.empty()) return false;
   Kernel& kernel = device.kernel("optimizer", real_options(parameters[0]), name);
   const std::int64_t each = each_item(parameters[0], sizeof(float)), of_group = group_of(parameters[0]) * each;  // common.cl's EACH
   for (std::size_t first = 0; first < parameters.size(); first += kEach) {
@@ -97,6 +116,7 @@ void launch_lists(const char* name, const Lists& lists, const std::vector<Argume
     arguments.push_back(Argument::value(ends));
     launch_linear(parameters[0], kernel, arguments, groups * of_group, each);
   }
+  return true;
 }
 
 struct Settings {
@@ -104,17 +124,18 @@ struct Settings {
   bool decoupled = false, amsgrad = false, maximize = false, nesterov = false, first = false;
 };
 template <typename Real>
-Argument numbers_of(const Settings& s, bool scaled, bool guarded) {
+Argument numbers_of(const Settings& s, bool scaled, bool guarded, bool numbered = false) {
   const auto real = [](double value) { return static_cast<Real>(value); };
   return Argument::value(Numbers<Real>{real(s.lr), real(s.weight_decay), real(s.eps), real(std::log(s.beta1)), real(std::log(s.beta2)),
-                                       real(s.beta1), real(s.beta2), real(s.momentum), real(s.dampening), s.decoupled, s.amsgrad,
-                                       s.maximize, s.nesterov, s.first, scaled, guarded});
+                                       real(s.beta2), real(1 - s.beta1), real(1 - s.beta2), real(s.momentum), real(s.dampening),
+                                       s.decoupled, s.amsgrad, s.maximize, s.nesterov, s.first, scaled, guarded, numbered});
 }
 /// grad_scale, found_inf, numbers.
-std::vector<Argument> rest_of(const Tensor& like, const Settings& settings, const Tensor& scale, const Tensor& found) {
+std::vector<Argument> rest_of(const Tensor& like, const Settings& settings, const Tensor& scale, const Tensor& found,
+                              bool numbered = false) {
   return {read(scale.defined() ? scale : like), read(found.defined() ? found : like),
-          wide(like) ? numbers_of<double>(settings, scale.defined(), found.defined())
-                     : numbers_of<float>(settings, scale.defined(), found.defined())};
+          wide(like) ? numbers_of<double>(settings, scale.defined(), found.defined(), numbered)
+                     : numbers_of<float>(settings, scale.defined(), found.defined(), numbered)};
 }
 
 double rate(const c10::IValue& value) { return value.isTensor() ? value.toTensor().item<double>() : value.toDouble(); }
@@ -130,7 +151,8 @@ bool adam(Given given, Results&, bool decoupled) {
   const Tensor scale = optional_tensor(given[13]), found = optional_tensor(given[14]);
   if (!fit(parameters, {&grads, &means, &squares, &most}) || grads.empty() || means.empty() || squares.empty() || (amsgrad && most.empty()))
     return false;
-  if (!fit_steps(steps, parameters) || !fit_scale(scale, parameters[0]) || !fit_scale(found, parameters[0])) return false;
+  const bool numbered = numbered_steps(steps, parameters);
+  if ((!numbered && !fit_steps(steps, parameters)) || !fit_scale(scale, parameters[0]) || !fit_scale(found, parameters[0])) return false;
   Settings s;
   s.lr = rate(given[6]);
   s.beta1 = given[7].toDouble();
@@ -140,8 +162,8 @@ bool adam(Given given, Results&, bool decoupled) {
   s.amsgrad = amsgrad;
   s.maximize = given[12].toBool();
   s.decoupled = decoupled;
-  launch_lists("adam", {&parameters, &grads, &means, &squares, &most, &steps}, rest_of(parameters[0], s, scale, found));
-  return true;
+  return launch_lists("adam", {&parameters, &grads, &means, &squares, &most, numbered ? &kNone : &steps},
+                      rest_of(parameters[0], s, scale, found, numbered), numbered ? steps : kNone);
 }
 bool plain_adam(Given given, Results& results) { return adam(given, results, false); }
 bool adamw(Given given, Results& results) { return adam(given, results, true); }
@@ -159,12 +181,11 @@ bool sgd(Given given, Results&) {
       !fit_scale(found, parameters[0]))
     return false;
   s.lr = rate(given[5]);
-  s.dampening = given[6].toDouble();
+  s.beta1 = s.dampening = given[6].toDouble();
   s.nesterov = given[7].toBool();
   s.maximize = given[8].toBool();
   s.first = given[9].toBool();
-  launch_lists("sgd", {&parameters, &grads, &kept, &kNone, &kNone, &kNone}, rest_of(parameters[0], s, scale, found));
-  return true;
+  return launch_lists("sgd", {&parameters, &grads, &kept, &kNone, &kNone, &kNone}, rest_of(parameters[0], s, scale, found));
 }
 
 /// (self, grads, state_sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf)
@@ -172,17 +193,17 @@ bool adagrad(Given given, Results&) {
   const List parameters = given[0].toTensorVector(), grads = given[1].toTensorVector(), sums = given[2].toTensorVector(),
              steps = given[3].toTensorVector();
   const Tensor scale = optional_tensor(given[9]), found = optional_tensor(given[10]);
-  if (!fit(parameters, {&grads, &sums}) || grads.empty() || sums.empty() || !fit_steps(steps, parameters) ||
-      !fit_scale(scale, parameters[0]) || !fit_scale(found, parameters[0]))
-    return false;
+  if (!fit(parameters, {&grads, &sums}) || grads.empty() || sums.empty()) return false;
+  const bool numbered = numbered_steps(steps, parameters);
+  if ((!numbered && !fit_steps(steps, parameters)) || !fit_scale(scale, parameters[0]) || !fit_scale(found, parameters[0])) return false;
   Settings s;
   s.lr = rate(given[4]);
   s.dampening = given[5].toDouble();
   s.weight_decay = given[6].toDouble();
   s.eps = given[7].toDouble();
   s.maximize = given[8].toBool();
-  launch_lists("adagrad", {&parameters, &grads, &sums, &kNone, &kNone, &steps}, rest_of(parameters[0], s, scale, found));
-  return true;
+  return launch_lists("adagrad", {&parameters, &grads, &sums, &kNone, &kNone, numbered ? &kNone : &steps},
+                      rest_of(parameters[0], s, scale, found, numbered), numbered ? steps : kNone);
 }
 
 /// (self, found_inf, inv_scale)
@@ -234,6 +255,23 @@ bool lamb(at::TensorList given, at::TensorList grads, at::TensorList means, at::
   return true;
 }
 
+/// What xpu_optimizers.py asks before a step of stock's runs fused: fit() must say yes then, or the step would run on the CPU.
+bool are_dense(at::TensorList tensors) {
+  return !tensors.empty() && std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& one) {
+    return plain(one) && (one.scalar_type() == at::kFloat || one.scalar_type() == at::kDouble) && is_real(one) &&
+           one.scalar_type() == tensors[0].scalar_type() && one.device() == tensors[0].device() && one.is_non_overlapping_and_dense() &&
+           has_tables(one);
+  });
+}
+bool lie_alike(at::TensorList tensors, at::TensorList like) {
+  if (tensors.size() != like.size()) return false;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (!plain(tensors[i]) || tensors[i].device() != like[i].device() || tensors[i].scalar_type() != like[i].scalar_type() ||
+        !same_places(tensors[i], like[i]))
+      return false;
+  return true;
+}
+
 }  // namespace
 
 void register_optimizers() {
@@ -248,6 +286,8 @@ void register_optimizers() {
       "beta2, "
       "float eps, float weight_decay, bool maximize) -> bool",
       &lamb);
+  own->def("are_dense(Tensor[] tensors) -> bool", &are_dense);
+  own->def("lie_alike(Tensor[] tensors, Tensor[] like) -> bool", &lie_alike);
   aten->impl("_amp_foreach_non_finite_check_and_unscale_", as_kernel<&unscale>());
   aten->impl("_amp_update_scale_", as_kernel<&update_scale>());
 }

@@ -1,5 +1,6 @@
 // Products of matrices: mm, addmm, bmm, baddbmm, by their out= forms; torch makes the others of them.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
 #include <string_view>
@@ -8,6 +9,7 @@
 #include "preload/xpu/grid.h"
 #include "preload/xpu/operators.h"
 #include "preload/xpu/products.h"
+#include "preload/xpu/reduced.h"
 
 namespace ipexrun::preload::xpu {
 namespace {
@@ -47,11 +49,11 @@ bool makes_blocks(const ::ipexrun::xpu::Device& device) {
 }
 
 /// Of float16 and bfloat16 on devices that have such units. False: nothing was done.
-bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType type, const Shape& shape, const Tensor& out,
+bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType type, const char* mixed, const Shape& shape, const Tensor& out,
                               const std::vector<Argument>& arguments) {
   const std::int64_t lanes = device.matrix_lanes();
   if (lanes == 0 || (type != at::kHalf && type != at::kBFloat16) || shape.m <= kRowsOfAnItem) return false;
-  const std::string options = std::string("-DT=") + kernel_type(type) + " -DMATRIX=" + std::to_string(lanes) +
+  const std::string options = std::string("-DT=") + kernel_type(type) + " -DMATRIX=" + std::to_string(lanes) + mixed +
                               (device.facts().matrix_emulated ? " -DMATRIX_EMULATED" : "");
   Kernel* kernel = nullptr;
   try {
@@ -69,18 +71,12 @@ bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType typ
   return true;
 }
 
-/// False: nothing was done.
-bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const Tensor* c, double beta, double alpha) {
-  const at::ScalarType type = out.scalar_type();
+/// Tensors that kernels take, of the result's sizes. a and b are of one type; out and c are too, which is that type or float32.
+void launch_product(const Tensor& out, const Tensor& a, const Tensor& given_b, const Tensor* c, double beta, double alpha) {
+  const at::ScalarType type = a.scalar_type();
   const bool wide = type == at::kDouble;
-  if (!wide && type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
-  if (!known(out, type) || !known(a, type) || !known(given_b, type) || (c != nullptr && !known(*c, type))) return false;
+  const char* mixed = out.scalar_type() == type ? "" : " -DO=float";
   ::ipexrun::xpu::Device& device = *unit_of(out).device;
-  if (wide && !device.facts().has_fp64) return false;
-  std::vector<std::int64_t> sizes = a.sizes().vec();
-  sizes.back() = given_b.size(-1);
-  if (out.sizes() != at::IntArrayRef(sizes)) out.resize_(sizes);
-  if (out.numel() == 0) return true;
   const bool lanes = device.facts().lanes;
   // Neighbours in a row of b are read together; tiles take either order, elsewhere a transposed b is laid out anew once.
   const bool tiles = lanes && a.size(-2) > kRowsOfAnItem && device.facts().max_work_group >= kTileSide * kTileSide &&
@@ -94,7 +90,7 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
   strides_of(out, shape.out);
   Tensor expanded;
   if (c != nullptr && beta != 0) {
-    expanded = c->expand(sizes);
+    expanded = c->expand(out.sizes());
     strides_of(expanded, shape.c);
   } else {
     beta = 0;
@@ -107,13 +103,14 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
                                         Argument::value(shape),
                                         number(alpha),
                                         number(beta)};
-  if (multiply_in_matrix_units(device, type, shape, out, arguments)) return true;
+  if (multiply_in_matrix_units(device, type, mixed, shape, out, arguments)) return;
   const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
   const std::int64_t block = block_for(device, shape.m, shape.n, batch);
   // A CPU's work items are loops: they want vectors inside; a GPU's are lanes that load side by side.
   const bool vectors = !lanes && (b.stride(-1) == 1 || b.size(-1) == 1);
   Kernel& kernel = device.kernel(
-      "gemm", std::string("-DT=") + kernel_type(type) + (wide ? " -DWIDE" : "") + (blocks_of_results && block == 64 ? " -DBLOCK=64" : ""),
+      "gemm",
+      std::string("-DT=") + kernel_type(type) + mixed + (wide ? " -DWIDE" : "") + (blocks_of_results && block == 64 ? " -DBLOCK=64" : ""),
       vectors             ? "gemm_vectors"
       : blocks_of_results ? "gemm_blocks"
       : tiles             ? "gemm_tiles"
@@ -130,6 +127,49 @@ bool multiply(const Tensor& out, const Tensor& a, const Tensor& given_b, const T
   } else {
     device.launch(kernel, arguments, {static_cast<std::size_t>(shape.n), blocks(shape.m, kRowsOfAnItem), batch}, {64, 1, 1},
                   stream_of(out));
+  }
+}
+
+/// Of float32, with 16 bits inside where that was asked for or is faster.
+void multiply_float(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* c, double beta, double alpha) {
+  const auto with = [&](const Tensor& to, at::ScalarType inside) {
+    if (inside == at::kFloat) return launch_product(to, a, b, c, beta, alpha);
+    launch_product(to, a.to(inside), b.to(inside), c, beta, alpha);
+  };
+  if (!may_reduce(out)) return with(out, at::kFloat);
+  const ReducedCall call{out.dim() == 3 ? "batches of products" : "products",
+                         {out.dim(), out.dim() == 3 ? bucket(out.size(0)) : 1, bucket(a.size(-2)), a.size(-1), b.size(-1),
+                          a.stride(-1) == 1, b.stride(-1) == 1, beta != 0},
+                         [&](at::ScalarType inside) {
+                           const Tensor fresh = at::empty_strided(out.sizes(), out.strides(), out.options());
+                           with(fresh, inside);
+                           return std::vector<Tensor>{fresh};
+                         },
+                         {out.dim() - 1}};
+  std::vector<Tensor> results;
+  const at::ScalarType inside = choose_inside(call, {a, b, c != nullptr ? *c : Tensor()}, results);
+  if (!results.empty()) {
+    out.copy_(results[0]);
+    return;
+  }
+  const KeepInside keep;
+  with(out, inside);
+}
+
+/// False: nothing was done.
+bool multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* c, double beta, double alpha) {
+  const at::ScalarType type = out.scalar_type();
+  if (type != at::kDouble && type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
+  if (!known(out, type) || !known(a, type) || !known(b, type) || (c != nullptr && !known(*c, type))) return false;
+  if (type == at::kDouble && !unit_of(out).device->facts().has_fp64) return false;
+  std::vector<std::int64_t> sizes = a.sizes().vec();
+  sizes.back() = b.size(-1);
+  if (out.sizes() != at::IntArrayRef(sizes)) out.resize_(sizes);
+  if (out.numel() == 0) return true;
+  if (type == at::kFloat) {
+    multiply_float(out, a, b, c, c == nullptr ? 0 : beta, alpha);
+  } else {
+    launch_product(out, a, b, c, beta, alpha);
   }
   return true;
 }

@@ -14,6 +14,7 @@
 #include "preload/xpu/operators.h"
 #include "preload/xpu/place.h"
 #include "preload/xpu/redirect.h"
+#include "preload/xpu/reduced.h"
 
 namespace ipexrun::preload::xpu {
 namespace {
@@ -75,7 +76,8 @@ std::string report() {
   }
   return "{" + field("launches", std::to_string(launches)) + field("programs_from_source", std::to_string(from_source)) +
          field("programs_from_cache", std::to_string(from_cache)) + field("programs_ahead_of_time", std::to_string(ahead_of_time)) +
-         field("program_seconds", std::to_string(build)) + field("kernels", kernels_json()) + "\"fallbacks\": " + fallbacks_json() + "}";
+         field("program_seconds", std::to_string(build)) + field("kernels", kernels_json()) + field("reduced", reduced_json()) +
+         "\"fallbacks\": " + fallbacks_json() + "}";
 }
 
 void measure(bool on) {
@@ -174,6 +176,7 @@ extern "C" __attribute__((visibility("default"))) int ipexrun_xpu_start(std::uin
     register_search();
     register_sort();
     register_rest();
+    register_reduced();
     register_functions();
     return static_cast<int>(::ipexrun::xpu::units().size());
   } catch (const std::exception& problem) {

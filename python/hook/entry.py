@@ -85,8 +85,8 @@ def attempt(module, seconds, records_gradients):
     return capture.attempt(module, seconds)
 
 
-def watch_optimizers(torch):
-    """Steps of torch.optim's optimizers may run fused (optimizers.py), which is loaded at the first of them. With selection switched off no
+def watch_optimizers(torch, by="optimizers"):
+    """Steps of torch.optim's optimizers may run fused (optimizers.py, xpu_optimizers.py), which is loaded at the first of them. With selection switched off no
     timing may decide, and nothing is watched but for --split-sgd."""
     if posix.environ.get(b"IPEXRUN_SELECT") == b"off" and posix.environ.get(b"IPEXRUN_SPLIT_SGD") != b"1":
         return
@@ -95,7 +95,7 @@ def watch_optimizers(torch):
     def ours():
         import importlib
 
-        return importlib.import_module(load_package().__name__ + ".optimizers")
+        return importlib.import_module(load_package().__name__ + f".{by}")
 
     def told(name):
         def hook(optimizer, args, kwargs):
@@ -151,7 +151,7 @@ def move_loader_workers():
     posix.register_at_fork(after_in_child=in_child)
 
 
-def add_devices():
+def add_devices(torch):
     """Device xpu, for a program that `ipexrun xpu` started."""
     if posix.environ.get(b"IPEXRUN_XPU_START") != b"1":
         return
@@ -160,6 +160,8 @@ def add_devices():
     problem = importlib.import_module(load_package().__name__ + ".xpu").install()
     if problem:
         posix.write(2, f"ipexrun: no device xpu of ours: {problem}\n".encode())
+    else:
+        watch_optimizers(torch, "xpu_optimizers")
 
 
 def capture_options(torch):
@@ -207,7 +209,7 @@ def start(torch):
         except Exception as problem:
             say(f"workers of DataLoaders stay: {type(problem).__name__}: {problem}")
         try:
-            add_devices()
+            add_devices(torch)
         except Exception as problem:
             say(f"no device xpu: {type(problem).__name__}: {problem}")
         hook.started = time.perf_counter()  # how long the run is, to which the price of captures is held

@@ -11,6 +11,7 @@ Thread rule: functions run under the interpreter lock; a step belongs to the thr
 """
 
 import atexit
+import collections
 import os
 import sys
 import threading
@@ -32,6 +33,7 @@ SPLIT_SGD = os.environ.get("IPEXRUN_SPLIT_SGD") == "1"  # --split-sgd
 
 _steppers = weakref.WeakKeyDictionary()
 _inside = {}  # thread: Stepper of the step that it is in, or of one that raised
+_kept = collections.deque(maxlen=64)  # the last of them, for the report: a program's optimizer may be gone by then
 _told = []  # what became of each optimizer, for report()
 
 
@@ -41,19 +43,29 @@ def kind_of(optimizer):
     return MODULES.get(name) if type(optimizer) is getattr(torch.optim, name, None) else None
 
 
-def allowed_here():
+def plain_here():
+    """No mode of torch's is on that wants to see each operator."""
     if torch.are_deterministic_algorithms_enabled():
         return False
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
+    return True
+
+
+def allowed_here():
     hook = sys.modules.get("_ipexrun_hook")
-    return hook is not None and hook.enabled()
+    return plain_here() and hook is not None and hook.enabled()
 
 
 def before(optimizer):
     """A step begins: hooks of all optimizers come before the optimizer's own."""
+    begins(optimizer, lambda kind: allowed_here() and (TIMED or (SPLIT_SGD and kind == "sgd")), stepper_class)
+
+
+def begins(optimizer, allowed, class_of):
+    """before(), for steppers of the class class_of(kind) where allowed(kind)."""
     left = _inside.get(threading.get_ident())
     if left is not None:
         left.end(raised=True)  # a step that raised, or one whose closure steps this optimizer
@@ -63,10 +75,11 @@ def before(optimizer):
     stepper = _steppers.get(optimizer)
     if stepper is not None and stepper.phase == "split":
         return stepper.begin(optimizer)  # bfloat16 weights have no other step
-    if not allowed_here() or not (TIMED or (SPLIT_SGD and kind == "sgd")):
+    if not allowed(kind):
         return
     if stepper is None:
-        stepper = _steppers[optimizer] = stepper_class(kind)(optimizer, kind)
+        stepper = _steppers[optimizer] = class_of(kind)(optimizer, kind)
+        _kept.append(stepper)
     stepper.begin(optimizer)
 
 
@@ -78,21 +91,25 @@ def stepper_class(kind):
     return SplitStepper
 
 
-def after(optimizer):
-    """It ended: hooks of all optimizers come after the optimizer's own."""
+def ends(optimizer):
     stepper = _steppers.get(optimizer)
     if stepper is not None:
         stepper.end()
+
+
+def after(optimizer):
+    """It ended: hooks of all optimizers come after the optimizer's own."""
+    ends(optimizer)
     kept_memory.step_ended()
 
 
 def report():
     """For ipexrun.report()["optimizers"]."""
-    return [stepper.note() for stepper in list(_steppers.values())]
+    return [stepper.note() for stepper in list(_kept)]
 
 
 def tell_ends():
-    for stepper in list(_steppers.values()):
+    for stepper in list(_kept):
         stepper.tell()
 
 
@@ -124,7 +141,7 @@ class Stepper:
         self.phase = "check"
         self.reason = ""
         self.trial = None
-        self.facts = torch.classes.ipexrun.Training()
+        self.facts = self.make_facts()
         self.checked = set()  # kinds of groups whose sample went through both forms
         self.of = None  # the optimizer whose step is under way, as a weak reference
         self.mine = None  # numbers of its parameters, once they are asked for
@@ -136,6 +153,17 @@ class Stepper:
         self.all_ns = {False: [], True: []}
         self.elements = 0
         self.ns = 0
+
+    # What another device does in its own way (xpu_optimizers.py).
+    UNFIT = "parameters that are not dense float32 or float64"
+    make_facts = staticmethod(lambda: torch.classes.ipexrun.Training())
+    make_trial = staticmethod(lambda: torch.classes.ipexrun.Trial())
+
+    def equal(self, stock, mine):
+        return equal(stock, mine)
+
+    def settle(self, params):
+        """Waits until what was given to the device is done, where a step is timed."""
 
     def begin(self, optimizer):
         self.steps += 1
@@ -188,7 +216,7 @@ class Stepper:
         if self.phase == "race" and self.ns and not raised:
             self.race()
         if self.phase == "check" and self.checked:
-            self.phase, self.trial = "race", torch.classes.ipexrun.Trial()
+            self.phase, self.trial = "race", self.make_trial()
 
     def is_mine(self, param):
         """The functions are public: after a step that raised, the program may call one with tensors of its own."""
@@ -201,6 +229,7 @@ class Stepper:
         """In the place of torch.optim.adam.adam and its like, for the time of a step."""
         if not self.is_inside() or self.phase == "stock" or not lists or not lists[0] or not self.is_mine(lists[0][0]):
             return self.stock(*lists, **settings)
+        self.settle(lists[0])
         started = time.perf_counter_ns()
         reason = self.unfit(lists, settings)
         if reason:
@@ -215,6 +244,7 @@ class Stepper:
         else:
             started = time.perf_counter_ns()  # what stock takes without us
             self.stock(*lists, **settings)
+        self.settle(lists[0])
         self.ns += time.perf_counter_ns() - started
         self.elements += sum(param.numel() for param in lists[0])
 
@@ -242,7 +272,7 @@ class Stepper:
             return "settings that are tensors"
         params = lists[0]
         if not PLAIN.issuperset(map(type, params)) or not self.facts.are_dense(params):
-            return "parameters that are not dense float32 or float64"
+            return self.UNFIT
         for one in lists[1:count]:
             if not one:
                 continue  # amsgrad is off
@@ -279,7 +309,7 @@ class Stepper:
         self.stock(*lists, **settings)
         for one, sample in zip(lists, samples):
             for i, mine in zip(chosen, sample):
-                if not equal(one[i], mine):
+                if not self.equal(one[i], mine):
                     return self.stay("its results differ from stock's")
         self.checked.add(kind)
 

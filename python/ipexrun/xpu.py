@@ -159,6 +159,7 @@ def report_text(most=12):
     lines.append(f"xpu: {rows['launches']} launches; programs built {rows['programs_from_source']}, from the cache {rows['programs_from_cache']}, "
                  f"built ahead of time {rows['programs_ahead_of_time']}, "
                  f"{rows['program_seconds'] * 1e3:.0f} ms")
+    lines += _reduced_lines(rows["reduced"]) + _optimizer_lines()
     for name, title in (("fallbacks", "ran on the CPU"), ("kernels", "kernel")):
         if rows[name]:
             lines.append(f"  {title:<44} {'calls':>8} {'ms':>10}")
@@ -168,6 +169,26 @@ def report_text(most=12):
             rest = rows[name][most:]
             lines.append(f"  {f'{len(rest)} others':<44} {sum(row['calls'] for row in rest):>8} {sum(row['seconds'] for row in rest) * 1e3:>10.2f}")
     return "\n".join(lines)
+
+
+def _reduced_lines(kinds):
+    """What `--dtype` came to: by choice and reason, kinds of calls and the calls of these that computed with 16 bits inside."""
+    groups = {}
+    for row in kinds:
+        reason = f"measured {'faster' if row['choice'] == 'reduced' else 'slower'}" if "speed" in row["reason"] else row["reason"]
+        found = groups.setdefault((row["choice"], row["inside"], reason), [0, 0, 0])
+        for i, more in enumerate((1, row["answered"], row["calls"])):
+            found[i] += more
+    return [
+        f"xpu: {inside if choice == 'reduced' else 'float32'} inside {count} kind{'s' * (count > 1)} of products and convolutions"
+        + (f", {answered} of {calls} calls" if choice == "reduced" else f", {calls} calls") + f": {reason}"
+        for (choice, inside, reason), (count, answered, calls) in sorted(groups.items(), reverse=True)
+    ]
+
+
+def _optimizer_lines():
+    steppers = sys.modules.get(__package__ + ".xpu_optimizers")
+    return steppers.report_lines() if steppers else []
 
 
 def _print_report():

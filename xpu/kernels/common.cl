@@ -74,6 +74,39 @@ inline ushort to_bfloat(float v) {
 #define LOAD(t, p) JOIN(LOAD_, t)(p)
 #define STORE(t, p, v) JOIN(STORE_, t)(p, v)
 
+#ifndef GPU
+// Vectors of 16 elements for devices whose work items are a CPU's, which makes none of its own of loops inside an item: VECTOR(t) of the computing
+// type, LOADS and STORES between it and memory, VECTOR_AS(t, v) from another one.
+#define IS_REAL_float 1
+#define IS_REAL_half 1
+#define IS_REAL_bfloat 1
+#ifdef HAS_FP64
+#define IS_REAL_double 1
+#endif
+#define V_float float16
+#define V_half float16
+#define V_bfloat float16
+#define V_double double16
+#define LOADS_float(p) vload16(0, p)
+#define LOADS_double(p) vload16(0, p)
+#define LOADS_half(p) vload_half16(0, p)
+#define LOADS_bfloat(p) as_float16(convert_uint16(vload16(0, p)) << 16)
+#define STORES_float(p, v) vstore16(v, 0, p)
+#define STORES_double(p, v) vstore16(v, 0, p)
+#define STORES_half(p, v) vstore_half16(v, 0, p)
+#define STORES_bfloat(p, v) vstore16(to_bfloats(v), 0, p)
+inline ushort16 to_bfloats(float16 v) {
+  const uint16 bits = as_uint16(v), rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return convert_ushort16(select(rounded, (uint16)(0x7fc0u), isnan(v)));
+}
+#define VECTOR_AS_float(v) convert_float16(v)
+#define VECTOR_AS_double(v) convert_double16(v)
+#define VECTOR(t) JOIN(V_, t)
+#define LOADS(t, p) JOIN(LOADS_, t)(p)
+#define STORES(t, p, v) JOIN(STORES_, t)(p, v)
+#define VECTOR_AS(t, v) JOIN(VECTOR_AS_, t)(v)
+#endif
+
 // Up to 8 dimensions, the first one fastest, and strides in bytes of up to 4 operands. The first three dimensions are the launch's axes;
 // the third carries the product of the rest.
 typedef struct {
@@ -200,13 +233,17 @@ typedef struct {
   long c_row, c_col, c_batch;
   long out_row, out_col, out_batch;
 } Product;
-// The result at row and column, of the sum of products. Sum is a type; shape, batch, alpha and beta are the kernel's.
+// The result at row and column, of the sum of products. Sum is a type; shape, batch, alpha and beta are the kernel's. -DO=: the type of out and c,
+// where it is not T.
+#ifndef O
+#define O T
+#endif
 #define STORE_PRODUCT(row, column, sum)                                                                                           \
   {                                                                                                                               \
     Sum value_ = alpha * (sum);                                                                                                   \
     if (beta != 0)                                                                                                                \
-      value_ += beta * (Sum)LOAD(T, AT(MEM_TYPE(T), c) + batch * shape.c_batch + (row) * shape.c_row + (column) * shape.c_col);   \
-    STORE(T, AT(MEM_TYPE(T), out) + batch * shape.out_batch + (row) * shape.out_row + (column) * shape.out_col, value_);          \
+      value_ += beta * (Sum)LOAD(O, AT(MEM_TYPE(O), c) + batch * shape.c_batch + (row) * shape.c_row + (column) * shape.c_col);   \
+    STORE(O, AT(MEM_TYPE(O), out) + batch * shape.out_batch + (row) * shape.out_row + (column) * shape.out_col, value_);          \
   }
 
 // An index from -size to size - 1 becomes 0 to size - 1. Others are marked (preload/xpu/index_check.h) and become -1.

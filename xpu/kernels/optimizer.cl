@@ -45,12 +45,17 @@ typedef struct {
 #define PUT(p, i, v) STORE(T, (p) + (i), CONVERT(T, v))
 
 typedef struct {
-  XT lr, weight_decay, eps, log_beta1, log_beta2, beta1, beta2, momentum, dampening;
-  int decoupled, amsgrad, maximize, nesterov, first, scaled, guarded;
+  XT lr, weight_decay, eps, log_beta1, log_beta2, beta2, rest1, rest2, momentum, dampening;  // rest: 1 - beta, which float would not have from beta
+  int decoupled, amsgrad, maximize, nesterov, first, scaled, guarded, numbered;
 } Numbers;
 #define NUMBER_AT(name) (*(__global float *)(name##_base + name##_offset))
 #define SKIPPED (k.guarded && NUMBER_AT(found) == 1.0f)
+// numbered: the host counts steps, and they are in the table.
+#ifdef IN_TABLE
+#define STEP_OF_TENSOR ((XT)(k.numbered ? as_float((uint)row_->number) : *(__global float *)PICK(s)))
+#else
 #define STEP_OF_TENSOR ((XT)(*(__global float *)PICK(s)))
+#endif
 #define TENSORS_OF_ALL __global MEM_TYPE(T) *parameter = AT_PICK(p), *gradient = AT_PICK(g)
 #define READ_ALL(e, i)           \
   grad[e] = GET(gradient, i);    \
@@ -61,8 +66,8 @@ typedef struct {
   first[e] = GET(mean, i);   \
   second[e] = GET(square, i)
 #define MOVE_MOMENTS(e, i)                                             \
-  first[e] += (1 - k.beta1) * (grad[e] - first[e]);                    \
-  second[e] = k.beta2 * second[e] + (1 - k.beta2) * grad[e] * grad[e]; \
+  first[e] += k.rest1 * (grad[e] - first[e]);                    \
+  second[e] = k.beta2 * second[e] + k.rest2 * grad[e] * grad[e]; \
   PUT(mean, i, first[e]);                                              \
   PUT(square, i, second[e])
 // The gradient as the optimizer takes it; scaled ones are put back without their scale, as torch's fused kernels do.
@@ -113,7 +118,7 @@ __kernel void sgd(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   PREPARE(e, i);                                                                                          \
   grad[e] += k.weight_decay * value[e];                                                                   \
   if (k.momentum != 0) {                                                                                  \
-    const XT moved = k.first ? grad[e] : k.momentum * before[e] + (1 - k.dampening) * grad[e];            \
+    const XT moved = k.first ? grad[e] : k.momentum * before[e] + k.rest1 * grad[e];                      \
     PUT(kept, i, moved);                                                                                  \
     grad[e] = k.nesterov ? grad[e] + k.momentum * moved : moved;                                          \
   }                                                                                                       \
