@@ -9,6 +9,7 @@
 
 #include "preload/plugin/answer.h"
 #include "preload/plugin/batch_norms.h"
+#include "preload/plugin/convolutions.h"
 #include "preload/plugin/dropouts.h"
 #include "preload/plugin/split_weights.h"
 #include "preload/plugin/tier_state.h"
@@ -58,6 +59,12 @@ struct Training final : torch::CustomClassHolder {
     if (tensors.size() != 5) return std::nullopt;
     return fused_batch_norm({from, tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], training, momentum, eps, relu});
   }
+  /// convolutions.h; `sizes`: stride, padding, dilation, two numbers each.
+  std::optional<at::Tensor> convolution(const at::Tensor& from, const at::Tensor& weight, const std::vector<std::int64_t>& sizes,
+                                        std::int64_t groups) {
+    if (sizes.size() != 6) return std::nullopt;
+    return rounded_convolution({from, weight, {sizes[0], sizes[1]}, {sizes[2], sizes[3]}, {sizes[4], sizes[5]}, groups});
+  }
   /// bf16 answered a whole forward pass (training_graphs.py).
   void note_use() {
     if (tier() != nullptr) tier()->training.note_use(true);
@@ -84,6 +91,9 @@ void register_training_class() {
           .def("batch_norm", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& from,
                                 std::vector<std::optional<at::Tensor>> tensors, bool training, double momentum, double eps,
                                 bool relu) { return self->batch_norm(from, tensors, training, momentum, eps, relu); })
+          .def("convolution",
+               [](const c10::intrusive_ptr<Training>& self, const at::Tensor& from, const at::Tensor& weight,
+                  std::vector<std::int64_t> sizes, std::int64_t groups) { return self->convolution(from, weight, sizes, groups); })
           .def("dropout",
                [](const c10::intrusive_ptr<Training>& /*self*/, const at::Tensor& from, double p) { return masked_dropout(from, p); })
           .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })

@@ -15,6 +15,7 @@ import torch
 FUNCTIONAL, DIRECT = torch.nn.functional.batch_norm, torch.batch_norm
 SUMS = (operator.add, operator.iadd, torch.add)
 RELUS = (torch.nn.functional.relu, torch.nn.functional.relu_, torch.relu, torch.relu_)
+CONVOLUTIONS = (torch.conv2d, torch.nn.functional.conv2d)
 IN_PLACE = (operator.iadd, torch.nn.functional.relu_, torch.relu_)
 
 _training = None
@@ -41,6 +42,41 @@ def batch_norm(x, running_mean, running_var, weight, bias, of_batch, momentum, e
     if residual is not None:
         result = result + residual
     return torch.nn.functional.relu(result) if relu else result
+
+
+def pair(value):
+    """[2 numbers] of a stride, padding or dilation; None of what is written as a word."""
+    if type(value) is int:
+        return [value, value]
+    fits = isinstance(value, (list, tuple)) and len(value) in (1, 2) and all(type(one) is int for one in value)
+    return list(value) * (3 - len(value)) if fits else None
+
+
+def convolution(x, weight, stride, padding, dilation, groups):
+    if torch.is_autocast_enabled("cpu"):
+        sizes = [pair(one) for one in (stride, padding, dilation)]
+        result = training().convolution(x, weight, sum(sizes, []), groups) if None not in sizes else None
+        if result is not None:
+            return result
+    return torch.conv2d(x, weight, None, stride, padding, dilation, groups)
+
+
+def convolved(node):
+    """What convolution() takes of a convolution of images without a bias; None of what is none."""
+    if node.op != "call_function" or node.target not in CONVOLUTIONS:
+        return None
+    names = ["input", "weight", "bias", "stride", "padding", "dilation", "groups"]
+    found = {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1, **dict(zip(names, node.args)), **node.kwargs}
+    tensors = all(isinstance(found.get(one), torch.fx.Node) for one in ("input", "weight"))
+    return [found[one] for one in names if one != "bias"] if tensors and found["bias"] is None and set(found) == set(names) else None
+
+
+def replace(graph, node, function, arguments):
+    with graph.inserting_before(node):
+        made = graph.call_function(function, tuple(arguments))
+    made.meta = dict(node.meta)
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)
 
 
 def arguments_of(node):
@@ -102,13 +138,9 @@ def fused(module):
     graph.output(graph.graph_copy(module.graph, {}))
     replaced = 0
     for norm in list(graph.nodes):
-        masked = dropped(norm)
-        if masked is not None:
-            with graph.inserting_before(norm):
-                made = graph.call_function(dropout, masked)
-            made.meta = dict(norm.meta)
-            norm.replace_all_uses_with(made)
-            graph.erase_node(norm)
+        single = [(function, found) for function, found in ((dropout, dropped(norm)), (convolution, convolved(norm))) if found is not None]
+        if single:
+            replace(graph, norm, *single[0])
             replaced += 1
             continue
         arguments = arguments_of(norm)

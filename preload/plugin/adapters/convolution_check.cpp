@@ -63,6 +63,7 @@ double ConvolutionCall::sum_at(std::int64_t sample, std::int64_t channel, const 
 }
 
 template double ConvolutionCall::sum_at<float>(std::int64_t, std::int64_t, const Spatial&) const;
+template double ConvolutionCall::sum_at<at::BFloat16>(std::int64_t, std::int64_t, const Spatial&) const;
 
 template <typename T>
 bool ConvolutionCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const {

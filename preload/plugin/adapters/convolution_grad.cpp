@@ -1,4 +1,5 @@
-// convolution_backward of plain convolutions in float32: what autograd calls for convolution.cpp's operator.
+// convolution_backward of plain convolutions, in float32, or in bfloat16 with images channels last: what autograd calls for
+// convolution.cpp's operator.
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymIntArrayRef.h>
 
@@ -19,16 +20,18 @@ constexpr std::int64_t kWorthwhileProducts = 500'000;
 bool describe_operands(ConvolutionGradCall* call, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& w) {
   const std::int64_t dim = x.dim();
   if (dim < 3 || dim > 5 || w.dim() != dim || grad.dim() != dim) return false;
-  const bool all_float = grad.scalar_type() == at::kFloat && x.scalar_type() == at::kFloat && w.scalar_type() == at::kFloat;
-  if (!call->is(Declined::kDtype, all_float) || !call->is(Declined::kKind, plain(grad) && plain(x) && plain(w))) return false;
+  const at::ScalarType dtype = x.scalar_type();
+  const bool alike = dtype_fits(dtype) && grad.scalar_type() == dtype && w.scalar_type() == dtype;
+  if (!call->is(Declined::kDtype, alike) || !call->is(Declined::kKind, plain(grad) && plain(x) && plain(w))) return false;
   if (!call->is(Declined::kForm, grad.numel() > 0 && x.numel() > 0 && w.numel() > 0)) return false;
   call->grad = &grad;
   call->forward.op = call->op;
   call->forward.x = &x;
   call->forward.w = &w;
-  call->forward.dtype = at::kFloat;
+  call->forward.dtype = dtype;
   call->forward.channels_last = asks_for_channels_last(x) || asks_for_channels_last(w);
-  return true;
+  const auto last = [](const at::Tensor& image) { return image.dim() == 4 && image.is_contiguous(at::MemoryFormat::ChannelsLast); };
+  return call->is(Declined::kLayout, dtype == at::kFloat || (last(x) && last(grad)));
 }
 
 bool worthwhile(const ConvolutionGradCall& call) {

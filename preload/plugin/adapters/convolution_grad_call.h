@@ -21,12 +21,28 @@ class ConvolutionGradCall final : public OpCall {
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
   [[nodiscard]] bool gradients_finite() const override;
+  [[nodiscard]] bool changes_dtype() const override { return forward.dtype == at::kFloat; }
 
  private:
+  /// Whether the gradients may be products of matrices: the weight's [out, pixels] x [pixels, window], the image's, where a window is one
+  /// pixel, [pixels, out] x [out, in]. Worth a try where a window is one pixel or where all windows, laid side by side, are small.
+  [[nodiscard]] bool are_products() const;
+  [[nodiscard]] bool is_of_pixels() const;
+  [[nodiscard]] Outputs by_products(IsaSet isa) const;
+  /// The bias's gradient as well, where it is asked for.
+  [[nodiscard]] Outputs as_stocks(const at::Tensor& of_weight, const at::Tensor& of_image, IsaSet isa) const;
+
   /// Of one weight, in double.
+  template <typename T>
   [[nodiscard]] double weight_sum(std::int64_t out_channel, std::int64_t in_channel, const Spatial& at) const;
+  template <typename T>
   [[nodiscard]] bool image_is_accurate(const at::Tensor& stock, const at::Tensor& result) const;
+  template <typename T>
   [[nodiscard]] bool weight_is_accurate(const at::Tensor& stock, const at::Tensor& result) const;
+  template <typename T>
+  [[nodiscard]] bool accurate_as(const Outputs& stock, const Outputs& result) const;
+  template <typename T>
+  [[nodiscard]] bool gradients_finite_as() const;
 };
 
 }  // namespace ipexrun::preload

@@ -27,12 +27,13 @@ Spatial place(std::int64_t index, const Spatial& sizes) {
 
 }  // namespace
 
+template <typename T>
 double ConvolutionGradCall::weight_sum(std::int64_t out_channel, std::int64_t in_channel, const Spatial& at) const {
   const ConvolutionCall& f = forward;
   const std::int64_t in_group = f.in_channels() / f.groups;
   const std::int64_t channel = out_channel / (f.out_channels() / f.groups) * in_group + in_channel;
-  const float* x = f.x->const_data_ptr<float>();
-  const float* g = grad->const_data_ptr<float>();
+  const T* x = f.x->const_data_ptr<T>();
+  const T* g = grad->const_data_ptr<T>();
   double sum = 0;
   const std::int64_t pixels = f.out[0] * f.out[1] * f.out[2];
   for (std::int64_t image = 0; image < f.x->size(0); ++image) {
@@ -51,9 +52,10 @@ double ConvolutionGradCall::weight_sum(std::int64_t out_channel, std::int64_t in
   return sum;
 }
 
+template <typename T>
 bool ConvolutionGradCall::weight_is_accurate(const at::Tensor& stock, const at::Tensor& result) const {
-  const float* s = stock.const_data_ptr<float>();
-  const float* c = result.const_data_ptr<float>();
+  const T* s = stock.const_data_ptr<T>();
+  const T* c = result.const_data_ptr<T>();
   const ConvolutionCall& f = forward;
   const std::int64_t window = f.kernel[0] * f.kernel[1] * f.kernel[2];
   const std::int64_t of_one = f.x->size(0) * f.out[0] * f.out[1] * f.out[2];
@@ -65,20 +67,21 @@ bool ConvolutionGradCall::weight_is_accurate(const at::Tensor& stock, const at::
     const std::int64_t in_channel = index / window % in_group;
     const std::int64_t out_channel = index / window / in_group;
     const std::int64_t offset = offset_of(stock, out_channel, in_channel, at);
-    samples.add(weight_sum(out_channel, in_channel, at), s[offset], c[offset]);
+    samples.add(weight_sum<T>(out_channel, in_channel, at), s[offset], c[offset]);
   });
   return samples.pass(1, s, c, stock.numel(), Precision::kBf16Op);
 }
 
 /// The gradient of the image is the transposed convolution of the result's.
+template <typename T>
 bool ConvolutionGradCall::image_is_accurate(const at::Tensor& stock, const at::Tensor& result) const {
   ConvolutionCall back = forward;
   back.transposed = true;
   back.x = grad;
   back.in = forward.out;
   back.out = forward.in;
-  const float* s = stock.const_data_ptr<float>();
-  const float* c = result.const_data_ptr<float>();
+  const T* s = stock.const_data_ptr<T>();
+  const T* c = result.const_data_ptr<T>();
   const std::int64_t pixels = back.out[0] * back.out[1] * back.out[2];
   const std::int64_t channels_in = forward.in_channels();
   const std::int64_t places = std::min(stock.size(0) * pixels, kSampledPlaces);
@@ -89,28 +92,38 @@ bool ConvolutionGradCall::image_is_accurate(const at::Tensor& stock, const at::T
     const Spatial at = place(index % pixels, back.out);
     spread(channels_in, channels, [&](std::int64_t channel) {
       const std::int64_t offset = offset_of(stock, index / pixels, channel, at);
-      samples.add(back.sum_at<float>(index / pixels, channel, at), s[offset], c[offset]);
+      samples.add(back.sum_at<T>(index / pixels, channel, at), s[offset], c[offset]);
     });
   });
   return samples.pass(1, s, c, stock.numel(), Precision::kBf16Op);
 }
 
-bool ConvolutionGradCall::accurate(const Outputs& stock, const Outputs& result, int /*candidate*/) const {
-  if (!stock.first.is_non_overlapping_and_dense() || !weight_is_accurate(stock.first, result.first)) return false;
+template <typename T>
+bool ConvolutionGradCall::accurate_as(const Outputs& stock, const Outputs& result) const {
+  if (!stock.first.is_non_overlapping_and_dense() || !weight_is_accurate<T>(stock.first, result.first)) return false;
   const at::Tensor& image = stock.more[0];
-  if (image.defined() && (!image.is_non_overlapping_and_dense() || !image_is_accurate(image, result.more[0]))) return false;
+  if (image.defined() && (!image.is_non_overlapping_and_dense() || !image_is_accurate<T>(image, result.more[0]))) return false;
   return true;  // the bias's is a sum in float32 by torch; before a batch norm it is rounding noise, in which no two kernels agree
 }
 
+bool ConvolutionGradCall::accurate(const Outputs& stock, const Outputs& result, int /*candidate*/) const {
+  return forward.dtype == at::kFloat ? accurate_as<float>(stock, result) : accurate_as<at::BFloat16>(stock, result);
+}
+
 /// One pixel of each channel of each image: NaN of a sample is in all of them.
-bool ConvolutionGradCall::gradients_finite() const {
-  const float* data = grad->const_data_ptr<float>();
+template <typename T>
+bool ConvolutionGradCall::gradients_finite_as() const {
+  const T* data = grad->const_data_ptr<T>();
   for (std::int64_t image = 0; image < grad->size(0); ++image) {
     for (std::int64_t channel = 0; channel < grad->size(1); ++channel) {
-      if (!std::isfinite(data[image * grad->stride(0) + channel * grad->stride(1)])) return false;
+      if (!std::isfinite(static_cast<float>(data[image * grad->stride(0) + channel * grad->stride(1)]))) return false;
     }
   }
   return true;
+}
+
+bool ConvolutionGradCall::gradients_finite() const {
+  return forward.dtype == at::kFloat ? gradients_finite_as<float>() : gradients_finite_as<at::BFloat16>();
 }
 
 }  // namespace ipexrun::preload
