@@ -11,8 +11,9 @@
 namespace ipexrun::preload {
 
 struct RoundedConvolution {
-  at::Tensor from;    ///< [N, C, H, W], bfloat16 channels last, or float32
-  at::Tensor weight;  ///< [M, C / groups, height, width], float32
+  at::Tensor from;                 ///< [N, C, H, W], bfloat16 channels last, or float32
+  at::Tensor weight;               ///< [M, C / groups, height, width], float32
+  std::optional<at::Tensor> bias;  ///< [M], float32
   std::array<std::int64_t, 2> stride{1, 1};
   std::array<std::int64_t, 2> padding{};
   std::array<std::int64_t, 2> dilation{1, 1};

@@ -60,10 +60,10 @@ struct Training final : torch::CustomClassHolder {
     return fused_batch_norm({from, tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], training, momentum, eps, relu});
   }
   /// convolutions.h; `sizes`: stride, padding, dilation, two numbers each.
-  std::optional<at::Tensor> convolution(const at::Tensor& from, const at::Tensor& weight, const std::vector<std::int64_t>& sizes,
-                                        std::int64_t groups) {
+  std::optional<at::Tensor> convolution(const at::Tensor& from, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                                        const std::vector<std::int64_t>& sizes, std::int64_t groups) {
     if (sizes.size() != 6) return std::nullopt;
-    return rounded_convolution({from, weight, {sizes[0], sizes[1]}, {sizes[2], sizes[3]}, {sizes[4], sizes[5]}, groups});
+    return rounded_convolution({from, weight, bias, {sizes[0], sizes[1]}, {sizes[2], sizes[3]}, {sizes[4], sizes[5]}, groups});
   }
   /// bf16 answered a whole forward pass (training_graphs.py).
   void note_use() {
@@ -91,9 +91,9 @@ void register_training_class() {
           .def("batch_norm", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& from,
                                 std::vector<std::optional<at::Tensor>> tensors, bool training, double momentum, double eps,
                                 bool relu) { return self->batch_norm(from, tensors, training, momentum, eps, relu); })
-          .def("convolution",
-               [](const c10::intrusive_ptr<Training>& self, const at::Tensor& from, const at::Tensor& weight,
-                  std::vector<std::int64_t> sizes, std::int64_t groups) { return self->convolution(from, weight, sizes, groups); })
+          .def("convolution", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& from, const at::Tensor& weight,
+                                 std::optional<at::Tensor> bias, std::vector<std::int64_t> sizes,
+                                 std::int64_t groups) { return self->convolution(from, weight, bias, sizes, groups); })
           .def("dropout",
                [](const c10::intrusive_ptr<Training>& /*self*/, const at::Tensor& from, double p) { return masked_dropout(from, p); })
           .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })

@@ -52,23 +52,23 @@ def pair(value):
     return list(value) * (3 - len(value)) if fits else None
 
 
-def convolution(x, weight, stride, padding, dilation, groups):
+def convolution(x, weight, bias, stride, padding, dilation, groups):
     if torch.is_autocast_enabled("cpu"):
         sizes = [pair(one) for one in (stride, padding, dilation)]
-        result = training().convolution(x, weight, sum(sizes, []), groups) if None not in sizes else None
+        result = training().convolution(x, weight, bias, sum(sizes, []), groups) if None not in sizes else None
         if result is not None:
             return result
-    return torch.conv2d(x, weight, None, stride, padding, dilation, groups)
+    return torch.conv2d(x, weight, bias, stride, padding, dilation, groups)
 
 
 def convolved(node):
-    """What convolution() takes of a convolution of images without a bias; None of what is none."""
+    """What convolution() takes of a convolution of images; None of what is none."""
     if node.op != "call_function" or node.target not in CONVOLUTIONS:
         return None
     names = ["input", "weight", "bias", "stride", "padding", "dilation", "groups"]
     found = {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1, **dict(zip(names, node.args)), **node.kwargs}
     tensors = all(isinstance(found.get(one), torch.fx.Node) for one in ("input", "weight"))
-    return [found[one] for one in names if one != "bias"] if tensors and found["bias"] is None and set(found) == set(names) else None
+    return [found[one] for one in names] if tensors and set(found) == set(names) else None
 
 
 def replace(graph, node, function, arguments):

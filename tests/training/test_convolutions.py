@@ -22,16 +22,16 @@ needs_bf16 = pytest.mark.skipif("avx512_bf16" not in open("/proc/cpuinfo").read(
                                 reason="bf16 products in hardware")
 
 
-def by_torch(x, w, stride, padding, dilation):
+def by_torch(x, w, stride, padding, dilation, bias=None):
     with torch.autocast("cpu", torch.bfloat16, enabled=x.dtype is not torch.float64):
-        return F.conv2d(x, w, None, stride, padding, dilation)
+        return F.conv2d(x, w, bias, stride, padding, dilation)
 
 
-def by_us(x, w, stride, padding, dilation):
+def by_us(x, w, stride, padding, dilation, bias=None):
     from ipexrun import training_norms
 
     with torch.autocast("cpu", torch.bfloat16):
-        result = training_norms.convolution(x, w, stride, (padding, padding), dilation, 1)
+        result = training_norms.convolution(x, w, bias, stride, (padding, padding), dilation, 1)
     assert "Convolved" in result.grad_fn.name()
     return result
 
@@ -47,21 +47,23 @@ def error(value, truth):
 @needs_bf16
 @pytest.mark.parametrize("image", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("last", [False, True], ids=["weight planar", "weight channels last"])
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_it_is_a_convolution(plugin, case, last, image):
+def test_it_is_a_convolution(plugin, case, bias, last, image):
     torch.manual_seed(0)
     n, channels, out, height, width, kernel, *sizes = case
     x = torch.randn(n, channels, height, width).to(image).contiguous(memory_format=LAST)
     w = torch.randn(out, channels, kernel, kernel) / kernel
     w = w.contiguous(memory_format=LAST) if last else w
+    given = (x, w, *[torch.randn(out)] * bias)
     found, gradient = [], None
     for form, dtype in ((by_torch, torch.float64), (by_torch, None), (by_us, None)):
-        leaves = [(one.to(dtype) if dtype else one.clone(memory_format=torch.preserve_format)).requires_grad_() for one in (x, w)]
-        result = form(*leaves, *sizes)
+        leaves = [(one.to(dtype) if dtype else one.clone(memory_format=torch.preserve_format)).requires_grad_() for one in given]
+        result = form(*leaves[:2], *sizes, *leaves[2:])
         gradient = torch.randn(result.shape).bfloat16() if gradient is None else gradient
         result.backward(gradient.to(result.dtype).contiguous(memory_format=LAST))
         found.append([result.detach(), *[one.grad for one in leaves]])
-    for exact, theirs, ours, leaf in zip(*found, (None, x, w), strict=True):
+    for exact, theirs, ours, leaf in zip(*found, (None, *given), strict=True):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape and (leaf is None or ours.dtype == leaf.dtype)
         assert error(ours, exact) <= 2 * error(theirs, exact) + 8e-3
     assert found[2][0].is_contiguous(memory_format=LAST)
@@ -151,11 +153,13 @@ def test_what_does_not_fit_is_not_touched(plugin):
     for x, weight, sizes, groups in ((torch.randn(2, 4, 6, 6), w, plain, 1), (last.double(), w.double(), plain, 1), (last, w.bfloat16(), plain, 1),
                                      (last, torch.randn(8, 2, 3, 3), plain, 2), (last, w, plain[:4], 1), (last, w, [0, 1, 0, 0, 1, 1], 1),
                                      (last, w, [1, 1, 0, 0, 4, 4], 1), (last, torch.randn(8, 5, 3, 3), plain, 1), (last[:0], w, plain, 1)):
-        assert training.convolution(x, weight, sizes, groups) is None
+        assert training.convolution(x, weight, None, sizes, groups) is None
+    for bias in (torch.randn(7), torch.randn(8).double(), torch.randn(8, 1)):
+        assert training.convolution(last, w, bias, plain, 1) is None
 
 
 @pytest.mark.parametrize("written, replaced", [(lambda x, w, b: torch.conv2d(x, w), 1), (lambda x, w, b: F.conv2d(x, w, stride=2, padding=1), 1),
-                                               (lambda x, w, b: torch.conv2d(x, w, b), 0), (lambda x, w, b: F.conv2d(x, w, None, 1, "same"), 1),
+                                               (lambda x, w, b: torch.conv2d(x, w, b), 1), (lambda x, w, b: F.conv2d(x, w, None, 1, "same"), 1),
                                                (lambda x, w, b: F.conv2d(x, w, None, (2, 1), (1, 0), (1, 2)), 1)])
 def test_convolutions_of_graphs(plugin, written, replaced):
     from ipexrun import training_norms
