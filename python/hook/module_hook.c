@@ -29,9 +29,9 @@ static struct {
   PyObject* training_name;
   PyObject* shape_name;
   /* Capture; NULL: nothing is captured. */
-  PyObject* attempt; /* attempt(module, seconds, grad) when `seconds` were spent in calls of it that record gradients, or in those that do
-                        not: what answers these from now on, a number of seconds after which to ask again, None (stock, for good) or
-                        False (stock, but look at the modules inside) */
+  PyObject* attempt; /* attempt(module, seconds, grad) when `seconds` of its threads' CPU time were spent in calls of it that record
+                        gradients, or in those that do not: what answers these from now on, a number of seconds after which to ask again,
+                        None (stock, for good) or False (stock, but look at the modules inside) */
   PyObject* world;   /* tuple of callables: while one of them answers with a true value, modules are called for something else than
                         their results, or by somebody who captures himself */
   PyObject* eager;   /* what a handler gives when stock shall answer */
@@ -42,11 +42,17 @@ static struct {
 static _Thread_local int depth;
 static _Thread_local int inside; /* a module that counts, or one that must not be captured, is running */
 
-static uint64_t now_ns(void) {
+static uint64_t clock_ns(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
+
+static uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+/* What calls are worth is counted so, as the price of a trace is: on a busy machine both would seem longer, and a trace too cheap for them.
+ */
+static uint64_t thread_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
 /* The truth value of a call without arguments; `fallback` when it raises. */
 static int truth_of_call(PyObject* callable, int fallback) {
@@ -207,9 +213,9 @@ static PyObject* countable_call(PyObject* function, PyObject* const* args, size_
   if (target == NULL || target->state == TARGET_STOCK) return inside_original(function, args, nargsf, kwnames);
   if (target->state == TARGET_TRANSPARENT) return hook.original(function, args, nargsf, kwnames);
   if (target->state == TARGET_HANDLED) return handled_call(target->handler, grad, function, args, nargsf, kwnames);
-  const uint64_t start = now_ns();
+  const uint64_t start = thread_ns();
   PyObject* result = inside_original(function, args, nargsf, kwnames);
-  const uint64_t spent_ns = now_ns() - start;
+  const uint64_t spent_ns = thread_ns() - start;
   if (result != NULL && (target = target_of(module, grad, hook.first_wait_ns)) != NULL) target->spent_ns += spent_ns;
   return result;
 }

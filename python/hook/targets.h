@@ -21,8 +21,8 @@ typedef struct {
   int grad;         /* calls that record gradients have an entry of their own */
   PyObject* weak;   /* dead once the module is gone; NULL = a free entry */
   PyObject* handler;
-  uint64_t spent_ns;
-  uint64_t wait_ns; /* asks again once so much was spent */
+  uint64_t spent_ns; /* of CPU time of the calling threads */
+  uint64_t wait_ns;  /* asks again once so much was spent */
   TargetState state;
 } Target;
 

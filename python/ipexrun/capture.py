@@ -8,6 +8,7 @@ Thread rule: every function runs under the interpreter lock; a Target may be cal
 """
 
 import atexit
+import collections
 import inspect
 import os
 import re
@@ -28,7 +29,6 @@ TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
 LATER = 4.0  # ... and so many times that where tracing may well be in vain
-PLAIN, DOUBTFUL = "plain", "doubtful"  # calls while waiting
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
@@ -42,6 +42,9 @@ targets = weakref.WeakSet()
 opened = weakref.WeakSet()  # modules of which nothing could be captured
 modules = []  # what became of each module that was looked at, for report()
 _scale = 1.0  # measured price of the last capture / predicted
+
+
+Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
 
 
 class GivenUp(Exception):
@@ -118,7 +121,7 @@ class Convert:
         from torch._dynamo.types import ConvertFrameReturn
 
         target = self.target()
-        started = time.perf_counter()
+        started = None if target is None else target.clock()
         try:
             if target is None:
                 return ConvertFrameReturn()
@@ -130,7 +133,7 @@ class Convert:
             return ConvertFrameReturn()
         finally:
             if target is not None:
-                target.capture_s += time.perf_counter() - started
+                target.capture_s += target.clock() - started
 
 
 def ways_of_calling(target, backend):
@@ -167,7 +170,12 @@ def tell_ends():
 
 class Target:
     """Answers the calls of one module: by itself, or with EAGER, upon which the extension lets the module answer and tells took() how long that
-    was."""
+    was.
+
+    What its calls are worth and what a trace costs are both CPU time of the calling thread: by the wall clock a busy machine would make calls seem
+    worth a trace that then takes as many times longer."""
+
+    clock = staticmethod(time.thread_time)
 
     def __init__(self, module, parts, known, wait_s, wait_longer_s):
         self.hook = sys.modules["_ipexrun_hook"]
@@ -205,7 +213,7 @@ class Target:
         self.module_hooks = None  # until it is traced
         self.trial = torch.classes.ipexrun.Trial()
         self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
-        self.timed = {}  # thread: signature of the call that stock answers now; PLAIN or DOUBTFUL while waiting
+        self.timed = {}  # thread: signature of the call that stock answers now; Waiting before a trace
         self.lock = threading.Lock()
         self.trace = self.run = None
         self.prepared = False  # they are made when they are needed: TorchDynamo takes a second to import
@@ -244,9 +252,10 @@ class Target:
         key = self.timed.pop(threading.get_ident(), None)
         if explored:
             return None
-        if key in (PLAIN, DOUBTFUL):
-            self.wait_longer_s -= nanoseconds * 1e-9
-            self.wait_s -= nanoseconds * 1e-9 if key == PLAIN else 0.0
+        if isinstance(key, Waiting):
+            spent_s = self.clock() - key.began
+            self.wait_longer_s -= spent_s
+            self.wait_s -= 0.0 if key.doubtful else spent_s
         elif key is not None:
             self.pair(key, nanoseconds, stock=True)
         return self.verdict
@@ -261,7 +270,7 @@ class Target:
             return self.capture(module, args, kwargs)
         if not known or doubtful:
             self.known_stock = 0
-            self.timed[threading.get_ident()] = DOUBTFUL if doubtful else PLAIN
+            self.timed[threading.get_ident()] = Waiting(doubtful, self.clock())
             return self.eager
         self.known_stock += 1
         if known == remembered.INSIDE or self.known_stock >= KNOWN_STOCK_CALLS:
@@ -370,7 +379,7 @@ class Target:
             return self.eager, None
         before = compiler.ran()
         self.hook.end_drift_check()
-        started = time.perf_counter_ns()
+        began, started = self.clock(), time.perf_counter_ns()
         result = self.run(module, *args, **kwargs)
         nanoseconds = time.perf_counter_ns() - started
         graphs = compiler.ran() - before
@@ -378,7 +387,7 @@ class Target:
         if key is not None:
             self.without[key] = 0 if graphs else self.without.get(key, 0) + 1
         if graphs < self.graphs_a_call:  # some of them have no form for this call
-            self.missed_s += nanoseconds * 1e-9
+            self.missed_s += self.clock() - began
             patience = 0.0 if AT_ONCE else PATIENCE * max(self.note["capture_s"], 1.0)
             if self.missed_s > patience and self.attempts < ATTEMPTS:
                 self.phase = self.capture

@@ -55,17 +55,23 @@ class Distance:
     mean: float
 
 
+def flat(tensor):
+    """Its numbers in a row as float64, not to be written to: it may be the tensor itself. Complex ones as two numbers each."""
+    tensor = tensor.detach().resolve_conj()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).flatten().double()
+
+
 def distance(pairs):
     """Of all `pairs` (truth, other), in float64, one tensor at a time."""
     dot = true = other = apart = 0.0
     alone = []
     for one, two in pairs:
-        one, two = one.detach().flatten().double(), two.detach().flatten().double()
+        one, two = flat(one), flat(two)
         squares = float(torch.dot(one, one))
         dot += float(torch.dot(one, two))
         true += squares
         other += float(torch.dot(two, two))
-        off = float(one.sub_(two).square_().sum())
+        off = float((one - two).square_().sum())
         apart += off
         alone.append((squares, off))
     least = 1e-300

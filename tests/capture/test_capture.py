@@ -113,6 +113,11 @@ def test_a_short_program_imports_no_compiler():
     assert small() == "[] False"
 
 
+def test_time_in_which_a_module_does_not_compute_is_not_worth_a_trace():
+    """Calls of 0.4 s that wait for something, twelve of them: by the wall clock they would have paid for one after seven."""
+    assert small(extra="import time; model[1].register_forward_pre_hook(lambda *_: time.sleep(0.4))") == "[] False"
+
+
 @pytest.mark.parametrize("switch", [("--graph-mode", "off"), ("--no-optimize",), ("--disable-ipex-graph-mode",)])
 def test_it_is_switched_off_by_options(switch):
     assert small(*switch, IPEXRUN_GRAPH_WAIT="0") == "[] False"

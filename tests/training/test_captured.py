@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -259,5 +260,11 @@ def test_gradients_that_are_not_the_operators_alike_are_told():
         assert not bounds.gradients_alike(away([torch.full_like(one, float("nan")) for one in truth]), bound)
     bound = away(noisy(0.3))
     assert not bounds.gradients_alike(away([truth[0], -truth[1], truth[2]]), bound), "one tensor of few numbers has the wrong sign"
+    both = torch.complex(truth[0][:2000], truth[0][2000:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a part that is left out
+        assert bounds.distance([(both, both * 1j)]).error == pytest.approx(2**0.5, rel=1e-5)
+    exact = truth[0].double()
+    assert bounds.distance([(exact, exact + 1)]).error > 0 and torch.equal(exact, truth[0].double()), "they are the program's own"
     nothing = bounds.distance([(truth[0], truth[0]), (1e-9 * truth[1], -truth[1] * 1e-9)])
     assert nothing.mean == 0, "a tensor that is next to nothing says nothing"
