@@ -12,8 +12,10 @@ namespace {
 
 using at::Tensor;
 
-constexpr std::int64_t kLanes = 256;  // LANES of batch_norm.cl
-constexpr std::int64_t kPieces = 64;  ///< work groups a channel, at most
+constexpr std::int64_t kLanes = 256;       // LANES of batch_norm.cl
+constexpr std::int64_t kPieces = 64;       ///< work groups a channel, at most
+constexpr std::int64_t kPlanePart = 4096;  // PLANE_PART of batch_norm.cl
+constexpr std::int64_t kLeastPlane = 64;   ///< elements of a plane that is worth an item of its own (assumed)
 
 struct Shape {  // batch_norm.cl
   std::int64_t channels, inner, each, all;
@@ -85,11 +87,25 @@ bool batch_norm(Given given, Results& results) {
                    number(in, given[7].toDouble())},
                   p.shape.channels);
   }
-  launch_linear(in, device.kernel("batch_norm", p.options, "apply"),
-                {write(out), read(in), read(training ? mean : running_mean), read(training ? rstd : running_var), read(either(weight, in)),
-                 read(either(bias, in)), flag(weight.defined()), flag(bias.defined()), flag(!training), Argument::value(p.shape),
-                 number(in, given[7].toDouble()), count(in.numel())},
-                in.numel(), p.each);
+  const std::vector<Argument> arguments{write(out),
+                                        read(in),
+                                        read(training ? mean : running_mean),
+                                        read(training ? rstd : running_var),
+                                        read(either(weight, in)),
+                                        read(either(bias, in)),
+                                        flag(weight.defined()),
+                                        flag(bias.defined()),
+                                        flag(!training),
+                                        Argument::value(p.shape),
+                                        number(in, given[7].toDouble()),
+                                        count(in.numel())};
+  if (!device.facts().lanes && p.shape.inner >= kLeastPlane) {
+    const auto parts = static_cast<std::size_t>((p.shape.inner + kPlanePart - 1) / kPlanePart);
+    device.launch(device.kernel("batch_norm", p.options, "apply_planes"), arguments,
+                  {parts, static_cast<std::size_t>(in.numel() / p.shape.inner), 1}, {1, 1, 1}, stream_of(in));
+  } else {
+    launch_linear(in, device.kernel("batch_norm", p.options, "apply"), arguments, in.numel(), p.each);
+  }
   results = {input.is_contiguous() ? out : out.contiguous(input.suggest_memory_format()), mean, rstd};
   return true;
 }

@@ -82,8 +82,11 @@ Tensor columns_of(const Tensor& image, const Conv& c) {
   if (is_one_by_one(c)) return image.view({image.size(0), c.channels, volume(c.out)});
   const std::int64_t rows = c.channels * volume(c.kernel);
   Tensor out = at::empty({image.size(0), rows, volume(c.out)}, image.options());
-  Kernel& kernel = unit_of(image).device->kernel("conv", std::string("-DRAW=") + raw_type(image.element_size()), "im2col");
-  launch(image, kernel, {write(out), read(image), Argument::value(c)}, volume(c.out), rows, image.size(0));
+  const bool lines = !unit_of(image).device->facts().lanes;
+  Kernel& kernel =
+      unit_of(image).device->kernel("conv", std::string("-DRAW=") + raw_type(image.element_size()), lines ? "im2col_lines" : "im2col");
+  launch(image, kernel, {write(out), read(image), Argument::value(c)}, lines ? volume(c.out) / c.out[2] : volume(c.out), rows,
+         image.size(0));
   return out;
 }
 

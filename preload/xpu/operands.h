@@ -62,6 +62,9 @@ inline const char* lanes_option(const at::Tensor& on, std::int64_t n) {
   return lanes == 64 ? "" : lanes == 128 ? " -DLANES=128" : " -DLANES=256";
 }
 
+/// Whether one work item takes a whole row in kernels of rows of real numbers (VECTORS of rows.cl).
+inline bool one_item_a_row(const at::Tensor& on) { return !unit_of(on).device->facts().lanes; }
+
 inline at::Tensor optional_tensor(const c10::IValue& value) { return value.isNone() ? at::Tensor() : value.toTensor(); }
 inline at::Tensor packed(const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; }
 

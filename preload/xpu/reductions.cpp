@@ -15,6 +15,8 @@ using at::Tensor;
 constexpr std::int64_t kLanes = 64;             // LANES of rows.cl for short rows
 constexpr std::int64_t kLanesOfLongRows = 128;  // and for long ones, where items are lanes: measured on an H200
 
+constexpr std::int64_t kColumnsOfAnItem = 64;  // COLUMNS_EACH of rows.cl, with vectors
+
 struct Reduction {
   const char* name;    ///< of rows.cl
   std::string type;    ///< computing type
@@ -45,7 +47,10 @@ void run(const Tensor& out, const Tensor& in, std::int64_t blocks, std::int64_t 
   const auto pass = [&](const Tensor& to, const Tensor& from, std::int64_t length, std::int64_t pieces, const char* flags) {
     const std::int64_t part = (length + pieces - 1) / pieces;
     const bool longer = columns == 1 && device.facts().lanes && part >= 8 * kLanesOfLongRows;
-    const auto lanes = static_cast<std::size_t>(longer ? kLanesOfLongRows : kLanes);
+    const bool vectors =
+        one_item_a_row(out) && at::isFloatingType(from.scalar_type()) && (reduction.type == "float" || reduction.type == "double");
+    const auto lanes = static_cast<std::size_t>(vectors ? 1 : longer ? kLanesOfLongRows : kLanes);
+    const std::int64_t across = vectors ? (columns + kColumnsOfAnItem - 1) / kColumnsOfAnItem : columns;
     const std::string options = std::string("-DT=") + kernel_type(from.scalar_type()) + " -DOUT=" + kernel_type(to.scalar_type()) + common +
                                 flags + (longer ? " -DLANES=128" : "");
     if (columns == 1) {
@@ -56,7 +61,7 @@ void run(const Tensor& out, const Tensor& in, std::int64_t blocks, std::int64_t 
       device.launch(
           device.kernel("rows", options, "column_reduce"),
           std::vector<Argument>{write(to), read(from), count(length), count(columns), count(part), count(pieces), scale_of(reduction)},
-          {static_cast<std::size_t>(columns), static_cast<std::size_t>(blocks * pieces), 1}, {lanes, 1, 1}, stream_of(out));
+          {static_cast<std::size_t>(across), static_cast<std::size_t>(blocks * pieces), 1}, {lanes, 1, 1}, stream_of(out));
     }
   };
   const std::int64_t pieces = columns == 1 ? pieces_for(out, blocks * kLanes, n, 16 * kLanes) : pieces_for(out, blocks * columns, n, 32);

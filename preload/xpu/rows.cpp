@@ -6,6 +6,8 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "preload/xpu/operands.h"
 #include "preload/xpu/operators.h"
@@ -15,12 +17,17 @@ namespace {
 
 using at::Tensor;
 
+constexpr std::size_t kColumns = 16;  ///< that an item of layer_norm_parameters takes on a CPU
+
+constexpr const char* kGrouped = " -DGROUPED";
+
 at::ScalarType sum_type(const Tensor& tensor) { return wide(tensor) ? at::kDouble : at::kFloat; }
 
-/// A work group for each of the rows of n elements.
+/// A work group for each of the rows of n elements. `option`: of rows.cl.
 void run_rows(const Tensor& in, const char* name, const std::vector<Argument>& arguments, std::int64_t rows, std::int64_t n,
               const char* option = "") {
-  const auto lanes = static_cast<std::size_t>(lanes_for(in, n));
+  const bool grouped = std::string_view(option) == kGrouped;
+  const auto lanes = static_cast<std::size_t>(one_item_a_row(in) && !grouped ? 1 : lanes_for(in, n));
   Kernel& kernel =
       unit_of(in).device->kernel("rows", real_options(in) + " -DOUT=" + kernel_type(in.scalar_type()) + lanes_option(in, n) + option, name);
   unit_of(in).device->launch(kernel, arguments, {static_cast<std::size_t>(rows) * lanes, 1, 1}, {lanes, 1, 1}, stream_of(in));
@@ -29,7 +36,7 @@ void run_rows(const Tensor& in, const char* name, const std::vector<Argument>& a
 // ---- softmax
 
 /// (in, dim, half_to_float, out) or, backward, (grad, result, dim, input_dtype, grad_input).
-bool softmax(Given given, bool backward, const char* name) {
+bool softmax(Given given, bool backward, const char* name, const char* option = "") {
   const Tensor first = given[0].toTensor();
   const Tensor second = backward ? given[1].toTensor() : first;
   Tensor out = given[backward ? 4 : 3].toTensor();
@@ -46,7 +53,7 @@ bool softmax(Given given, bool backward, const char* name) {
   std::vector<Argument> arguments{write(to), read(a)};
   if (backward) arguments.push_back(read(b));
   arguments.push_back(count(n));
-  run_rows(a, name, arguments, a.numel() / n, n);
+  run_rows(a, name, arguments, a.numel() / n, n, option);
   if (!direct) out.copy_(to.movedim(-1, dim));
   return true;
 }
@@ -54,6 +61,14 @@ bool softmax_forward(Given given, Results& results) {
   if (!softmax(given, false, "softmax")) return false;
   results.push_back(given[3]);
   return true;
+}
+/// (in, dim, dtype)
+bool safe_softmax(Given given, Results& results) {
+  const Tensor in = given[0].toTensor();
+  if (!is_real(in) || !given[2].isNone()) return false;
+  results = {at::empty(in.sizes(), in.options())};
+  const std::array<c10::IValue, 4> plain_form{in, given[1], false, results[0]};
+  return softmax(plain_form.data(), false, "softmax", " -DSAFE");
 }
 bool log_softmax_forward(Given given, Results& results) {
   if (!softmax(given, false, "log_softmax")) return false;
@@ -137,7 +152,8 @@ bool layer_norm_backward(Given given, Results& results) {
         unit_of(in).device->kernel("rows", options, "layer_norm_parameters"),
         std::vector<Argument>{write(mask[1] ? for_weight : any), write(mask[2] ? for_bias : any), read(grad), read(in), read(middle),
                               read(scale), flag(mask[1]), flag(mask[2]), count(rows), count(n)},
-        {columns, lanes ? 16U : 1U, 1}, {lanes ? 16U : 64U, lanes ? 16U : 1U, 1}, stream_of(in));
+        {lanes ? columns : (columns + kColumns - 1) / kColumns, lanes ? 16U : 1U, 1}, {lanes ? 16U : 1U, lanes ? 16U : 1U, 1},
+        stream_of(in));
   }
   results = {for_input, for_weight, for_bias};
   return true;
@@ -169,7 +185,7 @@ bool group_norm(Given given, Results& results) {
            {write(out), write(middle), write(scale), read(in), read(weight.defined() ? weight : in), read(bias.defined() ? bias : in),
             flag(weight.defined()), flag(bias.defined()), count(shape.of_row()), number(in, given[7].toDouble()), count(shape.groups),
             count(shape.places)},
-           shape.rows(), shape.of_row(), " -DGROUPED");
+           shape.rows(), shape.of_row(), kGrouped);
   results = {out, middle, scale};
   return true;
 }
@@ -192,7 +208,7 @@ bool group_norm_backward(Given given, Results& results) {
     run_rows(in, "layer_norm_backward",
              {write(for_input), read(grad), read(in), read(middle), read(scale), read(weight.defined() ? weight : in),
               flag(weight.defined()), count(shape.of_row()), count(shape.groups), count(shape.places)},
-             shape.rows(), shape.of_row(), " -DGROUPED");
+             shape.rows(), shape.of_row(), kGrouped);
   }
   if (mask[1]) for_weight = at::empty({shape.channels}, in.options());
   if (mask[2]) for_bias = at::empty({shape.channels}, in.options());
@@ -201,7 +217,7 @@ bool group_norm_backward(Given given, Results& results) {
     run_rows(in, "group_norm_parameters",
              {write(mask[1] ? for_weight : any), write(mask[2] ? for_bias : any), read(grad), read(in), read(middle), read(scale),
               flag(mask[1]), flag(mask[2]), count(shape.images), count(shape.channels), count(shape.groups), count(shape.places)},
-             shape.channels, shape.of_row(), " -DGROUPED");
+             shape.channels, shape.of_row(), kGrouped);
   }
   results = {for_input, for_weight, for_bias};
   return true;
@@ -212,6 +228,7 @@ bool group_norm_backward(Given given, Results& results) {
 void register_rows() {
   static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::XPU, __FILE__, __LINE__);
   aten->impl("_softmax.out", as_kernel<&softmax_forward>());
+  aten->impl("_safe_softmax", as_kernel<&safe_softmax>());
   aten->impl("_log_softmax.out", as_kernel<&log_softmax_forward>());
   aten->impl("_softmax_backward_data.out", as_kernel<&softmax_backward>());
   aten->impl("_log_softmax_backward_data.out", as_kernel<&log_softmax_backward>());

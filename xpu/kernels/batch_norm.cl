@@ -86,6 +86,23 @@ __kernel void apply(MEM(out), MEM(in), MEM(mean), MEM(rstd), MEM(weight), MEM(bi
 #undef WRITE
 }
 
+#ifndef GPU
+// The same for devices whose work items are a CPU's: an item takes PLANE_PART elements of a plane, in vectors.
+#define PLANE_PART 4096
+__kernel void apply_planes(MEM(out), MEM(in), MEM(mean), MEM(rstd), MEM(weight), MEM(bias), int weighted, int biased, int variance, Shape s,
+                           XT eps, long n) {
+  const long plane = get_global_id(1), inner = s.inner, end = min(inner, ((long)get_global_id(0) + 1) * PLANE_PART);
+  if (plane * inner >= n) return;
+  const long channel = plane % s.channels;
+  const XT middle = PARAMETER(mean, channel), scale = SCALE(channel) * (weighted ? PARAMETER(weight, channel) : 1),
+           shift = biased ? PARAMETER(bias, channel) : 0;
+  __global MEM_TYPE(T) *from = AT(MEM_TYPE(T), in) + plane * inner, *to = AT(MEM_TYPE(T), out) + plane * inner;
+  long i = (long)get_global_id(0) * PLANE_PART;
+  for (; i + 16 <= end; i += 16) STORES(T, to + i, (LOADS(T, from + i) - middle) * scale + shift);
+  for (; i < end; ++i) STORE(T, to + i, (LOAD(T, from + i) - middle) * scale + shift);
+}
+#endif
+
 // A piece's sums of the gradient and of its product with the image off its mean.
 GROUP gradient_sums(MEM(sums), MEM(products), MEM(grad), MEM(in), MEM(mean), Shape s) {
   RANGE;

@@ -77,6 +77,7 @@ inline ushort to_bfloat(float v) {
 #ifndef GPU
 // Vectors of 16 elements for devices whose work items are a CPU's, which makes none of its own of loops inside an item: VECTOR(t) of the computing
 // type, LOADS and STORES between it and memory, VECTOR_AS(t, v) from another one.
+#define IS_SINGLE_float 1
 #define IS_REAL_float 1
 #define IS_REAL_half 1
 #define IS_REAL_bfloat 1

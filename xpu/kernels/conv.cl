@@ -48,6 +48,36 @@ __kernel void im2col(MEM(columns), MEM(image), Conv c) {
     value = AT(RAW, image)[(n * c.channels + row / window) * volume(c.in) + joined(from, c.in)];
   AT(RAW, columns)[(n * c.channels * window + row) * positions + l] = value;
 }
+#ifndef GPU
+// The same for devices whose work items are a CPU's: an item takes a line of outputs, whose elements lie side by side in the image, too.
+__kernel void im2col_lines(MEM(columns), MEM(image), Conv c) {
+  const int line = get_global_id(0), row = get_global_id(1);
+  const long n = get_global_id(2);
+  const int window = volume(c.extent), positions = volume(c.out), width = c.out[2];
+  if (line >= c.out[0] * c.out[1] || row >= c.channels * window) return;
+  int k[3];
+  spread(row % window, c.extent, k);
+  const int z = line / c.out[1] * c.stride[0] - c.padding[0] + k[0] * c.dilation[0];
+  const int y = line % c.out[1] * c.stride[1] - c.padding[1] + k[1] * c.dilation[1], x = k[2] * c.dilation[2] - c.padding[2], step = c.stride[2];
+  __global RAW *to = AT(RAW, columns) + (n * c.channels * window + row) * positions + (long)line * width;
+  if (z < 0 || z >= c.in[0] || y < 0 || y >= c.in[1]) {
+    for (int l = 0; l < width; ++l) to[l] = 0;
+    return;
+  }
+  // from[l * step] lies in the image for first <= l < end.
+  __global const RAW *from = AT(const RAW, image) + (n * c.channels + row / window) * volume(c.in) + ((long)z * c.in[1] + y) * c.in[2] + x;
+  const int first = min(x < 0 ? (-x + step - 1) / step : 0, width), end = max(first, min(width, x < c.in[2] ? (c.in[2] - x + step - 1) / step : 0));
+  for (int l = 0; l < first; ++l) to[l] = 0;
+  if (step == 1) {
+    int l = first;
+    for (; l + 16 <= end; l += 16) vstore16(vload16(0, from + l), 0, to + l);
+    for (; l < end; ++l) to[l] = from[l];
+  } else {
+    for (int l = first; l < end; ++l) to[l] = from[l * step];
+  }
+  for (int l = end; l < width; ++l) to[l] = 0;
+}
+#endif
 #else
 #define XT TYPE(X)
 #define GET(name, i) CONVERT(X, LOAD(T, AT(MEM_TYPE(T), name) + (i)))

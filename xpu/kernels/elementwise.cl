@@ -9,6 +9,23 @@
 #define ONE ((XT)1)
 #define ZERO ((XT)0)
 
+// A CPU's compilers have erf one element at a time (PoCL 3.1: 32 ns). This quotient of polynomials, fitted to erf(x) / x in x^2 by least squares, is at most
+// 4e-7 of it away, and 7e-8 of 1 in the mean; beyond the ends erf is 1 in float.
+#if !defined(GPU) && JOIN(IS_SINGLE_, X)
+inline float near_erf(float x) {
+  x = x > 3.92f ? 3.92f : x < -3.92f ? -3.92f : x;
+  const float y = x * x;
+  const float over =
+      1.1283791065216064f +
+      y * (0.18996334075927734f + y * (0.052690278738737106f + y * (0.0037468934893333384f + y * (0.0002845127892214805f + y * 2.054016704278183e-06f))));
+  const float under =
+      1.0f + y * (0.5016834139823914f + y * (0.11392616480588913f + y * (0.014931370504200459f + y * (0.001158109400421381f + y * 3.8113394111860543e-05f))));
+  return x * over / under;
+}
+#define ERF(a) near_erf(a)
+#else
+#define ERF(a) erf(a)
+#endif
 #define op_copy(a, b, c) (a)
 #define op_zero(a, b, c) ZERO
 #define op_second(a, b, c) (b)
@@ -54,12 +71,12 @@
 #define op_sin(a, b, c) sin(a)
 #define op_cos(a, b, c) cos(a)
 #define op_tanh(a, b, c) tanh(a)
-#define op_erf(a, b, c) erf(a)
+#define op_erf(a, b, c) ERF(a)
 #define op_floor(a, b, c) floor(a)
 #define op_ceil(a, b, c) ceil(a)
 #define op_sigmoid(a, b, c) (ONE / (ONE + exp(-(a))))
 #define op_silu(a, b, c) ((a) / (ONE + exp(-(a))))
-#define op_gelu(a, b, c) ((a) * (XT)0.5 * (ONE + erf((a) * (XT)0.70710678118654752440)))
+#define op_gelu(a, b, c) ((a) * (XT)0.5 * (ONE + ERF((a) * (XT)0.70710678118654752440)))
 #define GELU_INNER(a) ((XT)0.79788456080286535588 * ((a) + (XT)0.044715 * (a) * (a) * (a)))
 #define op_gelu_tanh(a, b, c) ((XT)0.5 * (a) * (ONE + tanh(GELU_INNER(a))))
 // Bounds: NaN stays.
@@ -76,7 +93,7 @@ inline XT silu_gradient(XT a, XT b) {
   return a * gate * (ONE + b * (ONE - gate));
 }
 inline XT gelu_gradient(XT a, XT b) {
-  const XT below = (XT)0.5 * (ONE + erf(b * (XT)0.70710678118654752440));
+  const XT below = (XT)0.5 * (ONE + ERF(b * (XT)0.70710678118654752440));
   return a * (below + b * exp((XT)-0.5 * b * b) * (XT)0.39894228040143267794);
 }
 inline XT gelu_tanh_gradient(XT a, XT b) {

@@ -230,16 +230,7 @@ __kernel __attribute__((reqd_work_group_size(BLOCK_SIDE, BLOCK_SIDE, 1))) void g
 
 #else
 // The same for devices whose work items are a CPU's: one item makes ROWS x 16 results in vectors. b's columns lie side by side.
-#if defined(WIDE)
-typedef double16 Sums;
-#else
-typedef float16 Sums;
-#endif
-#define LOADS_float(p) vload16(0, p)
-#define LOADS_double(p) vload16(0, p)
-#define LOADS_half(p) vload_half16(0, p)
-#define LOADS_bfloat(p) as_float16(convert_uint16(vload16(0, p)) << 16)
-#define LOADS(t, p) JOIN(LOADS_, t)(p)
+typedef VECTOR(T) Sums;
 
 __kernel void gemm_vectors(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta) {
   const long first_column = (long)get_global_id(0) * 16;

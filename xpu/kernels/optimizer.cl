@@ -41,8 +41,42 @@ typedef struct {
 #define ELEMENTS(READ, WRITE) EACH_FROM(first_, step_, ends.sizes[t], READ, WRITE)
 #endif
 #define AT_PICK(n) ((__global MEM_TYPE(T) *)PICK(n))
-#define GET(p, i) CONVERT(X, LOAD(T, (p) + (i)))
-#define PUT(p, i, v) STORE(T, (p) + (i), CONVERT(T, v))
+#define GET_ONE(p, i) CONVERT(X, LOAD(T, (p) + (i)))
+#define PUT_ONE(p, i, v) STORE(T, (p) + (i), CONVERT(T, v))
+// An item of a CPU takes its chunk in vectors of 16 elements, the last ones with what is missing as 0; XV: the type of elements of these kernels.
+#if defined(IN_TABLE) && !defined(GPU)
+typedef VECTOR(T) XV;
+inline XV get_some(__global MEM_TYPE(T) *from, int many) {
+  if (many == 16) return LOADS(T, from);
+  XT values[16];
+  for (int e = 0; e < 16; ++e) values[e] = e < many ? LOAD(T, from + e) : 0;
+  return vload16(0, values);
+}
+inline void put_some(__global MEM_TYPE(T) *to, XV value, int many) {
+  if (many == 16) {
+    STORES(T, to, value);
+    return;
+  }
+  XT values[16];
+  vstore16(value, 0, values);
+  for (int e = 0; e < many; ++e) STORE(T, to + e, values[e]);
+}
+#define GET(p, i) get_some((p) + (i), many_)
+#define PUT(p, i, v) put_some((p) + (i), v, many_)
+#define WIDE_ELEMENTS(READ, WRITE)                       \
+  for (long i_ = begin_; i_ < end_; i_ += 16) {          \
+    const int many_ = (int)min(end_ - i_, 16L);          \
+    READ(0, i_);                                         \
+    WRITE(0, i_);                                        \
+  }
+#define FINITE(v) all(isfinite(v))
+#else
+typedef XT XV;
+#define GET GET_ONE
+#define PUT PUT_ONE
+#define WIDE_ELEMENTS ELEMENTS
+#define FINITE(v) isfinite(v)
+#endif
 
 typedef struct {
   XT lr, weight_decay, eps, log_beta1, log_beta2, beta2, rest1, rest2, momentum, dampening;  // rest: 1 - beta, which float would not have from beta
@@ -85,7 +119,7 @@ __kernel void adam(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   __global MEM_TYPE(T) *mean = AT_PICK(m), *square = AT_PICK(v), *most = AT_PICK(w);
   // 1 - beta^step, exact also where beta is near 1
   const XT step = STEP_OF_TENSOR, size = k.lr / -expm1(step * k.log_beta1), correction = sqrt(-expm1(step * k.log_beta2));
-  XT grad[EACH], value[EACH], first[EACH], second[EACH];
+  XV grad[EACH], value[EACH], first[EACH], second[EACH];
 #define READ(e, i) READ_MOMENTS(e, i)
 #define WRITE(e, i)                                                                   \
   PREPARE(e, i);                                                                      \
@@ -100,7 +134,7 @@ __kernel void adam(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
     PUT(most, i, second[e]);                                                          \
   }                                                                                   \
   PUT(parameter, i, value[e] - size * first[e] / (sqrt(second[e]) / correction + k.eps))
-  ELEMENTS(READ, WRITE)
+  WIDE_ELEMENTS(READ, WRITE)
 #undef READ
 #undef WRITE
 }
@@ -110,20 +144,20 @@ __kernel void sgd(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   if (SKIPPED) return;
   TENSORS_OF_ALL;
   __global MEM_TYPE(T) *kept = AT_PICK(m);
-  XT grad[EACH], value[EACH], before[EACH];
+  XV grad[EACH], value[EACH], before[EACH];
 #define READ(e, i) \
   READ_ALL(e, i);  \
-  before[e] = k.momentum != 0 && !k.first ? GET(kept, i) : 0
+  before[e] = k.momentum != 0 && !k.first ? GET(kept, i) : (XV)(0)
 #define WRITE(e, i)                                                                                       \
   PREPARE(e, i);                                                                                          \
   grad[e] += k.weight_decay * value[e];                                                                   \
   if (k.momentum != 0) {                                                                                  \
-    const XT moved = k.first ? grad[e] : k.momentum * before[e] + k.rest1 * grad[e];                      \
+    const XV moved = k.first ? grad[e] : k.momentum * before[e] + k.rest1 * grad[e];                      \
     PUT(kept, i, moved);                                                                                  \
     grad[e] = k.nesterov ? grad[e] + k.momentum * moved : moved;                                          \
   }                                                                                                       \
   PUT(parameter, i, value[e] - k.lr * grad[e])
-  ELEMENTS(READ, WRITE)
+  WIDE_ELEMENTS(READ, WRITE)
 #undef READ
 #undef WRITE
 }
@@ -135,7 +169,7 @@ __kernel void adagrad(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   TENSORS_OF_ALL;
   __global MEM_TYPE(T) *kept = AT_PICK(m);
   const XT rate = k.lr / (1 + (STEP_OF_TENSOR - 1) * k.dampening);
-  XT grad[EACH], value[EACH], sum[EACH];
+  XV grad[EACH], value[EACH], sum[EACH];
 #define READ(e, i) \
   READ_ALL(e, i);  \
   sum[e] = GET(kept, i)
@@ -145,7 +179,7 @@ __kernel void adagrad(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   sum[e] += grad[e] * grad[e];            \
   PUT(kept, i, sum[e]);                   \
   PUT(parameter, i, value[e] - rate * grad[e] / (sqrt(sum[e]) + k.eps))
-  ELEMENTS(READ, WRITE)
+  WIDE_ELEMENTS(READ, WRITE)
 #undef READ
 #undef WRITE
 }
@@ -157,16 +191,21 @@ __kernel void unscale(LISTS, MEM(scale), MEM(found)) {
   __global MEM_TYPE(T) *at = AT_PICK(p);
   const XT by = (XT)NUMBER_AT(scale);
   int bad = 0;
-  XT value[EACH];
+  XV value[EACH];
 #define READ(e, i) value[e] = GET(at, i)
 #define WRITE(e, i)              \
-  bad |= !isfinite(value[e]);    \
+  bad |= !FINITE(value[e]);      \
   PUT(at, i, by == (XT)1 ? value[e] : value[e] * by)
-  ELEMENTS(READ, WRITE)
+  WIDE_ELEMENTS(READ, WRITE)
 #undef READ
 #undef WRITE
   if (bad) NUMBER_AT(found) = 1.0f;
 }
+
+#undef GET
+#undef PUT
+#define GET GET_ONE  // what is missing of a vector would count in its norms
+#define PUT PUT_ONE
 
 // Lamb (You et al., Large batch optimization for deep learning, 2019): the step of Adam plus the decay, scaled for each parameter by its norm over that of
 // the step; 1 where either is 0. Two launches: the first moves what is kept and adds up the squares of each chunk, the second adds up those of a
