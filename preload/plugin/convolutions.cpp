@@ -1,5 +1,6 @@
 #include "preload/plugin/convolutions.h"
 
+#include <ATen/LegacyBatchedTensorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -91,8 +92,9 @@ struct Convolved : torch::autograd::Function<Convolved> {
                                                                    padding, dilation, false, {0, 0}, 1, {to_from, to_weight, to_bias});
     if (to_from) of_image = of_image.to(from.scalar_type());
     if (to_bias) of_bias = of_bias.to(at::kFloat);
-    if (to_weight && again) of_weight = of_weight.to(at::kFloat);
-    if (to_weight && !again) of_weight = as_stock(of_weight, at::kFloat, !weight.is_contiguous(), tier()->options.isa);
+    const bool ours = !again && !at::isBatchedTensor(of_weight);  // is_grads_batched: of several gradients at once
+    if (to_weight && !ours) of_weight = of_weight.to(at::kFloat);
+    if (to_weight && ours) of_weight = as_stock(of_weight, at::kFloat, !weight.is_contiguous(), tier()->options.isa);
     return {of_image, of_weight, of_bias, at::Tensor()};
   }
 };

@@ -186,6 +186,10 @@ bool run(const ListRow& row, Given given, Results& results) {
                                                     "table");
   if (!launch_table(first[0], kernel, rows, values)) return false;
   if (!in_place) results = {out};
+  // As kernels of torch's own do: a graph that saved one of these learns that it was written.
+  if (in_place)
+    for (const Tensor& one : first)
+      if (!one.is_inference()) one.unsafeGetTensorImpl()->bump_version();
   return true;
 }
 

@@ -20,7 +20,7 @@ constexpr std::size_t kEach = 8;  // tensors a launch without a table: LIST of o
 
 template <typename Real>
 struct Numbers {  // optimizer.cl
-  Real lr, weight_decay, eps, log_beta1, log_beta2, beta2, rest1, rest2, momentum, dampening;
+  Real lr, weight_decay, decay, eps, log_beta1, log_beta2, beta2, rest1, rest2, momentum, dampening;
   std::int32_t decoupled, amsgrad, maximize, nesterov, first, scaled, guarded, numbered;
 };
 struct Ends {
@@ -126,9 +126,10 @@ struct Settings {
 template <typename Real>
 Argument numbers_of(const Settings& s, bool scaled, bool guarded, bool numbered = false) {
   const auto real = [](double value) { return static_cast<Real>(value); };
-  return Argument::value(Numbers<Real>{real(s.lr), real(s.weight_decay), real(s.eps), real(std::log(s.beta1)), real(std::log(s.beta2)),
-                                       real(s.beta2), real(1 - s.beta1), real(1 - s.beta2), real(s.momentum), real(s.dampening),
-                                       s.decoupled, s.amsgrad, s.maximize, s.nesterov, s.first, scaled, guarded, numbered});
+  return Argument::value(Numbers<Real>{real(s.lr), real(s.weight_decay), real(1 - s.lr * s.weight_decay), real(s.eps),
+                                       real(std::log(s.beta1)), real(std::log(s.beta2)), real(s.beta2), real(1 - s.beta1),
+                                       real(1 - s.beta2), real(s.momentum), real(s.dampening), s.decoupled, s.amsgrad, s.maximize,
+                                       s.nesterov, s.first, scaled, guarded, numbered});
 }
 /// grad_scale, found_inf, numbers.
 std::vector<Argument> rest_of(const Tensor& like, const Settings& settings, const Tensor& scale, const Tensor& found,

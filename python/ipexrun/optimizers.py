@@ -357,7 +357,8 @@ def equal(stock, mine):
         return stock is mine
     if stock.dtype is not mine.dtype or stock.shape != mine.shape or stock.stride() != mine.stride():
         return False
-    if not torch.equal(stock.isfinite(), mine.isfinite()):
+    odd = ~stock.isfinite()
+    if not torch.equal(odd, ~mine.isfinite()) or not torch.allclose(stock[odd], mine[odd], rtol=0, atol=0, equal_nan=True):
         return False
     bound = BOUND.get(mine.dtype, 1e-6)
     stock, mine = (torch.where(one.isfinite(), one, 0).double() for one in (stock, mine))

@@ -76,6 +76,8 @@ class Arrivals:
                 tensor.grad_fn.register_prehook(lambda gradients, i=i, at=tensor.output_nr: self.arrived(i, gradients[at]))
 
     def arrived(self, i, gradient):
+        if gradient is not None and torch._C._functorch.is_legacy_batchedtensor(gradient):
+            return  # is_grads_batched: several at once, which are compared with nothing
         if self.watch is None:
             self.watch = Stopwatch()
             torch.autograd.Variable._execution_engine.queue_callback(self.over)

@@ -53,7 +53,11 @@ def pair(value):
 
 
 def convolution(x, weight, bias, stride, padding, dilation, groups):
-    if torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16:
+        if any(one == 1 and window > 1 for one, window in zip(x.shape[2:], weight.shape[2:])):
+            # oneDNN's bf16 gradient of such weights leaves memory unwritten
+            with torch.autocast("cpu", enabled=False):
+                return torch.conv2d(x.float(), weight, bias, stride, padding, dilation, groups).bfloat16()
         sizes = [pair(one) for one in (stride, padding, dilation)]
         result = training().convolution(x, weight, bias, sum(sizes, []), groups) if None not in sizes else None
         if result is not None:

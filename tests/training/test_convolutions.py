@@ -181,3 +181,65 @@ def test_convolutions_of_graphs(plugin, written, replaced):
         with torch.autocast("cpu", torch.bfloat16, enabled=rounded):
             stock, mine = graph.forward(*inputs)[0], (made or graph).forward(*inputs)[0]
         assert stock.dtype == mine.dtype and error(mine, stock.double()) < (8e-3 if rounded else 1e-6)
+
+
+def dirty():
+    """Memory that is given out next holds what was there."""
+    kept = [torch.full((size,), float("nan")) for size in (36864, 36864, 18432, 18432)]
+    del kept
+
+
+def of_a_pixel(convolve, dtype):
+    """Largest error of the gradient of 3 x 3 weights by images of one pixel, of which only the middle is not 0."""
+    torch.manual_seed(0)
+    worst = 0.0
+    weight = torch.randn(64, 64, 3, 3, requires_grad=True)
+    for _ in range(20):
+        x, gradient = torch.randn(32, 64, 1, 1).to(dtype), torch.randn(32, 64, 1, 1)
+        result = convolve(x, weight)
+        dirty()
+        (found,) = torch.autograd.grad(result, weight, gradient.to(result.dtype))
+        truth = torch.zeros(64, 64, 3, 3, dtype=torch.float64)
+        truth[:, :, 1, 1] = gradient[:, :, 0, 0].double().T @ x[:, :, 0, 0].double()
+        apart = error(found, truth)
+        worst = apart if not apart <= worst else worst
+    return worst
+
+
+@needs_bf16
+def test_windows_longer_than_the_image(plugin):
+    """oneDNN's bf16 gradient of such weights leaves memory unwritten."""
+    from ipexrun import training_norms
+
+    def captured(x, weight):
+        with torch.autocast("cpu", torch.bfloat16):
+            result = training_norms.convolution(x, weight, None, 2, 1, 1, 1)
+        assert result.dtype is torch.bfloat16
+        return result
+
+    assert of_a_pixel(captured, torch.bfloat16) < 2e-2
+    for candidate in ("onednn_bf16_cast", "onednn_bf16_last", "onednn_bf16_packed"):
+        plugin.force(candidate)
+        try:
+            assert of_a_pixel(lambda x, weight: F.conv2d(x, weight, None, 2, 1), torch.float32) < 2e-2, candidate
+        finally:
+            plugin.force("")
+
+
+@needs_bf16
+def test_autocast_to_float16_stays(plugin):
+    from ipexrun import training_norms
+
+    with torch.autocast("cpu", torch.float16):
+        assert training_norms.convolution(torch.randn(2, 8, 9, 9), torch.randn(8, 8, 3, 3, requires_grad=True), None, 1, 1, 1, 1).dtype is torch.float16
+
+
+@needs_bf16
+@pytest.mark.parametrize("last", [False, True])
+def test_several_gradients_at_once(plugin, last):
+    torch.manual_seed(0)
+    x, w = torch.randn(2, 8, 9, 9).contiguous(memory_format=LAST), torch.randn(16, 8, 3, 3)
+    w = (w.contiguous(memory_format=LAST) if last else w).requires_grad_()
+    vectors = torch.randn(3, 2, 16, 9, 9)
+    found = [torch.autograd.grad(form(x, w, 1, 1, 1), w, vectors.bfloat16(), is_grads_batched=True)[0] for form in (by_torch, by_us)]
+    assert found[1].dtype is torch.float32 and error(found[1], found[0].double()) < 1e-2

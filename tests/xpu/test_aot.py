@@ -78,10 +78,10 @@ def test_intel_targets_each_by_itself(tmp_path):
     done = aot("--device", "acm-g10,pvc,spirv", "--programs", str(few), "--into", str(tmp_path / "out"))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line for line in done.stdout.splitlines() if " programs, " in line]
-    # Without double one program less; for matrix units two more.
-    assert [line.split(",")[0] for line in lines] == ["acm-g10: 3 programs", "pvc: 4 programs", "spirv: 2 programs"]
+    # Without double one program less; for matrix units four more.
+    assert [line.split(",")[0] for line in lines] == ["acm-g10: 5 programs", "pvc: 6 programs", "spirv: 2 programs"]
     listed = (tmp_path / "out" / "pvc" / "programs.txt").read_text()
-    assert "gemm_matrix -DT=half -DMATRIX=16" in listed and "fill -DRAW=uint" in listed
+    assert "gemm_matrix -DT=half -DMATRIX=16 -DO=float" in listed and "fill -DRAW=uint" in listed
     again = aot("--device", "pvc", "--programs", str(few), "--into", str(tmp_path / "out"))
     assert "(0 built" in again.stdout
     gone = aot("--remove", "acm-g10", "--list", "--into", str(tmp_path / "out"))
@@ -124,4 +124,4 @@ def test_a_kernel_that_does_not_build_is_one_line(tmp_path):
     done = aot("--device", "acm-g11", "--programs", str(few), "--into", str(tmp_path / "out"))
     lines = done.stderr.splitlines()
     assert done.returncode == 1 and len(lines) == 1 and "acm-g11: fill -DRAW=nonsense: " in lines[0] and "error: " in lines[0], done.stderr
-    assert "acm-g11: 3 programs" in done.stdout
+    assert "acm-g11: 5 programs" in done.stdout

@@ -42,6 +42,36 @@ def test_fused_steps(device, name, dtype):
     assert device.report()["launches"] - before <= 4 * 2 + 6 * len(SHAPES)
 
 
+@pytest.mark.parametrize("name", [*OPTIMIZERS, "AdamW, no decay"])
+def test_what_is_not_finite_stays_as_in_stock(device, name):
+    """Infinite parameters and gradients, NaN; in vectors and in what is left of them."""
+    inf, nan = float("inf"), float("nan")
+    make = OPTIMIZERS.get(name, lambda p, f: O.AdamW(p, lr=1e-2, weight_decay=0, fused=f))
+    found = []
+    for place, fused in (("cpu", False), ("xpu", True)):
+        one = torch.nn.Parameter((torch.arange(21) % 5 - 2.0).index_put((torch.tensor([1, 2, 17, 18]),), torch.tensor([inf, -inf, inf, -inf])).to(place))
+        optimizer = make([one], fused)
+        for step in range(4):
+            gradient = torch.ones(21)
+            if step == 1:
+                gradient[3::16], gradient[4], gradient[20] = -inf, nan, inf
+            one.grad = gradient.to(place)
+            optimizer.step()
+        state = optimizer.state[one]
+        found.append([one.detach().cpu(), *[state[key].cpu() for key in sorted(state) if torch.is_tensor(state[key])]])
+    for stock, mine in zip(*found, strict=True):
+        torch.testing.assert_close(mine, stock, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+def test_lists_that_are_written_are_seen_by_autograd(device):
+    one = torch.nn.Parameter(torch.tensor([2.0], device="xpu"))
+    square = (one * one).sum()
+    with torch.no_grad():
+        torch._foreach_add_([one], 1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        square.backward()
+
+
 def test_scaled_gradients():
     parameter = torch.nn.Parameter(torch.ones(4).xpu())
     optimizer, scaler = torch.optim.AdamW([parameter], lr=0.1, fused=True), torch.amp.GradScaler("xpu", init_scale=1024.0)

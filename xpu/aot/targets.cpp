@@ -111,7 +111,8 @@ std::vector<Program> programs_for(const Target& target, const std::vector<Progra
   }
   if (target.matrix_lanes != 0)
     for (const char* type : {"half", "bfloat"})
-      out.insert({"gemm_matrix", std::string("-DT=") + type + " -DMATRIX=" + std::to_string(target.matrix_lanes)});
+      for (const char* results : {"", " -DO=float"})  // the latter: float32 programs that compute in 16 bits (docs/xpu.md)
+        out.insert({"gemm_matrix", std::string("-DT=") + type + " -DMATRIX=" + std::to_string(target.matrix_lanes) + results});
   return {out.begin(), out.end()};
 }
 

@@ -190,14 +190,9 @@ typedef struct {
   }                                                                    \
   const long begin_ = (chunk_ - row_->first) * CHUNK, end_ = min(begin_ + CHUNK, row_->elements), step_ = get_local_size(0)
 #define TABLE_EACH(READ, WRITE)                                                                      \
-  TABLE_LOOP for (long first_ = begin_ + get_local_id(0); first_ < end_; first_ += step_ * EACH) {   \
+  for (long first_ = begin_ + get_local_id(0); first_ < end_; first_ += step_ * EACH) {              \
     EACH_FROM(first_, step_, end_, READ, WRITE)                                                      \
   }
-#ifdef GPU
-#define TABLE_LOOP
-#else
-#define TABLE_LOOP _Pragma("clang loop vectorize(assume_safety)")
-#endif
 // Likewise for kernels over a grid with `int axis` (0 or 1): at[k] of `operands` operands is set, READ and WRITE get the steps along the axis.
 #define AXIS_STRIDE(k) (axis == 0 ? grid.strides[k][0] : grid.strides[k][1])
 #if EACH == 1

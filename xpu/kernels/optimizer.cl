@@ -79,7 +79,7 @@ typedef XT XV;
 #endif
 
 typedef struct {
-  XT lr, weight_decay, eps, log_beta1, log_beta2, beta2, rest1, rest2, momentum, dampening;  // rest: 1 - beta, which float would not have from beta
+  XT lr, weight_decay, decay, eps, log_beta1, log_beta2, beta2, rest1, rest2, momentum, dampening;  // rest: 1 - beta, decay: 1 - lr * weight_decay, which float would not have from them
   int decoupled, amsgrad, maximize, nesterov, first, scaled, guarded, numbered;
 } Numbers;
 #define NUMBER_AT(name) (*(__global float *)(name##_base + name##_offset))
@@ -99,11 +99,14 @@ typedef struct {
   READ_ALL(e, i);            \
   first[e] = GET(mean, i);   \
   second[e] = GET(square, i)
-#define MOVE_MOMENTS(e, i)                                             \
+#define MOVE_MOMENTS(e, i)                                       \
   first[e] += k.rest1 * (grad[e] - first[e]);                    \
   second[e] = k.beta2 * second[e] + k.rest2 * grad[e] * grad[e]; \
-  PUT(mean, i, first[e]);                                              \
+  PUT(mean, i, first[e]);                                        \
   PUT(square, i, second[e])
+// Without decay nothing is added: 0 times an infinite parameter is none.
+#define DECAY_GRADIENT(e) \
+  if (k.weight_decay != 0) grad[e] += k.weight_decay * value[e]
 // The gradient as the optimizer takes it; scaled ones are put back without their scale, as torch's fused kernels do.
 #define PREPARE(e, i)                    \
   if (k.scaled) {                        \
@@ -124,13 +127,14 @@ __kernel void adam(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
 #define WRITE(e, i)                                                                   \
   PREPARE(e, i);                                                                      \
   if (k.decoupled) {                                                                  \
-    value[e] -= k.lr * k.weight_decay * value[e];                                     \
+    value[e] *= k.decay;                                                              \
   } else {                                                                            \
-    grad[e] += k.weight_decay * value[e];                                             \
+    DECAY_GRADIENT(e);                                                                \
   }                                                                                   \
   MOVE_MOMENTS(e, i);                                                                 \
   if (k.amsgrad) {                                                                    \
-    second[e] = fmax(GET(most, i), second[e]);                                        \
+    const XV before_ = GET(most, i);                                                  \
+    second[e] = (second[e] > before_) | (second[e] != second[e]) ? second[e] : before_; \
     PUT(most, i, second[e]);                                                          \
   }                                                                                   \
   PUT(parameter, i, value[e] - size * first[e] / (sqrt(second[e]) / correction + k.eps))
@@ -150,7 +154,7 @@ __kernel void sgd(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   before[e] = k.momentum != 0 && !k.first ? GET(kept, i) : (XV)(0)
 #define WRITE(e, i)                                                                                       \
   PREPARE(e, i);                                                                                          \
-  grad[e] += k.weight_decay * value[e];                                                                   \
+  DECAY_GRADIENT(e);                                                                                      \
   if (k.momentum != 0) {                                                                                  \
     const XV moved = k.first ? grad[e] : k.momentum * before[e] + k.rest1 * grad[e];                      \
     PUT(kept, i, moved);                                                                                  \
@@ -175,7 +179,7 @@ __kernel void adagrad(LISTS, MEM(scale), MEM(found), Numbers k ENDS) {
   sum[e] = GET(kept, i)
 #define WRITE(e, i)                       \
   PREPARE(e, i);                          \
-  grad[e] += k.weight_decay * value[e];   \
+  DECAY_GRADIENT(e);                      \
   sum[e] += grad[e] * grad[e];            \
   PUT(kept, i, sum[e]);                   \
   PUT(parameter, i, value[e] - rate * grad[e] / (sqrt(sum[e]) + k.eps))

@@ -57,11 +57,17 @@ SiteKey ConvolutionGradCall::site_key(const SiteId& id, const TierOptions& optio
   return key;
 }
 
+bool ConvolutionGradCall::windows_fit_image() const {
+  for (std::size_t d = 0; d < forward.in.size(); ++d)
+    if (forward.in[d] == 1 && forward.kernel[d] > 1) return false;
+  return true;
+}
+
 std::vector<int> ConvolutionGradCall::candidates(const TierOptions& options) const {
   const bool half_inputs = forward.dtype == at::kBFloat16;
   if (!(half_inputs ? bf16_is_native(options.isa) : bf16_inside_allowed(options))) return {};
   std::vector<int> fitting;
-  if (!half_inputs) fitting = {kOnednnBf16Cast, kOnednnBf16Last};
+  if (!half_inputs && windows_fit_image()) fitting = {kOnednnBf16Cast, kOnednnBf16Last};
   if (are_products()) fitting.push_back(kOnednnBf16Packed);
   return fitting;
 }
