@@ -1,5 +1,42 @@
 #include "python/hook/snapshots.h"
 
+/* What TorchDynamo reads of a class without a guard of its own; data, properties and static methods it looks at again. */
+static int is_method(PyObject* value) { return PyFunction_Check(value) || Py_IS_TYPE(value, &PyClassMethod_Type); }
+
+static PyObject* code_of(PyObject* method) { return PyFunction_Check(method) ? PyFunction_GET_CODE(method) : Py_None; }
+
+/* Names, functions and their code; the code, for autoreload puts new code into old functions. */
+static PyObject* methods_of(PyTypeObject* type) {
+  PyObject* methods = PyList_New(0);
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (methods != NULL && type->tp_dict != NULL && PyDict_Next(type->tp_dict, &position, &key, &value)) {
+    if (!is_method(value)) continue;
+    if (PyList_Append(methods, key) < 0 || PyList_Append(methods, value) < 0 || PyList_Append(methods, code_of(value)) < 0) {
+      Py_CLEAR(methods);
+    }
+  }
+  if (methods == NULL) return NULL;
+  PyObject* contents = PyList_AsTuple(methods);
+  Py_DECREF(methods);
+  return contents;
+}
+
+static int has_methods(PyTypeObject* type, PyObject* contents) {
+  const Py_ssize_t size = PyTuple_GET_SIZE(contents);
+  Py_ssize_t position = 0, i = 0;
+  PyObject *key, *value;
+  while (type->tp_dict != NULL && PyDict_Next(type->tp_dict, &position, &key, &value)) {
+    if (!is_method(value)) continue;
+    if (i + 3 > size || PyTuple_GET_ITEM(contents, i) != key || PyTuple_GET_ITEM(contents, i + 1) != value ||
+        PyTuple_GET_ITEM(contents, i + 2) != code_of(value)) {
+      return 0;
+    }
+    i += 3;
+  }
+  return i == size;
+}
+
 static PyObject* contents_of(PyObject* container) {
   if (PyDict_Check(container)) {
     PyObject* contents = PyTuple_New(2 * PyDict_GET_SIZE(container));
@@ -12,6 +49,7 @@ static PyObject* contents_of(PyObject* container) {
     return contents;
   }
   if (PyList_Check(container)) return PyList_AsTuple(container);
+  if (PyType_Check(container)) return methods_of((PyTypeObject*)container);
   return PyTuple_Pack(1, (PyObject*)Py_TYPE(container));
 }
 
@@ -33,6 +71,7 @@ static int holds(PyObject* container, PyObject* contents) {
     }
     return 1;
   }
+  if (PyType_Check(container)) return has_methods((PyTypeObject*)container, contents);
   return size == 1 && (PyObject*)Py_TYPE(container) == PyTuple_GET_ITEM(contents, 0);
 }
 

@@ -1,13 +1,13 @@
-/* What lies in containers at one moment, by identity, and whether it still does: the guard of a traced module (python/ipexrun/tracing.py),
- * which compares thousands of attributes at every call. */
+/* What lies in containers at one moment, by identity, and whether it still does: the guard of a traced module
+ * (python/ipexrun/traced_graph.py), which compares thousands of attributes at every call. */
 #ifndef IPEXRUN_PYTHON_HOOK_SNAPSHOTS_H_
 #define IPEXRUN_PYTHON_HOOK_SNAPSHOTS_H_
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* snapshot(containers): a tuple that holds what is in each of them: keys and values of a dict, the elements of a list, the class of
- * anything else. */
+/* snapshot(containers): a tuple that holds what is in each of them: keys and values of a dict, the elements of a list, the
+ * methods of a class itself (its bases' are theirs), the class of anything else. */
 PyObject* ipexrun_snapshot(PyObject* self, PyObject* containers);
 
 /* unchanged(containers, snapshot): whether all of it is still there, the very same objects at the same places. */

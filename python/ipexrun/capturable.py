@@ -1,6 +1,7 @@
-"""Which modules may be captured, and whether one still has the hooks and classes that it had when it was traced. Nothing here changes a module."""
+"""Which modules may be captured, and whether one still has the hooks, classes and methods that it had when it was traced. Nothing here changes a module."""
 
 import re
+import sys
 import weakref
 
 import torch
@@ -38,9 +39,19 @@ def global_hooks():
     return any(getattr(state, name) for name in names)
 
 
+def classes_of(module):
+    """Classes whose methods its calls may run: of the modules inside and of the plain objects that these hold, with their bases.
+    Module itself is none of them: TorchDynamo puts methods of its own into it."""
+    kinds = {type(one) for one in module.modules()}
+    held = {type(value) for one in module.modules() for value in vars(one).values() if not isinstance(value, (torch.Tensor, type))}
+    every = {base for kind in kinds | held for base in kind.__mro__}
+    return tuple(base for base in every if base is not torch.nn.Module and base.__module__ != "builtins")
+
+
 class Hooks:
-    """The hooks that a module and those inside it have when it is traced. TorchDynamo traces them but does not look for others later
-    (torch._dynamo.config.skip_nnmodule_hook_guards), so every call asks here. Before torch 2.13 it does not look for new classes either."""
+    """The hooks and methods that a module and those inside it have when it is traced. TorchDynamo traces them but does not look for others later
+    (torch._dynamo.config.skip_nnmodule_hook_guards; a method is not guarded where it is found by way of a class), so every call asks here.
+    Before torch 2.13 it does not look for new classes either."""
 
     KINDS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -49,6 +60,11 @@ class Hooks:
         self.dicts = [(hooks, list(hooks)) for one in module.modules() for hooks in self.kinds(one) if hooks]
         self.made = torch.utils.hooks.RemovableHandle.next_id
         self.classes = [(weakref.ref(one), type(one)) for one in module.modules()] if CLASSES_UNGUARDED else []
+        self.hook = sys.modules["_ipexrun_hook"]
+        self.with_methods = classes_of(module)
+        self.methods = self.hook.snapshot(self.with_methods)
+        mine = weakref.ref(self)
+        self.alive = weakref.ref(module, lambda _: mine() is not None and mine().let_go())
 
     @classmethod
     def kinds(cls, module):
@@ -57,7 +73,14 @@ class Hooks:
     def of(self, module):
         return [key for one in module.modules() for hooks in self.kinds(one) for key in hooks]
 
+    def let_go(self):
+        """The module is gone: nothing keeps its classes for it."""
+        self.with_methods = self.methods = ()
+        self.dicts = self.classes = []
+
     def are_these(self, module):
+        if not self.hook.unchanged(self.with_methods, self.methods):
+            return False
         if any(list(hooks) != keys for hooks, keys in self.dicts) or any(type(one()) is not kind for one, kind in self.classes):
             return False
         made = torch.utils.hooks.RemovableHandle.next_id  # grows with every hook of the process

@@ -88,6 +88,47 @@ def hooks_that_come_and_go():
 
 
 @case
+def methods_of_classes_that_change():
+    """Libraries put other methods into classes of live models; TorchDynamo does not look for them."""
+
+    class Gain:
+        def of(self, x):
+            return x
+
+    class Scaled(Block):
+        def __init__(self):
+            super().__init__()
+            self.gain = Gain()
+
+        @classmethod
+        def factor(cls):
+            return 0.5
+
+        def forward(self, x):
+            return self.gain.of(super().forward(x)) * self.factor()
+
+    model, out = nn.Sequential(Scaled(), Scaled()).eval(), []
+    changes = [
+        (Scaled, "forward", lambda self, x: x - self.second(self.first(x))),
+        (Block, "forward", lambda self, x: self.second(self.first(x).relu())),
+        (Scaled, "factor", classmethod(lambda cls: 3.0)),
+        (Gain, "of", lambda self, x: x * 2),
+        (nn.Linear, "forward", lambda self, x: x @ self.weight.t()),
+    ]
+    for kind, name, method in changes:
+        out += called(model, [data(i, 8, 64) for i in range(CALLS)])
+        old = vars(kind)[name]
+        setattr(kind, name, method)
+        out += called(model, [data(i, 8, 64) for i in range(3)])
+        setattr(kind, name, old)
+    code = Block.forward.__code__
+    Block.forward.__code__ = (lambda self, x: x + 1).__code__  # as autoreload does
+    out += called(model, [data(i, 8, 64) for i in range(3)])
+    Block.forward.__code__ = code
+    return out + called(model, [data(i, 8, 64) for i in range(CALLS)])
+
+
+@case
 def several_threads():
     model, out = Block().eval(), {}
 
