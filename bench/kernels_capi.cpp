@@ -115,7 +115,7 @@ IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_packed_bytes(std::int64_t k, std:
 
 /// A row-major weight [n, k] in fp32, packed for x * w.t().
 IPEXRUN_BENCH_EXPORT void ipexrun_bench_pack(const float* weight, std::int64_t k, std::int64_t n, void* to) {
-  ipexrun::kernels::pack_b({weight, DType::kF32, k, n, 1, k}, to, {});
+  ipexrun::kernels::pack_b({weight, DType::kF32, k, n, 1, k}, to, {}, ipexrun::isa_of_process());
 }
 
 /// Ends the program where no libgomp is loaded for all to see (torch has one): on one thread ours would lose without a word.

@@ -274,7 +274,7 @@ void pack_tiles(const Plan& plan, std::int64_t batch, std::int64_t column, std::
   if (b.row == 1 || b.column == 1) {
     plan.variant->pack({from, b.dtype, b.row, b.column, args.k, columns, to});
   } else {
-    pack_b({from, b.dtype, args.k, columns, b.row, b.column}, to, {});
+    pack_b({from, b.dtype, args.k, columns, b.row, b.column}, to, {}, kLevelDefault);
   }
 }
 

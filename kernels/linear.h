@@ -29,8 +29,9 @@ struct MatrixB {
 /// Bytes that pack_b writes for a K x N matrix, a multiple of 64; 0 when the shape is not supported.
 std::size_t packed_b_bytes(std::int64_t k, std::int64_t n);
 
-/// Packs B, rounding fp32 to bf16 to nearest even, into `to` (64-byte aligned, packed_b_bytes long). NaN stays NaN.
-void pack_b(const MatrixB& b, void* to, const Parallel& parallel);
+/// Packs B, rounding fp32 to bf16 to nearest even, into `to` (64-byte aligned, packed_b_bytes long). NaN stays NaN, denormals are kept:
+/// the same bits with any `isa`. Fast where the rows or the columns of B are adjacent.
+void pack_b(const MatrixB& b, void* to, const Parallel& parallel, IsaSet isa);
 
 struct LinearArgs {
   const void* a = nullptr;  ///< [M, K]

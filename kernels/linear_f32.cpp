@@ -78,7 +78,7 @@ std::size_t packed_f32_bytes(std::int64_t k, std::int64_t n, bool half) {
 void pack_f32(const MatrixF32& b, void* to, const Parallel& parallel, IsaSet isa) {
   if (b.k <= 0 || b.n <= 0) return;
   if (b.half) {  // pack_b moves 16 bits as they are
-    pack_b({b.data, DType::kBf16, b.k, b.n, b.stride_k, b.stride_n}, to, parallel);
+    pack_b({b.data, DType::kBf16, b.k, b.n, b.stride_k, b.stride_n}, to, parallel, isa);
     return;
   }
   PackJob job{&b, static_cast<char*>(to), &choose(reorder_variants(), isa)};

@@ -11,6 +11,7 @@
 #include "kernels/ref/linear_int4.h"
 #include "kernels/ref/linear_int8.h"
 #include "kernels/ref/normalize.h"
+#include "kernels/ref/pack.h"
 #include "kernels/ref/pointwise.h"
 #include "kernels/ref/pool.h"
 #include "kernels/ref/reorder.h"
@@ -30,6 +31,7 @@
 #include "kernels/simd/linear_int4.h"
 #include "kernels/simd/linear_int8.h"
 #include "kernels/simd/normalize.h"
+#include "kernels/simd/pack.h"
 #include "kernels/simd/pointwise.h"
 #include "kernels/simd/pool.h"
 #include "kernels/simd/reorder.h"
@@ -63,6 +65,16 @@ constexpr LinearVariant kLinear[] = {
     {"avx2", kLevelAvx2, false, avx2::linear_scratch_bytes, avx2::linear},
 #endif
     {"ref", 0, false, ref::linear_scratch_bytes, ref::linear},
+};
+
+constexpr PackVariant kPack[] = {
+#ifdef IPEXRUN_KERNELS_AVX512
+    {"avx512", kLevelAvx512, avx512::pack_panel},
+#endif
+#ifdef IPEXRUN_KERNELS_AVX2
+    {"avx2", kLevelAvx2, avx2::pack_panel},
+#endif
+    {"ref", 0, ref::pack_panel},
 };
 
 constexpr LinearInt8Variant kLinearInt8[] = {
@@ -250,6 +262,8 @@ constexpr Variants<Variant> table_of(const Variant (&variants)[N]) {
 }  // namespace
 
 LinearVariants linear_variants() { return table_of(kLinear); }
+
+PackVariants pack_variants() { return table_of(kPack); }
 LinearInt4Variants linear_int4_variants() { return table_of(kLinearInt4); }
 LinearInt8Variants linear_int8_variants() { return table_of(kLinearInt8); }
 ActivationVariants activation_variants() { return table_of(kActivation); }

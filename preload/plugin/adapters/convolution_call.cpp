@@ -175,7 +175,7 @@ std::shared_ptr<const TensorPack> ConvolutionCall::pointwise_pack() const {
   const std::size_t bytes = kernels::packed_b_bytes(in_channels(), out_channels());
   at::Tensor packed = pack_memory(bytes);
   kernels::pack_b({w->const_data_ptr(), kernel_dtype(*w), in_channels(), out_channels(), w->stride(1), w->stride(0)},
-                  packed.mutable_data_ptr(), torch_pool());
+                  packed.mutable_data_ptr(), torch_pool(), isa_of_process());
   return std::make_shared<const TensorPack>(std::move(packed), uncounted_padding(bytes));
 }
 

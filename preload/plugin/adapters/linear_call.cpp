@@ -192,7 +192,7 @@ std::shared_ptr<const TensorPack> LinearCall::pack(int /*i*/, int candidate) con
     const std::size_t bytes = kernels::packed_b_bytes(k, n);
     at::Tensor packed = pack_memory(bytes);
     kernels::MatrixB b{w->const_data_ptr(), kernel_dtype(*w), k, n, stride_k, stride_n};
-    kernels::pack_b(b, packed.mutable_data_ptr(), torch_pool());
+    kernels::pack_b(b, packed.mutable_data_ptr(), torch_pool(), isa_of_process());
     return std::make_shared<const TensorPack>(std::move(packed), bytes);
   }
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
@@ -227,7 +227,7 @@ at::Tensor LinearCall::run_own_unpacked(IsaSet isa) const {
   }
   const auto bytes = static_cast<std::int64_t>(kernels::packed_b_bytes(k, n));
   const at::Tensor packed = at::cpu::empty({bytes}, x->options().dtype(at::kByte));
-  kernels::pack_b({w->const_data_ptr(), kernels::DType::kF32, k, n, stride_k, stride_n}, packed.mutable_data_ptr(), torch_pool());
+  kernels::pack_b({w->const_data_ptr(), kernels::DType::kF32, k, n, stride_k, stride_n}, packed.mutable_data_ptr(), torch_pool(), isa);
   kernels::LinearArgs args = kernel_args(*this);
   args.packed_b = packed.const_data_ptr();
   if (bias != nullptr) args.bias = bias->const_data_ptr();

@@ -178,7 +178,7 @@ class JoinedStep final : public Step {
       state.weights.pin_bytes(*known[i].weight, uses[i]);
       kernels::pack_b(
           {weight.tensor.const_data_ptr(), kernel_dtype(weight.tensor), weight.k(), weight.n(), weight.stride_k(), weight.stride_n()},
-          to.mutable_data_ptr(), torch_pool());
+          to.mutable_data_ptr(), torch_pool(), state.options.isa);
       const auto size = static_cast<std::size_t>(own);
       if (!state.weights.put(*known[i].weight, kOwnBf16, std::make_shared<const TensorPack>(std::move(to), size), true)) return false;
     }

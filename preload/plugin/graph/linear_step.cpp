@@ -34,7 +34,7 @@ std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w) {
     if (bytes == 0) return nullptr;
     at::Tensor to = pack_memory(bytes);
     kernels::pack_b({w.tensor.const_data_ptr(), kernel_dtype(w.tensor), w.k(), w.n(), w.stride_k(), w.stride_n()}, to.mutable_data_ptr(),
-                    torch_pool());
+                    torch_pool(), state.options.isa);
     have = std::make_shared<const TensorPack>(std::move(to), bytes);
     if (!state.weights.put(*known.weight, kOwnBf16, have, true)) return nullptr;
   }

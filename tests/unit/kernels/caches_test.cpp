@@ -54,7 +54,7 @@ TEST_P(CachesOnIsa, EverySizeOfL2GivesTheSameBits) {
   const std::vector<float> b = numbers(kColumns * kDepth);
   std::vector<char> storage(packed_b_bytes(kDepth, kColumns) + 64);
   char* packed = storage.data() + (64 - reinterpret_cast<std::uintptr_t>(storage.data()) % 64) % 64;
-  pack_b({b.data(), DType::kF32, kDepth, kColumns, 1, kDepth}, packed, thread_parallel(1));
+  pack_b({b.data(), DType::kF32, kDepth, kColumns, 1, kDepth}, packed, thread_parallel(1), isa_of_process());
   const std::vector<float> usual = bf16_product(GetParam(), kUsualL2Bytes, a, packed);
   for (const std::int64_t l2 : {kSmallestL2Bytes, std::int64_t{512 << 10}, std::int64_t{1280 << 10}}) {
     EXPECT_EQ(std::memcmp(usual.data(), bf16_product(GetParam(), l2, a, packed).data(), usual.size() * sizeof(float)), 0) << l2;

@@ -179,7 +179,7 @@ LinearArgs Problem::args() const {
 
 void Problem::pack(const Parallel& parallel) {
   const MatrixB b{b_.data(), case_.b, case_.k, case_.n, case_.plain_b ? case_.n : 1, case_.plain_b ? 1 : case_.k};
-  pack_b(b, packed_.data(), parallel);
+  pack_b(b, packed_.data(), parallel, isa_of_process());
 }
 
 bool Problem::run(IsaSet isa) { return run(isa, thread_parallel(case_.threads)); }
