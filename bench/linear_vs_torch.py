@@ -125,6 +125,20 @@ def race(pair, copies, seconds, clock, quantile=0.5):
     return [statistics.median(times) if quantile == 0.5 else sorted(times)[int(quantile * len(times))] for times in samples]
 
 
+def packing(kernels, shapes, seconds):
+    """What the first use of a weight costs: fp32 to packed bf16 beside torch's rounding and reordering, one thread, and how fast 6 bytes an element go by."""
+    print(f"torch {torch.__version__}, 1 thread, medians\n    K     N     ours us  ns/element   GB/s   torch / ours")
+    for k, n in shapes:
+        weights = [torch.randn(n, k) for _ in range(max(2, (64 << 20) // (4 * k * n)))]
+        views = [kernels.pack(weight) for weight in weights]
+
+        def ours(i):
+            kernels.lib.ipexrun_bench_pack(weights[i].data_ptr(), k, n, views[i].data_ptr())
+
+        torch_us, ours_us = race((lambda i: torch.ops.mkldnn._reorder_linear_weight(weights[i].bfloat16(), 128), ours), len(weights), seconds, time.thread_time)
+        print(f"{k:5} {n:5} {ours_us:11.1f} {1e3 * ours_us / k / n:11.2f} {6e-3 * k * n / ours_us:6.1f} {torch_us / ours_us:14.2f}", flush=True)
+
+
 def keep_freed_memory():
     """Both sides return a new tensor a call. As with the allocators that `ipexrun` preloads, its pages stay with the process: faulting in
     19 MiB a call takes as long as the product."""
@@ -145,6 +159,7 @@ def main():
     parser.add_argument("--memory", choices=["hot", "cold"], default=None, help="default: both")
     parser.add_argument("--cold-mib", type=int, default=64, help="bf16 weights in rotation when cold (each exists four times)")
     parser.add_argument("--rivals", type=lambda s: s.split(","), default=[rival for rival, _ in PAIRS[:4]], help="of " + ",".join(r for r, _ in PAIRS))
+    parser.add_argument("--pack", action="store_true", help="what packing a weight takes, instead of products")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="one small shape, to see that it runs")
     args = parser.parse_args()
@@ -155,6 +170,9 @@ def main():
     torch.set_num_threads(args.threads)
     torch.set_grad_enabled(False)
     kernels = Kernels(args.library, args.threads, args.level)
+    if args.pack:
+        packing(kernels, args.shapes, args.seconds)
+        return
     rows = []
     pairs = [pair for pair in PAIRS if pair[0] in args.rivals]
     if not args.json:
