@@ -277,6 +277,7 @@ bool run(const Row& row, Call& call) {
     const std::int64_t each = each_item(out, out.element_size());
     bool linear = iterator.ndim() <= 1 && (iterator.ndim() == 0 || grid.strides[0][0] == static_cast<std::int64_t>(out.element_size()));
     std::vector<Argument> arguments{Argument::memory(iterator.data_ptr(0))};
+    std::vector<std::int64_t> bytes{out.element_size()};
     for (int k = 1; k < iterator.ntensors(); ++k) {
       const Tensor& operand = iterator.tensor(k);
       const char letter = static_cast<char>('A' + k - 1);
@@ -284,8 +285,10 @@ bool run(const Row& row, Call& call) {
       if (iterator.is_cpu_scalar(k)) {
         options += std::string(" -DVALUE_") + letter;
         arguments.push_back(value_of(operand.item(), type));
+        bytes.push_back(0);
         continue;
       }
+      bytes.push_back(operand.element_size());
       arguments.push_back(Argument::memory(iterator.data_ptr(k)));
       linear = linear && (iterator.ndim() == 0 || grid.strides[k][0] == static_cast<std::int64_t>(operand.element_size()));
     }
@@ -295,6 +298,8 @@ bool run(const Row& row, Call& call) {
     if (linear) {
       arguments.push_back(Argument::value(static_cast<std::int64_t>(iterator.numel())));
       launch_linear(out, device.kernel("elementwise", options, "linear"), arguments, iterator.numel(), each);
+    } else if (const std::string lines = lines_kernel(out, grid, bytes); !lines.empty()) {
+      launch_lines(out, "elementwise", options, lines, arguments, grid);
     } else {
       launch_strided(out, device.kernel("elementwise", options, "strided"), arguments, grid, each);
     }

@@ -1,7 +1,9 @@
 #include "preload/xpu/grid.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace ipexrun::preload::xpu {
 namespace {
@@ -123,6 +125,52 @@ void launch_strided(const at::Tensor& on, Kernel& kernel, std::vector<Argument> 
   unit_of(on).device->launch(kernel, arguments, global, group, stream_of(on));
 }
 
+std::string lines_kernel(const at::Tensor& on, const Grid& grid, const std::vector<std::int64_t>& bytes) {
+  constexpr std::int64_t kShort = 32;
+  if (lanes(on) || grid.sizes[0] < kShort) return "";
+  std::string out = "lines_";
+  for (std::size_t k = 1; k < bytes.size(); ++k) {
+    const std::int64_t step = grid.strides[k][0];
+    if (bytes[k] != 0 && step != 0 && step != bytes[k]) return "lines";
+    out += bytes[k] == 0 || step != 0 ? '1' : '0';
+  }
+  if (std::any_of(grid.sizes + 3, grid.sizes + 8, [](std::int64_t size) { return size != 1; })) return "lines";
+  const bool known = bytes.size() == 2 || std::count(out.begin(), out.end(), '0') <= 1;
+  return known && grid.strides[0][0] == bytes[0] ? out : "lines";
+}
+
+void launch_lines(const at::Tensor& on, const std::string& file, const std::string& options, const std::string& lines,
+                  std::vector<Argument> arguments, const Grid& grid) {
+  Kernel& kernel = unit_of(on).device->kernel(file, options, lines);
+  if (lines == "lines") {
+    arguments.push_back(Argument::value(grid));
+  } else {
+    arguments.push_back(Argument::value(grid.sizes[0]));
+    for (const auto& strides : grid.strides)
+      for (int d = 1; d < 3; ++d) arguments.push_back(Argument::value(strides[d]));
+  }
+  unit_of(on).device->launch(kernel, arguments,
+                             {static_cast<std::size_t>(grid.sizes[0]), static_cast<std::size_t>(grid.sizes[1]), rest_of(grid)}, {64, 1, 1},
+                             stream_of(on));
+}
+
+namespace {
+
+/// Copies of elements of a CPU's words between neighbours along different axes, in blocks of 16 x 16: the axis of `in`'s neighbours becomes
+/// axis 1.
+bool transposes(const at::Tensor& on, Grid& grid, std::int64_t next) {
+  if (lanes(on) || next > 8 || grid.strides[0][0] != next || grid.strides[1][0] == next || grid.sizes[0] < 8) return false;
+  for (int d = 1; d < 8; ++d) {
+    if (grid.strides[1][d] != next || grid.sizes[d] < 8) continue;
+    std::swap(grid.sizes[1], grid.sizes[d]);
+    for (int k = 0; k < 2; ++k) std::swap(grid.strides[k][1], grid.strides[k][d]);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void copy_kernel(const at::Tensor& to, const at::Tensor& from) {
   const at::TensorIterator iterator = iterate(to, &from);
   Grid grid;
@@ -137,6 +185,12 @@ void copy_kernel(const at::Tensor& to, const at::Tensor& from) {
   if (iterator.is_contiguous()) {
     arguments.push_back(Argument::value(static_cast<std::int64_t>(to.numel())));
     launch_linear(to, device.kernel("copy", options, "linear_copy"), arguments, to.numel(), each);
+  } else if (same && transposes(to, grid, to.element_size())) {
+    arguments.push_back(Argument::value(grid));
+    const auto blocks = [&](int d) { return static_cast<std::size_t>((grid.sizes[d] + 15) / 16); };
+    device.launch(device.kernel("copy", options, "transpose"), arguments, {blocks(0), blocks(1), rest_of(grid)}, {4, 4, 1}, stream_of(to));
+  } else if (const std::string lines = lines_kernel(to, grid, {to.element_size(), from.element_size()}); !lines.empty()) {
+    launch_lines(to, "copy", options, lines, arguments, grid);
   } else {
     launch_strided(to, device.kernel("copy", options, "strided_copy"), arguments, grid, each);
   }

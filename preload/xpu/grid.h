@@ -39,6 +39,13 @@ void launch_linear(const at::Tensor& on, Kernel& kernel, const std::vector<Argum
 void launch_grid(const at::Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, const Grid& grid);
 /// Kernels made of STRIDED, whose last two arguments are added here: the axis along which an item takes `each` elements, and the grid.
 void launch_strided(const at::Tensor& on, Kernel& kernel, std::vector<Argument> arguments, const Grid& grid, std::int64_t each);
+/// Where work items are a CPU's: the kernel that takes this grid line by line (LINES of elementwise.cl and copy.cl), by the bytes of an
+/// element of the result and then of each operand (0: none of the kernel's business, a number). Empty: lines are too short, or items are
+/// lanes.
+std::string lines_kernel(const at::Tensor& on, const Grid& grid, const std::vector<std::int64_t>& bytes);
+/// That kernel of a program; the places of its lines are added to its arguments here.
+void launch_lines(const at::Tensor& on, const std::string& file, const std::string& options, const std::string& lines,
+                  std::vector<Argument> arguments, const Grid& grid);
 
 /// Element by element, of the same sizes, on one device; between types that kernel_type() knows, or of the same type.
 void copy_kernel(const at::Tensor& to, const at::Tensor& from);

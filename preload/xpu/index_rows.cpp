@@ -9,16 +9,23 @@ namespace {
 
 using at::Tensor;
 
-/// Rows move in pieces of up to 16 bytes: how many bytes a piece has.
+/// Rows move in pieces of up to 16 bytes, or 8 where a CPU takes vectors of 16 of them: how many bytes a piece has.
 std::size_t piece_bytes(const Tensor& a, const Tensor& b, std::int64_t inner) {
   std::size_t bytes = a.element_size();
-  const std::size_t row = bytes * static_cast<std::size_t>(inner);
+  const std::size_t row = bytes * static_cast<std::size_t>(inner), most = one_item_a_row(a) && row >= 128 ? 8 : 16;
   const auto from = reinterpret_cast<std::uintptr_t>(a.const_data_ptr()) | reinterpret_cast<std::uintptr_t>(b.const_data_ptr());
-  while (bytes < 16 && row % (2 * bytes) == 0 && from % (2 * bytes) == 0) bytes *= 2;
+  while (bytes < most && row % (2 * bytes) == 0 && from % (2 * bytes) == 0) bytes *= 2;
   return bytes;
 }
 Kernel& raw_kernel(const Tensor& on, std::size_t bytes, std::int64_t n, const char* name) {
   return unit_of(on).device->kernel("index", std::string("-DRAW=") + raw_type(bytes) + index_option(n), name);
+}
+/// Whether a row of so many pieces fills vectors of a CPU.
+bool fills_vectors(const Tensor& on, std::size_t bytes, std::int64_t inner) { return one_item_a_row(on) && bytes <= 8 && inner >= 16; }
+/// Kernels whose items take up to 1024 pieces of a row (ROW_PART of index.cl).
+void launch_rows(const Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, std::int64_t inner, std::int64_t rows) {
+  unit_of(on).device->launch(kernel, arguments, {static_cast<std::size_t>((inner + 1023) / 1024), static_cast<std::size_t>(rows), 1},
+                             {1, 8, 1}, stream_of(on));
 }
 
 }  // namespace
@@ -29,7 +36,12 @@ void select_rows(const Tensor& out, const Tensor& in, const Tensor& index, RowsO
   if (out.numel() == 0) return;
   const std::size_t bytes = piece_bytes(out, in, rows.inner);
   const auto inner = rows.inner * static_cast<std::int64_t>(out.element_size()) / static_cast<std::int64_t>(bytes);
-  const std::int64_t n = rows.outer * index.numel() * inner;
+  const std::int64_t lines = rows.outer * index.numel(), n = lines * inner;
+  if (fills_vectors(out, bytes, inner))
+    return launch_rows(
+        out, raw_kernel(out, bytes, n, "select_whole_rows"),
+        {write(out), read(in), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size), count(lines)}, inner,
+        lines);
   launch_linear(out, raw_kernel(out, bytes, n, "select_rows"),
                 {write(out), read(in), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size), count(n)}, n);
 }
@@ -39,7 +51,12 @@ void put_rows(const Tensor& out, const Tensor& values, const Tensor& index, Rows
   const bool single = values.numel() == 1;
   const std::size_t bytes = single ? out.element_size() : piece_bytes(out, values, rows.inner);
   const auto inner = rows.inner * static_cast<std::int64_t>(out.element_size()) / static_cast<std::int64_t>(bytes);
-  const std::int64_t n = rows.outer * index.numel() * inner;
+  const std::int64_t lines = rows.outer * index.numel(), n = lines * inner;
+  if (!single && fills_vectors(out, bytes, inner))
+    return launch_rows(
+        out, raw_kernel(out, bytes, n, "put_whole_rows"),
+        {write(out), read(values), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size), count(lines)}, inner,
+        lines);
   launch_linear(out, raw_kernel(out, bytes, n, "put_rows"),
                 {write(out), read(values), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size), flag(single),
                  count(n)},

@@ -16,6 +16,15 @@
 #define C_half float
 #define LOAD_half(p) vload_half(0, p)
 #define STORE_half(p, v) vstore_half(v, 0, p)
+// PoCL 3.1 calls a function for each half, which keeps loops over work items out of vectors. Where the CPU has instructions for it, clang has words for them.
+#if !defined(GPU) && defined(__F16C__) && defined(__has_builtin)
+#if __has_builtin(__builtin_load_halff) && __has_builtin(__builtin_store_halff)
+#undef LOAD_half
+#undef STORE_half
+#define LOAD_half(p) __builtin_load_halff(p)
+#define STORE_half(p, v) __builtin_store_halff(v, p)
+#endif
+#endif
 #define M_bfloat ushort
 #define C_bfloat float
 #define LOAD_bfloat(p) as_float((uint)(*(p)) << 16)
@@ -219,6 +228,28 @@ typedef struct {
       WRITE(0, j_);                                                                                                 \
     }                                                                                                               \
   }
+#endif
+
+#ifndef GPU
+// Kernels over lines of a grid, for devices whose work items are a CPU's: an item has element i_ of a line along axis 0. Loops over a group's items go into
+// vectors where places are sums of products with arguments, and the steps along the line constants (neighbours, or 0: one element for the whole line):
+// LINE, for grids of up to three dimensions, whose line starts at line_out, line_a, ... in each operand.
+#define LINES_OF_GRID long line_n, long out_1, long out_2, long a_1, long a_2, long b_1, long b_2, long c_1, long c_2
+#define LINE                                                                                              \
+  const long i_ = get_global_id(0), y_ = get_global_id(1), z_ = get_global_id(2);                         \
+  if (i_ >= line_n) return;                                                                               \
+  const long line_out = y_ * out_1 + z_ * out_2, line_a = y_ * a_1 + z_ * a_2, line_b = y_ * b_1 + z_ * b_2, line_c = y_ * c_1 + z_ * c_2
+// For any grid: where the line lies is found once a group, at[k] for each operand.
+#define ANY_LINE(operands)                                                            \
+  __local long at[4];                                                                 \
+  if (get_local_id(0) == 0) {                                                         \
+    long at_[4];                                                                      \
+    offsets_of(&grid, 0, get_global_id(1), get_global_id(2), operands, at_);          \
+    for (int k_ = 0; k_ < (operands); ++k_) at[k_] = at_[k_];                         \
+  }                                                                                   \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                       \
+  const long i_ = (long)get_group_id(0) * get_local_size(0) + get_local_id(0);        \
+  if (i_ >= grid.sizes[0]) return
 #endif
 
 // A batch of products of matrices, out = alpha * a b + beta * c (gemm.cl, gemm_matrix.cl); strides in elements.

@@ -170,7 +170,38 @@ __kernel void strided(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, 
 #define WRITE(e, steps) \
   STORE(OUT, (__global MEM_TYPE(OUT) *)(out_base + out_offset + at[0] + (steps) * AXIS_STRIDE(0)), CONVERT(OUT, OP(a[e], b[e], c[e])))
   STRIDED(1 + N, READ, WRITE)
+#undef READ
+#undef WRITE
 }
+
+#ifndef GPU
+// The same along lines, for a CPU (common.cl): lines_ and for each operand 1: neighbours, 0: one element. `lines`: anything.
+#define LINES(name, step_a, step_b, step_c)                                                               \
+  __kernel void name(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, LINES_OF_GRID) {           \
+    LINE;                                                                                                 \
+    const XT a = GET_A(line_a + i_ * (step_a)), b = GET_B(line_b + i_ * (step_b)), c = GET_C(line_c + i_ * (step_c)); \
+    STORE(OUT, (__global MEM_TYPE(OUT) *)(out_base + out_offset + line_out) + i_, CONVERT(OUT, OP(a, b, c)));         \
+  }
+#define NEXT(t) (long)sizeof(MEM_TYPE(t))
+__kernel void lines(MEM(out) PARAMETER_A PARAMETER_B PARAMETER_C, XT s, XT t, Grid grid) {
+  ANY_LINE(1 + N);
+  const XT a = GET_A(at[1] + i_ * grid.strides[1][0]), b = GET_B(at[2] + i_ * grid.strides[2][0]), c = GET_C(at[3] + i_ * grid.strides[3][0]);
+  STORE(OUT, (__global MEM_TYPE(OUT) *)(out_base + out_offset + at[0] + i_ * grid.strides[0][0]), CONVERT(OUT, OP(a, b, c)));
+}
+#if N == 1
+LINES(lines_1, NEXT(A), 0, 0)
+LINES(lines_0, 0, 0, 0)
+#elif N == 2
+LINES(lines_11, NEXT(A), NEXT(B), 0)
+LINES(lines_10, NEXT(A), 0, 0)
+LINES(lines_01, 0, NEXT(B), 0)
+#else
+LINES(lines_111, NEXT(A), NEXT(B), NEXT(C))
+LINES(lines_110, NEXT(A), NEXT(B), 0)
+LINES(lines_101, NEXT(A), 0, NEXT(C))
+LINES(lines_011, 0, NEXT(B), NEXT(C))
+#endif
+#endif
 #else
 
 // The result's address is the first of a row, those of the operands follow. Instead of being in a list, an operand may be

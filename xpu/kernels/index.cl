@@ -24,6 +24,38 @@ __kernel void put_rows(MEM(out), MEM(values), MEM(index), MEM(mark), long inner,
   if (to >= 0) AT(RAW, out)[((long)o * size + to) * inner + x] = AT(RAW, values)[single ? 0 : at];
 }
 
+#ifndef GPU
+// The two above for a CPU and rows of many elements: an item takes a part of a row, in vectors.
+#define ROW_PART 1024
+#define WHOLE_uchar 1
+#define WHOLE_ushort 1
+#define WHOLE_uint 1
+#define WHOLE_ulong 1
+#if JOIN(WHOLE_, RAW)
+inline void copy_row(__global RAW *to, __global const RAW *from, long first, long inner) {
+  const long end = min(inner, first + ROW_PART);
+  long x = first;
+  for (; x + 16 <= end; x += 16) vstore16(vload16(0, from + x), 0, to + x);
+  for (; x < end; ++x) to[x] = from[x];
+}
+__kernel void select_whole_rows(MEM(out), MEM(in), MEM(index), MEM(mark), long inner, long many, long size, long rows) {
+  const long first = (long)get_global_id(0) * ROW_PART, row = get_global_id(1);
+  if (row >= rows) return;
+  const long raw = AT(long, index)[row % many], from = WRAPPED(raw, size, mark);
+  __global RAW *to = AT(RAW, out) + row * inner;
+  if (from >= 0) copy_row(to, AT(RAW, in) + (row / many * size + from) * inner, first, inner);
+  else
+    for (long x = first; x < min(inner, first + ROW_PART); ++x) to[x] = 0;
+}
+__kernel void put_whole_rows(MEM(out), MEM(values), MEM(index), MEM(mark), long inner, long many, long size, long rows) {
+  const long first = (long)get_global_id(0) * ROW_PART, row = get_global_id(1);
+  if (row >= rows) return;
+  const long raw = AT(long, index)[row % many], to = WRAPPED(raw, size, mark);
+  if (to >= 0) copy_row(AT(RAW, out) + (row / many * size + to) * inner, AT(RAW, values) + row * inner, first, inner);
+}
+#endif
+#endif
+
 // gather: out = in at the element's own place, moved by its index along one dimension. Operands: out, in, index (strides in bytes).
 __kernel void gather(MEM(out), MEM(in), MEM(index), MEM(mark), long size, long stride, Grid grid) {
   const long i0 = get_global_id(0), i1 = get_global_id(1), i2 = get_global_id(2);
