@@ -87,9 +87,9 @@ std::array<std::size_t, 3> group_shape(const at::Tensor& on, const Grid& grid) {
     while (wide > 8 && wide / 2 >= static_cast<std::size_t>(grid.sizes[0])) wide /= 2;
   return {wide, all / wide, 1};
 }
-std::size_t rest_of(const Grid& grid) {
+std::size_t rest_of(const Grid& grid, int first = 2) {
   std::size_t rest = 1;
-  for (int d = 2; d < 8; ++d) rest *= static_cast<std::size_t>(grid.sizes[d]);
+  for (int d = first; d < 8; ++d) rest *= static_cast<std::size_t>(grid.sizes[d]);
   return rest;
 }
 
@@ -134,24 +134,36 @@ std::string lines_kernel(const at::Tensor& on, const Grid& grid, const std::vect
     if (bytes[k] != 0 && step != 0 && step != bytes[k]) return "lines";
     out += bytes[k] == 0 || step != 0 ? '1' : '0';
   }
-  if (std::any_of(grid.sizes + 3, grid.sizes + 8, [](std::int64_t size) { return size != 1; })) return "lines";
+  // One launch for three dimensions: a few for the rest, where there is enough to do in each.
+  constexpr std::int64_t kLaunches = 64, kElements = 1 << 14;
+  const auto launches = static_cast<std::int64_t>(rest_of(grid, 3));
+  if (launches > 1 && (launches > kLaunches || grid.sizes[0] * grid.sizes[1] * grid.sizes[2] < kElements)) return "lines";
   const bool known = bytes.size() == 2 || std::count(out.begin(), out.end(), '0') <= 1;
   return known && grid.strides[0][0] == bytes[0] ? out : "lines";
 }
 
 void launch_lines(const at::Tensor& on, const std::string& file, const std::string& options, const std::string& lines,
                   std::vector<Argument> arguments, const Grid& grid) {
-  Kernel& kernel = unit_of(on).device->kernel(file, options, lines);
+  ::ipexrun::xpu::Device& device = *unit_of(on).device;
+  Kernel& kernel = device.kernel(file, options, lines);
+  const std::array<std::size_t, 3> group{64, 1, 1};
+  const auto wide = static_cast<std::size_t>(grid.sizes[0]), high = static_cast<std::size_t>(grid.sizes[1]);
   if (lines == "lines") {
     arguments.push_back(Argument::value(grid));
-  } else {
-    arguments.push_back(Argument::value(grid.sizes[0]));
-    for (const auto& strides : grid.strides)
-      for (int d = 1; d < 3; ++d) arguments.push_back(Argument::value(strides[d]));
+    return device.launch(kernel, arguments, {wide, high, rest_of(grid)}, group, stream_of(on));
   }
-  unit_of(on).device->launch(kernel, arguments,
-                             {static_cast<std::size_t>(grid.sizes[0]), static_cast<std::size_t>(grid.sizes[1]), rest_of(grid)}, {64, 1, 1},
-                             stream_of(on));
+  arguments.push_back(Argument::value(grid.sizes[0]));
+  const std::size_t given = arguments.size();
+  const auto launches = static_cast<std::int64_t>(rest_of(grid, 3));
+  for (std::int64_t launch = 0; launch < launches; ++launch) {
+    arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(given), arguments.end());
+    for (const auto& strides : grid.strides) {
+      std::int64_t start = 0, rest = launch;
+      for (int d = 3; d < 8; rest /= grid.sizes[d++]) start += rest % grid.sizes[d] * strides[d];
+      for (const std::int64_t place : {start, strides[1], strides[2]}) arguments.push_back(Argument::value(place));
+    }
+    device.launch(kernel, arguments, {wide, high, static_cast<std::size_t>(grid.sizes[2])}, group, stream_of(on));
+  }
 }
 
 namespace {

@@ -141,6 +141,18 @@ def test_copies_between_layouts(dtype):
                 same(view(mine).to(torch.float16), right.to(torch.float16))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8], ids=str)
+def test_more_than_three_dimensions(dtype):
+    """Large ones are several launches."""
+    x = numbers(dtype, 3, 2, 48, 5, 80)
+    for view in (lambda z: z.transpose(2, 3), lambda z: z.transpose(0, 3), lambda z: z[:, :, 1:, ::2, :65]):
+        same(view(x.xpu()).contiguous(), view(x).contiguous())
+        same(view(x.xpu()) + view(x.xpu()).contiguous(), view(x) + view(x).contiguous())
+        same(view(x.xpu()) + view(x.xpu())[:, :1, :, :, :1].contiguous(), view(x) + view(x)[:, :1, :, :, :1])
+        if dtype != torch.float16:
+            same(view(x.xpu()).half(), view(x).half())
+
+
 @pytest.mark.parametrize("width", [3, 17, 36, 130, 2500])
 def test_rows_by_index(width):
     which = torch.tensor([[0, 4, -1], [2, 2, -5]])

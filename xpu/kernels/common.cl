@@ -233,12 +233,14 @@ typedef struct {
 #ifndef GPU
 // Kernels over lines of a grid, for devices whose work items are a CPU's: an item has element i_ of a line along axis 0. Loops over a group's items go into
 // vectors where places are sums of products with arguments, and the steps along the line constants (neighbours, or 0: one element for the whole line):
-// LINE, for grids of up to three dimensions, whose line starts at line_out, line_a, ... in each operand.
-#define LINES_OF_GRID long line_n, long out_1, long out_2, long a_1, long a_2, long b_1, long b_2, long c_1, long c_2
-#define LINE                                                                                              \
-  const long i_ = get_global_id(0), y_ = get_global_id(1), z_ = get_global_id(2);                         \
-  if (i_ >= line_n) return;                                                                               \
-  const long line_out = y_ * out_1 + z_ * out_2, line_a = y_ * a_1 + z_ * a_2, line_b = y_ * b_1 + z_ * b_2, line_c = y_ * c_1 + z_ * c_2
+// LINE, for three dimensions of a grid, whose line starts at line_out, line_a, ... in each operand.
+#define LINES_OF_GRID \
+  long line_n, long out_0, long out_1, long out_2, long a_0, long a_1, long a_2, long b_0, long b_1, long b_2, long c_0, long c_1, long c_2
+#define LINE                                                                              \
+  const long i_ = get_global_id(0), y_ = get_global_id(1), z_ = get_global_id(2);         \
+  if (i_ >= line_n) return;                                                               \
+  const long line_out = out_0 + y_ * out_1 + z_ * out_2, line_a = a_0 + y_ * a_1 + z_ * a_2; \
+  const long line_b = b_0 + y_ * b_1 + z_ * b_2, line_c = c_0 + y_ * c_1 + z_ * c_2
 // For any grid: where the line lies is found once a group, at[k] for each operand.
 #define ANY_LINE(operands)                                                            \
   __local long at[4];                                                                 \
