@@ -52,10 +52,19 @@ def pair(value):
     return list(value) * (3 - len(value)) if fits else None
 
 
+def skips_pixels(weight, stride):
+    """Every second pixel of images whose channels do not fill oneDNN's blocks: its gradient of such weights writes past its memory where images lie
+    channels last (convolution_grad_call.h)."""
+    return weight.shape[2:] == (1, 1) and weight.shape[1] % 16 != 0 and pair(stride) != [1, 1]
+
+
 def convolution(x, weight, bias, stride, padding, dilation, groups):
+    planar = skips_pixels(weight, stride)
+    if planar:
+        x = x.contiguous()
     if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16:
-        if any(one == 1 and window > 1 for one, window in zip(x.shape[2:], weight.shape[2:])):
-            # oneDNN's bf16 gradient of such weights leaves memory unwritten
+        # oneDNN's bf16 gradient of weights whose windows are longer than the image leaves memory unwritten
+        if planar or any(one == 1 and window > 1 for one, window in zip(x.shape[2:], weight.shape[2:])):
             with torch.autocast("cpu", enabled=False):
                 return torch.conv2d(x.float(), weight, bias, stride, padding, dilation, groups).bfloat16()
         sizes = [pair(one) for one in (stride, padding, dilation)]

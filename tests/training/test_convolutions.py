@@ -227,6 +227,38 @@ def test_windows_longer_than_the_image(plugin):
 
 
 @needs_bf16
+@pytest.mark.parametrize("channels", [3, 8, 20])
+def test_every_second_pixel_of_few_channels(plugin, channels):
+    """oneDNN's gradient of such weights writes past its memory where images lie channels last: float32 as stock has it."""
+    from ipexrun import training_norms
+
+    torch.manual_seed(0)
+    x = torch.randn(3, channels, 9, 14)
+    weight = torch.randn(24, channels, 1, 1, requires_grad=True)
+    gradient = torch.randn(3, 24, 5, 7).bfloat16().float()
+
+    def of(form, x):
+        return torch.autograd.grad(form(x), weight, gradient.to(form(x).dtype))[0]
+
+    def captured(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return training_norms.convolution(x, weight, None, (2, 2), 0, 1, 1)
+
+    for image in (x, x.contiguous(memory_format=LAST)):
+        stocks = of(lambda x: F.conv2d(x, weight, None, 2), image)
+        for candidate in ("onednn_bf16_cast", "onednn_bf16_last"):
+            plugin.force(candidate)
+            try:
+                assert torch.equal(of(lambda x: F.conv2d(x, weight, None, 2), image), stocks), candidate
+            finally:
+                plugin.force("")
+    assert captured(x).dtype is torch.bfloat16 and "Convolved" not in captured(x).grad_fn.name()
+    for image in (x, x.contiguous(memory_format=LAST)):
+        assert error(of(captured, image), of(lambda x: F.conv2d(x, weight, None, 2), x).double()) < 1e-6
+    assert training_norms.convolution(x.contiguous(memory_format=LAST), weight, None, 2, 0, 1, 1).is_contiguous()
+
+
+@needs_bf16
 def test_autocast_to_float16_stays(plugin):
     from ipexrun import training_norms
 

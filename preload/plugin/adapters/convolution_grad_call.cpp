@@ -63,11 +63,17 @@ bool ConvolutionGradCall::windows_fit_image() const {
   return true;
 }
 
+bool ConvolutionGradCall::strided_pixels_fill_blocks() const {
+  constexpr std::int64_t kBlock = 16;
+  if (forward.kernel != Spatial{1, 1, 1} || forward.stride == Spatial{1, 1, 1}) return true;
+  return forward.w->size(1) % kBlock == 0;
+}
+
 std::vector<int> ConvolutionGradCall::candidates(const TierOptions& options) const {
   const bool half_inputs = forward.dtype == at::kBFloat16;
   if (!(half_inputs ? bf16_is_native(options.isa) : bf16_inside_allowed(options))) return {};
   std::vector<int> fitting;
-  if (!half_inputs && windows_fit_image()) fitting = {kOnednnBf16Cast, kOnednnBf16Last};
+  if (!half_inputs && windows_fit_image() && strided_pixels_fill_blocks()) fitting = {kOnednnBf16Cast, kOnednnBf16Last};
   if (are_products()) fitting.push_back(kOnednnBf16Packed);
   return fitting;
 }

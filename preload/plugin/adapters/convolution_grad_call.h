@@ -31,6 +31,9 @@ class ConvolutionGradCall final : public OpCall {
   /// False: the image is one pixel long in a direction in which windows are longer. oneDNN's bf16 gradient of such weights leaves memory
   /// unwritten (torch's own bf16 convolutions, autocast too: 39 of 40 calls for 3 x 3, stride 2, padding 1 on images of one pixel).
   [[nodiscard]] bool windows_fit_image() const;
+  /// False: every second pixel of an image whose channels do not fill oneDNN's blocks. Its gradient of such weights writes past its memory
+  /// where images lie channels last (oneDNN issue 6035; torch 2.13 in bf16, autocast too: heaps found corrupt within 800 calls).
+  [[nodiscard]] bool strided_pixels_fill_blocks() const;
   [[nodiscard]] Outputs by_products(IsaSet isa) const;
   /// The bias's gradient as well, where it is asked for.
   [[nodiscard]] Outputs as_stocks(const at::Tensor& of_weight, const at::Tensor& of_image, IsaSet isa) const;
