@@ -85,6 +85,13 @@ def attempt(module, seconds, records_gradients):
     return capture.attempt(module, seconds)
 
 
+def of_signal(problem):
+    """Whether a signal handler of the program's raised it."""
+    import importlib
+
+    return importlib.import_module(load_package().__name__ + ".interrupts").of_signal(problem) is not None
+
+
 def watch_optimizers(torch, by="optimizers"):
     """Steps of torch.optim's optimizers may run fused (optimizers.py, xpu_optimizers.py), which is loaded at the first of them. With selection switched off no
     timing may decide, and nothing is watched but for --split-sgd."""
@@ -104,6 +111,8 @@ def watch_optimizers(torch, by="optimizers"):
             try:
                 getattr(ours(), name)(optimizer)
             except Exception as problem:  # nothing of ours may end a step
+                if of_signal(problem):
+                    raise  # but what is the program's own
                 say(f"optimizers: {type(problem).__name__}: {problem}")
             return None
 
@@ -184,7 +193,7 @@ def capture_options(torch):
     except Exception as problem:
         say(f"no capture: {type(problem).__name__}: {problem}")
         return {}
-    return {"attempt": attempt, "world": world, "first_wait": capture_wait_s}
+    return {"attempt": attempt, "world": world, "first_wait": capture_wait_s, "of_signal": of_signal}
 
 
 def start(torch):

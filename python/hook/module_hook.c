@@ -36,11 +36,46 @@ static struct {
                         their results, or by somebody who captures himself */
   PyObject* eager;   /* what a handler gives when stock shall answer */
   PyObject* took_name;
+  PyObject* of_signal; /* whether an exception was raised by a signal handler of the program; NULL: nobody can say */
   uint64_t first_wait_ns;
 } hook;
 
 static _Thread_local int depth;
 static _Thread_local int inside; /* a module that counts, or one that must not be captured, is running */
+
+/* What a signal handler of the program's raised while Python of ours ran: the call that it came into ends with it. */
+static _Thread_local struct { PyObject *type, *value, *trace; } interrupt;
+
+/* Our own errors are nobody's business; KeyboardInterrupt, SystemExit and what else a signal handler raises are the program's. */
+static void forget_error(void) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  if (type == NULL) return;
+  int programs = !PyErr_GivenExceptionMatches(type, PyExc_Exception);
+  if (!programs && hook.of_signal != NULL && trace != NULL) {
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyException_SetTraceback(value, trace);
+    PyObject* answer = PyObject_CallOneArg(hook.of_signal, value);
+    programs = answer == Py_True;
+    Py_XDECREF(answer);
+    if (answer == NULL) PyErr_Clear();
+  }
+  if (programs && interrupt.type == NULL) {
+    interrupt.type = type, interrupt.value = value, interrupt.trace = trace;
+    return;
+  }
+  Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+}
+
+/* The call's end: `result`, or NULL with the program's interrupt. */
+static PyObject* interrupted(PyObject* result) {
+  PyObject *type = interrupt.type, *value = interrupt.value, *trace = interrupt.trace;
+  interrupt.type = interrupt.value = interrupt.trace = NULL;
+  Py_XDECREF(result);
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+  return NULL;
+}
 
 static uint64_t clock_ns(clockid_t clock) {
   struct timespec t;
@@ -58,12 +93,12 @@ static uint64_t thread_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 static int truth_of_call(PyObject* callable, int fallback) {
   PyObject* answer = PyObject_CallNoArgs(callable);
   if (answer == NULL) {
-    PyErr_Clear();
+    forget_error();
     return fallback;
   }
   const int truth = PyObject_IsTrue(answer);
   Py_DECREF(answer);
-  if (truth < 0) PyErr_Clear();
+  if (truth < 0) forget_error();
   return truth < 0 ? fallback : truth;
 }
 
@@ -139,7 +174,7 @@ static void ask(Target* target, PyObject* module, int grad) {
   target->state = TARGET_STOCK; /* while the answer is being found */
   PyObject* answer = PyObject_CallFunction(hook.attempt, "OdO", module, (double)spent_ns * 1e-9, grad ? Py_True : Py_False);
   target = target_of(module, grad, hook.first_wait_ns); /* Python ran: the table may have changed */
-  if (answer == NULL) PyErr_Clear();
+  if (answer == NULL) forget_error();
   if (target == NULL || answer == NULL || answer == Py_None) {
     Py_XDECREF(answer);
     return;
@@ -172,7 +207,7 @@ static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns
   PyObject* answer =
       ns == NULL ? NULL : PyObject_CallMethodObjArgs(handler, hook.took_name, ns, result, explored ? Py_True : Py_False, NULL);
   Py_XDECREF(ns);
-  if (answer == NULL) PyErr_Clear();
+  if (answer == NULL) forget_error();
   Target* target = answer == Py_None ? NULL : target_of(module, grad, hook.first_wait_ns);
   Py_XDECREF(answer);
   if (target == NULL || target->handler != handler) return;
@@ -257,7 +292,7 @@ static PyObject* hooked_vectorcall(PyObject* function, PyObject* const* args, si
   const int top = depth++ == 0 && hook.bench;
   PyObject* result = top ? top_level_call(function, args, nargsf, kwnames) : counted_call(function, args, nargsf, kwnames);
   --depth;
-  return result;
+  return interrupt.type == NULL ? result : interrupted(result);
 }
 
 static void set_vectorcall(PyObject* function, vectorcallfunc entry) {
@@ -283,16 +318,15 @@ static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
 
 static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   (void)self;
-  static char* names[] = {
-      "module", "tensor",     "parameter", "is_grad_enabled", "tracing_state", "function_mode_count", "bench", "attempt",
-      "world",  "first_wait", NULL};
+  static char* names[] = {"module", "tensor",  "parameter", "is_grad_enabled", "tracing_state", "function_mode_count",
+                          "bench",  "attempt", "world",     "first_wait",      "of_signal",     NULL};
   PyTypeObject *module, *tensor, *parameter;
-  PyObject *is_grad_enabled, *tracing_state, *function_mode_count, *attempt = NULL, *world = NULL;
+  PyObject *is_grad_enabled, *tracing_state, *function_mode_count, *attempt = NULL, *world = NULL, *of_signal = NULL;
   int bench = 1;
   double first_wait = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OOO|$pOO!d:install", names, &PyType_Type, &module, &PyType_Type, &tensor,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OOO|$pOO!dO:install", names, &PyType_Type, &module, &PyType_Type, &tensor,
                                    &PyType_Type, &parameter, &is_grad_enabled, &tracing_state, &function_mode_count, &bench, &attempt,
-                                   &PyTuple_Type, &world, &first_wait)) {
+                                   &PyTuple_Type, &world, &first_wait, &of_signal)) {
     return NULL;
   }
   if ((attempt == NULL) != (world == NULL)) return PyErr_Format(PyExc_TypeError, "capture needs both attempt and world");
@@ -325,7 +359,8 @@ static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   hook.took_name = PyUnicode_InternFromString("took");
   if (hook.training_name == NULL || hook.shape_name == NULL || hook.took_name == NULL) return NULL;
   hook.bench = bench;
-  Py_XINCREF(attempt), Py_XINCREF(world);
+  Py_XINCREF(attempt), Py_XINCREF(world), Py_XINCREF(of_signal);
+  hook.of_signal = of_signal;
   hook.attempt = attempt;
   hook.world = world;
   hook.first_wait_ns = (uint64_t)(first_wait * 1e9);

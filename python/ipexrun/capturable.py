@@ -23,6 +23,12 @@ def is_taken_as_it_is(module):
     return ""
 
 
+def calls_in_its_own_way(module):
+    """Whether the call that is seen is one that a `__call__` of its class makes (`super().__call__(x)`): what would be captured goes through it once more."""
+    kind, plain = type(module), torch.nn.Module
+    return any(getattr(kind, name, None) is not getattr(plain, name, None) for name in ("__call__", "_wrapped_call_impl", "_call_impl"))
+
+
 def is_not_plain(module):
     """Why its tensors are none that graphs may read: exact CPU tensors with strides only."""
     for tensor in [*module.parameters(), *module.buffers()]:

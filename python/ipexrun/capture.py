@@ -21,7 +21,8 @@ import torch
 
 from . import compiler, plugin, remembered
 from .call_kinds import has_state, signature, signature_of_call
-from .capturable import Hooks, global_hooks, is_not_plain, is_taken_as_it_is
+from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
+from .interrupts import let_through
 from .quiet import quiet
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
@@ -65,6 +66,10 @@ def attempt(module, spent_s):
     reason = is_taken_as_it_is(module)
     if reason:
         return leave_alone(module, reason)
+    if calls_in_its_own_way(module):
+        leave_alone(module, "its class has a __call__ of its own")
+        opened.add(module)
+        return False
     parts = sum(1 for _ in module.modules())
     if parts == 1 and type(module).__module__.startswith("torch.nn.modules."):
         return None  # one operator, which the op tier has
@@ -84,6 +89,7 @@ def attempt(module, spent_s):
     try:
         return Target(module, parts, known, *(0.0 if AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, LATER)))
     except Exception as problem:  # a torch whose insides are others than expected
+        let_through(problem)
         return leave_alone(module, first_line(problem))
 
 
@@ -129,6 +135,7 @@ class Convert:
                 target.saw(frame.f_code)
                 return self.inner(frame, *rest, **options)
         except Exception as problem:
+            let_through(problem)
             target.problems.append(first_line(problem))
             return ConvertFrameReturn()
         finally:
@@ -335,6 +342,7 @@ class Target:
                 try:
                     self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
                 except Exception as problem:  # a torch whose insides are others than expected
+                    let_through(problem)
                     self.give_up(first_line(problem), remember=False)
                     return self.eager
             trace = self.trace

@@ -17,6 +17,7 @@ import weakref
 import torch
 
 from . import call_kinds, capturable, capture, compiler, plugin, remembered, training_forms
+from .interrupts import let_through
 from .training_graphs import Arrivals
 from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 
@@ -74,6 +75,9 @@ def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls that record gradients went by; answers as capture.attempt()."""
     if capture.TRACE or capturable.is_taken_as_it_is(module):
         return None
+    if capturable.calls_in_its_own_way(module):
+        opened.add(module)
+        return False
     if not any(isinstance(one, KINDS) for one in module.modules()) or (len(module._modules) == 0 and type(module).__module__.startswith("torch.nn.")):
         return None  # a loss, or one layer
     if not plugin.ready() or not torch.classes.ipexrun.Graph().may_time():
@@ -98,6 +102,7 @@ def attempt(module, spent_s):
     try:
         return Target(module, price_s, known, usual)
     except Exception as problem:  # a torch whose insides are others than expected
+        let_through(problem)
         note(module, f"left alone: {compiler.first_line(problem)}")
         return None
 

@@ -13,6 +13,7 @@ import time
 import torch
 
 from . import choices, decompositions, double, plugin, remembered
+from .interrupts import let_through
 from .translation import Translation, Unsupported
 
 BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
@@ -124,6 +125,7 @@ class Compiled:
                 self.note["taken"] += 1
                 return result
             except Exception as problem:
+                let_through(problem)
                 result = self.stock(*values)  # raises what is the user's own fault
                 self.choice = None
                 self.note["choice"] = f"stock: {first_line(problem)}"
@@ -247,6 +249,7 @@ class Compiled:
         try:
             return self.mine(candidate, values), time.perf_counter_ns() - started
         except Exception as problem:
+            let_through(problem)
             self.problem = first_line(problem)
             return None, 0
 
@@ -277,6 +280,7 @@ def compile_graph(module, example_inputs, dtype, made, timed, where):
             made.append(compiled)
         return compiled
     except Exception as problem:  # nothing of ours may end the program
+        let_through(problem)
         new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
         return _boxed(module.forward)
 
@@ -363,6 +367,7 @@ class Retreat:
         try:
             return self.compiled(*arguments)
         except Exception as problem:
+            let_through(problem)
             if self.compiled == self.captured.forward or torch.is_grad_enabled():
                 raise
             result = self.captured.forward(*arguments)  # raises what is the program's own fault

@@ -21,6 +21,7 @@ import weakref
 import torch
 
 from . import kept_memory
+from .interrupts import let_through
 
 SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
 BOUND = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the accuracy rule
@@ -304,6 +305,7 @@ class Stepper:
             samples = [part([one[i] for i in chosen]) if one else [] for one in lists]
             self.stock(*samples, **{**settings, "fused": True})
         except Exception as problem:  # a torch whose insides are others than expected
+            let_through(problem)
             self.stay((str(problem).splitlines() or [type(problem).__name__])[0])
             return self.stock(*lists, **settings)
         self.stock(*lists, **settings)

@@ -19,6 +19,7 @@ import weakref
 import torch
 
 from . import call_kinds, capturable, capture, compiler, plugin, remembered
+from .interrupts import let_through
 from .structures import Taken, Unknown, describe
 from .traced_graph import Refused, State, Trace
 
@@ -50,6 +51,9 @@ def attempt(module):
     reason = capturable.is_taken_as_it_is(module)
     if reason:
         return capture.leave_alone(module, reason)
+    if capturable.calls_in_its_own_way(module):
+        capture.opened.add(module)
+        return False
     if next(iter(module.children()), None) is None and type(module).__module__.startswith("torch.nn.modules."):
         return None  # one operator, which the op tier has
     if not plugin.ready():
@@ -116,6 +120,7 @@ class Form:
                 try:
                     self.quiet = 0 if self.beside(tensors) else self.quiet + 1
                 except Exception as problem:
+                    let_through(problem)
                     target.give_up(capture.first_line(problem))
             return target.eager
         finally:
@@ -171,6 +176,7 @@ class Form:
         except Unknown as unknown:
             return str(unknown)
         except Exception as problem:
+            let_through(problem)
             return capture.first_line(problem)
         return ""
 
@@ -234,6 +240,7 @@ class Form:
         try:
             result = self.taken.like(method(*tensors))
         except Exception as problem:
+            let_through(problem)
             target.give_up(capture.first_line(problem))
             return target.eager  # which raises what is the program's own fault
         target.taken += 1
@@ -391,6 +398,7 @@ class Target:
             self.give_up(str(why))
             return self.eager
         except Exception as problem:  # a torch whose insides are others than expected
+            let_through(problem)
             self.give_up(capture.first_line(problem))
             return self.eager
         self.traces += 1

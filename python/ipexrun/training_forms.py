@@ -23,6 +23,7 @@ import time
 import torch
 
 from . import compiler, double, operator_bounds, plugin, training_graphs, training_norms
+from .interrupts import let_through
 from .training_graphs import Arrivals, finite, is_image, stock_kernels
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
@@ -200,6 +201,7 @@ class Graph:
             self.compare_state(kind, copies, mine_copies, beside)
         except Exception as problem:
             self.draw_again(random)
+            let_through(problem)
             self.lose(kind, compiler.first_line(problem))
             return self.module.forward(*arguments)
         self.draw_again(random)
@@ -312,6 +314,7 @@ class Graph:
                 self.as_far_as_operators(found, truth, recorded, given, beside)
             self.note["gradient_error"] = found.error
         except Exception as problem:
+            let_through(problem)
             return self.lose(kind, compiler.first_line(problem))
         finally:
             self.asks.extra_s += time.perf_counter() - began

@@ -16,6 +16,7 @@ import threading
 import torch
 
 from . import compiler, plugin
+from .interrupts import let_through
 from .operator_bounds import distance
 from .training_steps import Stopwatch
 
@@ -89,8 +90,8 @@ class Arrivals:
         at_end, self.at_end = self.at_end, lambda _: None  # a graph that is kept may be run again
         try:
             at_end(gradients)
-        except Exception:  # nothing of ours may end the program's backward pass
-            pass
+        except Exception as problem:  # nothing of ours may end the program's backward pass
+            let_through(problem)
 
 
 class TrainingForms:
@@ -177,8 +178,9 @@ class TrainingForms:
             mine, mine_copies = self.on_copies(self.rounded, arguments)
             self.compare_results(stock, mine)
         except Exception as problem:
-            self.lose(compiler.first_line(problem))
             torch.set_rng_state(random)
+            let_through(problem)
+            self.lose(compiler.first_line(problem))
             return self.captured(*arguments)
         torch.set_rng_state(random)
         results = self.captured(*arguments)
@@ -224,6 +226,7 @@ class TrainingForms:
                 raise compiler.Unsupported(f"gradients are {found.error:.1e} away, cosine {found.cosine:.4f}")
             self.note["gradient_error"] = found.error
         except Exception as problem:
+            let_through(problem)
             return self.lose(compiler.first_line(problem))
         if self.checked:
             self.phase = "bf16"

@@ -129,6 +129,23 @@ def methods_of_classes_that_change():
 
 
 @case
+def a_call_of_its_own():
+    class Model(Block):
+        def __call__(self, x):
+            return super().__call__(x) + 1
+
+    class Within(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Model()
+
+        def forward(self, x):
+            return self.inner(x) * 2
+
+    return called(Model().eval(), [data(i, 8, 64) for i in range(CALLS)]) + called(Within().eval(), [data(i, 8, 64) for i in range(CALLS)])
+
+
+@case
 def several_threads():
     model, out = Block().eval(), {}
 

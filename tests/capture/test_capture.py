@@ -214,3 +214,92 @@ def test_graph_breaks_name_the_line(tmp_path):
     done = run([*launched("--graph-mode", "dynamo"), sys.executable, str(program)])
     assert done.returncode == 0, done.stderr
     assert f"{program}:8" in done.stdout and "'captured'" in done.stdout
+
+
+ALARM = """
+import signal
+import sys
+import torch
+from torch import nn
+
+class Late(Exception):
+    pass
+
+def late(number, frame):
+    raise Late
+
+signal.signal(signal.SIGALRM, late)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+import ipexrun.capture
+import ipexrun.compiler
+owner = {owner}
+inner = owner.{name}
+calls = 0
+
+def interrupted(*args, **kwargs):
+    global calls
+    calls += 1
+    if calls == 1:
+        signal.raise_signal(signal.SIGALRM)
+    return inner(*args, **kwargs)
+
+owner.{name} = interrupted
+seen = 0
+with torch.no_grad():
+    for i in range(40):
+        try:
+            model(torch.randn(8, 64))
+        except {caught}:
+            seen += 1
+print(calls > 0, seen)
+"""
+
+
+@pytest.mark.parametrize(
+    "owner, name",
+    [
+        ("ipexrun.capture", "attempt"),
+        ("ipexrun.capture.Target", "took"),
+        ("ipexrun.capture.Target", "saw"),
+        ("ipexrun.compiler", "static_inputs"),
+        ("ipexrun.compiler.Compiled", "mine"),
+        ("torch", "are_deterministic_algorithms_enabled"),
+    ],
+)
+def test_what_a_signal_handler_raises_meanwhile_reaches_the_program(owner, name):
+    """An alarm or Ctrl-C may come while ours runs inside a call; it was taken for a failure of ours, and lost."""
+    program = ALARM.format(owner=owner, name=name, caught="Late")
+    done = run([*launched(), sys.executable, "-c", program], IPEXRUN_GRAPH_WAIT="0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "True 1"
+
+
+def test_so_does_an_interrupt_of_the_keyboard():
+    program = ALARM.format(owner="ipexrun.capture.Target", name="took", caught="KeyboardInterrupt").replace("raise Late", "raise KeyboardInterrupt")
+    done = run([*launched(), sys.executable, "-c", program], IPEXRUN_GRAPH_WAIT="0")
+    assert done.stdout.strip() == "True 1", done.stderr
+
+
+HANDLING = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+import ipexrun.capture
+
+def fail(*_):
+    raise ValueError("of ours")
+
+ipexrun.capture.Target.saw = fail
+try:
+    raise KeyboardInterrupt
+except KeyboardInterrupt:
+    with torch.no_grad():
+        for i in range(12):
+            model(torch.randn(8, 64))
+print("done")
+"""
+
+
+def test_an_interrupt_that_the_program_handles_already_does_not_come_again():
+    done = run([*launched(), sys.executable, "-c", HANDLING], IPEXRUN_GRAPH_WAIT="0")
+    assert done.stdout.strip() == "done", done.stderr
