@@ -341,10 +341,22 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             mine.append(compiled)
         return compiled
 
-    compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=inference_graph)
+    written = []
+
+    def watched_graph(captured, inputs):
+        context = torch._guards.TracingContext.try_get()
+        metadata = None if context is None else context.fw_metadata
+        if metadata is not None and any(one.mutates_data for one in metadata.input_info):
+            fixed = static_inputs(len(example_inputs))
+            written.append([i for i, one in enumerate(metadata.input_info) if one.mutates_data or i not in fixed])
+        return inference_graph(captured, inputs)
+
+    compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph)
     with decompositions.resizes_whole():
         compiled = compiler(module, example_inputs)
-    retreat = Retreat(module, compiled, mine)
+    retreat = Retreat(module, compiled, mine, written[0] if written else [])
+    if written and share_memory(example_inputs):
+        retreat.compiled = module.forward
     if made is None:
         from . import training_graphs
 
@@ -355,15 +367,27 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     return retreat
 
 
+def share_memory(values):
+    """Whether two of the tensors do."""
+    storages = [value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)]
+    return len(set(storages)) < len(storages)
+
+
 class Retreat:
     """AOTAutograd's graph, or for good TorchDynamo's once that raises where TorchDynamo's does not: operators may give other strides than AOTAutograd
     was told, and a view of them is then none (stock torch 2.13 does so with backend "aot_eager"). What it does to its inputs it does at its
-    end, so nothing has happened."""
+    end, so nothing has happened.
 
-    def __init__(self, captured, compiled, graphs):
-        self.captured, self.compiled, self.graphs = captured, compiled, graphs
+    `watched` are the inputs of a graph that writes: those that it writes and those that the program gives. AOTAutograd compiles for memory that they
+    share or do not share and looks for neither again (stock torch 2.13 gives wrong results with "aot_eager"), so TorchDynamo's graph answers
+    wherever some share memory."""
+
+    def __init__(self, captured, compiled, graphs, watched=()):
+        self.captured, self.compiled, self.graphs, self.watched = captured, compiled, graphs, watched
 
     def __call__(self, *arguments):
+        if self.watched and share_memory([arguments[i] for i in self.watched]):
+            return self.captured.forward(*arguments)
         try:
             return self.compiled(*arguments)
         except Exception as problem:

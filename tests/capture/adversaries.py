@@ -236,6 +236,24 @@ def writes_into_inputs():
 
 
 @case
+def writes_into_inputs_that_share_memory():
+    class Model(Block):
+        def forward(self, x, y):
+            z = super().forward(x)
+            y.add_(1)
+            return z + x * y
+
+    out = []
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2), (2, 1)):
+        model = Model().eval()
+        for i in range(2 * CALLS):
+            x = data(i, 8, 64)
+            y = (x, x[:], data(i + 100, 8, 64))[order[i % len(order)]]
+            out += [*called(model, [(x, y)]), x, y]
+    return out
+
+
+@case
 def results_that_are_inputs():
     class Model(Block):
         def forward(self, x):
