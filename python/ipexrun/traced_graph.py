@@ -286,6 +286,8 @@ class Trace:
             except BaseException as problem:
                 self.problem = problem
                 raise
+            if torch._C._get_tracing_state() is None:  # and torch would end the process (stock 2.13: SIGSEGV in torch.jit.trace, too)
+                raise Refused("an operator in it fails, and the module goes on")
             self.taken = Taken(self.result)
             return tuple(self.taken.tensors)
 

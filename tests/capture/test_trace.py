@@ -44,6 +44,7 @@ REASONS = {
     "refused_same_tensor_twice": "an argument that is the same tensor twice",
     "refused_overlap": "arguments that share memory",
     "refused_hooks": "hooks",
+    "refused_operators_that_fail": "an operator in it fails",
     "refused_results_of_state": "results other than tensors differ from call to call",
     "refused_globals_that_change": "the trace gives other results than the module",
     "refused_tensors_of_others": "a tensor that is no argument and that the module does not hold",

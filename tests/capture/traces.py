@@ -345,6 +345,21 @@ def exceptions_in_the_middle():
 
 
 @case
+def refused_operators_that_fail():
+    """torch's tracer loses its state with an operator that raises, and ended the process."""
+
+    class Tries(Block):
+        def forward(self, x):
+            try:
+                x = x @ x
+            except RuntimeError:
+                x = x * 2
+            return super().forward(x)
+
+    return called(Tries().eval(), [data(i, 8, 64) for i in range(CALLS)])
+
+
+@case
 def warnings_of_the_program():
     class Warns(Block):
         def forward(self, x):
