@@ -11,6 +11,7 @@
 
 #include "configs/base/isa.h"
 #include "kernels/built.h"
+#include "preload/plugin/crowded_cores.h"
 #include "preload/plugin/graph/scripted_region.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/random_masks.h"
@@ -21,6 +22,7 @@ namespace ipexrun::preload {
 namespace {
 
 constexpr std::uint64_t kTotalsEvery = 1024;
+constexpr std::uint64_t kCallsBeforeWatching = 64;  ///< torch's threads are there by then, and a short program is spared a thread
 constexpr std::uint64_t kSitesEvery = 16384;
 
 struct Totals {
@@ -222,6 +224,7 @@ IpexrunEvent event_of(IpexrunEventKind kind) {
 
 void count_call(TierState& state) noexcept {
   const std::uint64_t number = state.calls.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (number == kCallsBeforeWatching) watch_cores();
   const bool early = look_at_drift(state.drift) || std::has_single_bit(number);
   if (!early && number % kTotalsEvery != 0) return;
   // An event for each op is written less often: the ring also holds the program's timed module calls.
@@ -253,7 +256,7 @@ std::string tier_report_json() {
                      "\", \"process\": \"" + std::string(level_name(isa_of_process())) +
                      "\"}, \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) +
                      drift_json(state->drift.counts()) + ", \"training\": {\"float32_because\": \"" + state->training.reason() +
-                     "\", \"masks_drawn\": " + std::to_string(random_masks_taken()) + "}, \"ops\": [";
+                     "\", \"masks_drawn\": " + std::to_string(random_masks_taken()) + "}, \"crowded\": " + crowded_cores_json() + ", \"ops\": [";
   bool first = true;
   for (std::size_t op = 0; op < kOpCount; ++op) {
     const Totals& one = ops[op];

@@ -1,0 +1,42 @@
+// Whether others use the cores of a program whose threads wait for each other in loops. GNU's OpenMP runtime lets a thread loop for
+// milliseconds before it sleeps; on a core that somebody else wants, that uses up the thread's share of it, and when its next piece of
+// work comes it is not running: a call of 25 ms was seen to take two seconds beside one other process.
+#pragma once
+
+#include <cstdint>
+
+namespace ipexrun::preload {
+
+/// The thresholds are stated here and nowhere measured finer: alone on its cores a program's threads wait for less than a hundredth of
+/// the time, beside one other process for a third to a half.
+struct CrowdingOptions {
+  double share = 0.1;                            ///< of a look's time that a thread was ready and did not run
+  int looks = 2;                                 ///< so many in a row
+  std::int64_t hold_ns = 1'000'000'000;          ///< how long that is believed, from the last sign on
+  std::int64_t longest_hold_ns = 8'000'000'000;  ///< doubled while it turns out to be true again
+  std::int64_t again_ns = 2'000'000'000;         ///< "again": so soon after the last time
+};
+
+/// Decides from what is seen. No thread of its own: one thread calls it.
+class Crowding {
+ public:
+  explicit Crowding(CrowdingOptions options = {}) : options_(options), hold_ns_(options.hold_ns) {}
+
+  /// A look that ended at now_ns and lasted wall_ns; waited_ns: the longest that one thread was ready to run meanwhile and did not.
+  /// Returns whether threads had better sleep than loop from now on.
+  bool look(std::int64_t now_ns, std::int64_t wall_ns, std::int64_t waited_ns) noexcept;
+
+  [[nodiscard]] bool crowded() const noexcept { return crowded_; }
+  [[nodiscard]] std::int64_t times() const noexcept { return times_; }  ///< how often it became crowded
+
+ private:
+  CrowdingOptions options_;
+  std::int64_t hold_ns_;
+  std::int64_t sign_ns_ = 0;   ///< the end of the last look that showed somebody
+  std::int64_t ended_ns_ = 0;  ///< when it was believed last
+  std::int64_t times_ = 0;
+  int in_a_row_ = 0;
+  bool crowded_ = false;
+};
+
+}  // namespace ipexrun::preload
