@@ -142,7 +142,7 @@ def ours(device, lanes):
     program = device.build(words)
     out = {"plain": (device.kernel(program, "gemm"), (64, 8), (64, 1))}
     if not lanes:
-        return {"vectors": (device.kernel(program, "gemm_vectors"), (32, 32), (2, 4)), **out}
+        return {"vectors": (device.kernel(program, "gemm_vectors"), (32, 32), (2, 4)), "rows": (device.kernel(program, "gemm_rows"), (64, 8), (64, 1)), **out}
     return {"blocks 128": (device.kernel(program, "gemm_blocks"), (128, 128), (16, 16)),
             "blocks 64": (device.kernel(device.build(words + " -DBLOCK=64"), "gemm_blocks"), (64, 64), (8, 8)),
             "tiles": (device.kernel(program, "gemm_tiles"), (64, 64), (16, 16)), **out}
@@ -151,7 +151,7 @@ def ours(device, lanes):
 def picked(device, lanes, batch, m, n, transposed):
     """What device xpu takes without measuring (preload/xpu/products.cpp)."""
     if not lanes:
-        return "plain" if transposed and m <= 8 else "vectors"
+        return "rows" if transposed and m <= 8 else "vectors"
     if m <= 8:
         return "plain"
     large, small = (math.ceil(m / side) * math.ceil(n / side) for side in (128, 64))
@@ -273,10 +273,10 @@ def main():
     for memory in options.memory.split(","):
         for shape in SHAPES:
             batch, m, n, k, transposed = shape
-            # gemm_vectors wants b's columns side by side; device xpu lays a transposed b anew for it where there are rows enough.
+            # gemm_vectors wants b's columns side by side, gemm_rows k; device xpu lays a transposed b anew where there are rows enough.
             if 2e-9 * batch * m * n * k > most or (transposed and not lanes and m > 8):
                 continue
-            fit = {name: one for name, one in kernels.items() if name != "vectors" or not transposed}
+            fit = {name: one for name, one in kernels.items() if name != ("vectors" if transposed else "rows")}
             try:
                 found = measure(device, library, fit, shape, memory == "svm", options.rounds, options.seconds)
             except OSError as problem:

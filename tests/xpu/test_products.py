@@ -95,7 +95,7 @@ def test_remembered(child, tmp_path):
         pytest.skip("something else ran on the machine during the race")
     fields = lines[-1].split("\t")
     won = json.loads(first.stdout)["choice"]
-    assert fields[0].startswith("xpu products|") and fields[1] == ("stock" if won == "plain" else won)
+    assert fields[0].startswith("xpu products|") and fields[1] == ("stock" if won == "rows" else won)
     fields[1:4] = ["vectors, b laid anew", "1000", "500"]
     file.write_text(head + "\n" + "\t".join(fields) + "\n")
     text = REMEMBERED.replace("SECONDS", "0.5").replace('row["reason"] == "faster"', 'row["reason"] == "remembered"')
