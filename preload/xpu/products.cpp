@@ -1,10 +1,14 @@
 // Products of matrices: mm, addmm, bmm, baddbmm, by their out= forms; torch makes the others of them.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/matmul.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
+#include "preload/xpu/choose_kernel.h"
 #include "preload/xpu/fallback.h"
 #include "preload/xpu/grid.h"
 #include "preload/xpu/operators.h"
@@ -48,11 +52,95 @@ bool makes_blocks(const ::ipexrun::xpu::Device& device) {
   return device.facts().lanes && device.facts().max_work_group >= kTileSide * kTileSide && device.facts().local_bytes >= kBlockBytes;
 }
 
+/// The kernels of gemm.cl and gemm_matrix.cl.
+enum class Form { kMatrix, kBlocks128, kBlocks64, kTiles, kPlain, kRows, kVectors, kVectorsAnew };
+constexpr const char* name_of(Form form) {
+  switch (form) {
+    case Form::kMatrix:
+      return "matrix units";
+    case Form::kBlocks128:
+      return "blocks of 128";
+    case Form::kBlocks64:
+      return "blocks of 64";
+    case Form::kTiles:
+      return "tiles";
+    case Form::kPlain:
+      return "plain";
+    case Form::kRows:
+      return "rows";
+    case Form::kVectors:
+      return "vectors";
+    case Form::kVectorsAnew:
+      break;
+  }
+  return "vectors, b laid anew";
+}
+
+/// Those that a call may take, the one that is taken without measuring first.
+class Forms {
+ public:
+  void add(Form form) {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (all_[i] == form) return;
+    all_[count_] = form;
+    names_[count_++] = name_of(form);
+  }
+  [[nodiscard]] Form operator[](int at) const { return all_[static_cast<std::size_t>(at)]; }
+  [[nodiscard]] c10::ArrayRef<const char*> names() const { return {names_.data(), count_}; }
+
+ private:
+  std::array<Form, 8> all_{};
+  std::array<const char*, 8> names_{};
+  std::size_t count_ = 0;
+};
+
+bool has_matrix_units(const ::ipexrun::xpu::Device& device, at::ScalarType type, std::int64_t m) {
+  return device.matrix_lanes() != 0 && (type == at::kHalf || type == at::kBFloat16) && m > kRowsOfAnItem;
+}
+
+constexpr std::int64_t kRowsForPlain = 64;  ///< above, a kernel that shares nothing between rows has nothing to win (assumed)
+
+/// 1: neighbours in a row lie side by side; 2: those in a column; 0: neither.
+std::int64_t layout_of(const Tensor& matrix) {
+  return matrix.stride(-1) == 1 || matrix.size(-1) == 1 ? 1 : matrix.stride(-2) == 1 || matrix.size(-2) == 1 ? 2 : 0;
+}
+
+/// Depends on what a KernelKind has of the call, and on the first one.
+Forms forms_of(const ::ipexrun::xpu::Device& device, const Tensor& a, const Tensor& b, std::size_t batch) {
+  Forms out;
+  const at::ScalarType type = a.scalar_type();
+  const std::int64_t m = a.size(-2), n = b.size(-1);
+  const bool few = m <= kRowsOfAnItem;
+  if (!device.facts().lanes) {
+    // A CPU's work items are loops: they want vectors inside, along neighbours in a row of b. A transposed b is laid anew once where there
+    // are rows enough to pay for it.
+    const bool side_by_side = layout_of(b) == 1;
+    if (side_by_side) out.add(Form::kVectors);
+    if (few && layout_of(a) == 1 && layout_of(b) == 2) out.add(Form::kRows);  // 6 to 17 times as fast as plain (PoCL, one core)
+    if (few) out.add(Form::kPlain);
+    if (!side_by_side) out.add(Form::kVectorsAnew);
+    return out;
+  }
+  // A GPU's are lanes that load side by side; tiles take either order.
+  const bool tiles = device.facts().max_work_group >= kTileSide * kTileSide && device.facts().local_bytes >= kTileBytes;
+  const bool blocked = makes_blocks(device) && type != at::kDouble;
+  if (has_matrix_units(device, type, m)) out.add(Form::kMatrix);
+  if (few || !tiles) out.add(Form::kPlain);
+  if (blocked) {
+    out.add(block_for(device, m, n, batch) == 128 ? Form::kBlocks128 : Form::kBlocks64);
+    out.add(Form::kBlocks64);
+    if (m > 64) out.add(Form::kBlocks128);
+  }
+  if (tiles) out.add(Form::kTiles);
+  if (m <= kRowsForPlain) out.add(Form::kPlain);
+  return out;
+}
+
 /// Of float16 and bfloat16 on devices that have such units. False: nothing was done.
 bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType type, const char* mixed, const Shape& shape, const Tensor& out,
                               const std::vector<Argument>& arguments) {
   const std::int64_t lanes = device.matrix_lanes();
-  if (lanes == 0 || (type != at::kHalf && type != at::kBFloat16) || shape.m <= kRowsOfAnItem) return false;
+  if (!has_matrix_units(device, type, shape.m)) return false;
   const std::string options = std::string("-DT=") + kernel_type(type) + " -DMATRIX=" + std::to_string(lanes) + mixed +
                               (device.facts().matrix_emulated ? " -DMATRIX_EMULATED" : "");
   Kernel* kernel = nullptr;
@@ -72,62 +160,109 @@ bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType typ
 }
 
 /// Tensors that kernels take, of the result's sizes. a and b are of one type; out and c are too, which is that type or float32.
-void launch_product(const Tensor& out, const Tensor& a, const Tensor& given_b, const Tensor* c, double beta, double alpha) {
-  const at::ScalarType type = a.scalar_type();
+struct Product {
+  Tensor a, b;
+  const Tensor* c;
+  double beta, alpha;
+};
+
+/// `without_units`: what is taken without measuring where there are no matrix units, or where their kernel does not build; plain and tiles
+/// come from its program, so that nothing is built for them.
+void launch_form(Form form, Form without_units, const Tensor& out, const Product& given) {
+  const at::ScalarType type = given.a.scalar_type();
   const bool wide = type == at::kDouble;
   const char* mixed = out.scalar_type() == type ? "" : " -DO=float";
   ::ipexrun::xpu::Device& device = *unit_of(out).device;
-  const bool lanes = device.facts().lanes;
-  // Neighbours in a row of b are read together; tiles take either order, elsewhere a transposed b is laid out anew once.
-  const bool tiles = lanes && a.size(-2) > kRowsOfAnItem && device.facts().max_work_group >= kTileSide * kTileSide &&
-                     device.facts().local_bytes >= kTileBytes;
-  const bool blocks_of_results = tiles && !wide && device.facts().local_bytes >= kBlockBytes;
-  const bool as_given = tiles || given_b.stride(-1) == 1 || given_b.size(-1) == 1 || a.size(-2) <= kRowsOfAnItem;
-  const Tensor b = as_given ? given_b : given_b.contiguous();
-  Shape shape{a.size(-2), b.size(-1), a.size(-1), {}, {}, {}, {}};
-  strides_of(a, shape.a);
+  const Tensor b = form == Form::kVectorsAnew ? given.b.contiguous() : given.b;
+  Shape shape{given.a.size(-2), b.size(-1), given.a.size(-1), {}, {}, {}, {}};
+  strides_of(given.a, shape.a);
   strides_of(b, shape.b);
   strides_of(out, shape.out);
   Tensor expanded;
-  if (c != nullptr && beta != 0) {
-    expanded = c->expand(out.sizes());
+  double beta = given.beta;
+  if (given.c != nullptr && beta != 0) {
+    expanded = given.c->expand(out.sizes());
     strides_of(expanded, shape.c);
   } else {
     beta = 0;
   }
   const auto number = [&](double value) { return wide ? Argument::value(value) : Argument::value(static_cast<float>(value)); };
   const std::vector<Argument> arguments{Argument::memory(out.mutable_data_ptr()),
-                                        Argument::memory(a.const_data_ptr()),
+                                        Argument::memory(given.a.const_data_ptr()),
                                         Argument::memory(b.const_data_ptr()),
                                         Argument::memory(expanded.defined() ? expanded.const_data_ptr() : out.const_data_ptr()),
                                         Argument::value(shape),
-                                        number(alpha),
+                                        number(given.alpha),
                                         number(beta)};
-  if (multiply_in_matrix_units(device, type, mixed, shape, out, arguments)) return;
+  if (form == Form::kMatrix) {
+    if (multiply_in_matrix_units(device, type, mixed, shape, out, arguments)) return;
+    form = without_units;
+  }
   const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
-  const std::int64_t block = block_for(device, shape.m, shape.n, batch);
-  // A CPU's work items are loops: they want vectors inside; a GPU's are lanes that load side by side.
-  const bool vectors = !lanes && (b.stride(-1) == 1 || b.size(-1) == 1);
-  Kernel& kernel = device.kernel(
-      "gemm",
-      std::string("-DT=") + kernel_type(type) + mixed + (wide ? " -DWIDE" : "") + (blocks_of_results && block == 64 ? " -DBLOCK=64" : ""),
-      vectors             ? "gemm_vectors"
-      : blocks_of_results ? "gemm_blocks"
-      : tiles             ? "gemm_tiles"
-                          : "gemm");
-  if (blocks_of_results && !vectors) {
-    const auto side = static_cast<std::size_t>(block / 8);
-    device.launch(kernel, arguments, {blocks(shape.n, block) * side, blocks(shape.m, block) * side, batch}, {side, side, 1},
+  const bool blocked = form == Form::kBlocks128 || form == Form::kBlocks64;
+  const bool vectors = form == Form::kVectors || form == Form::kVectorsAnew;
+  const std::string options = std::string("-DT=") + kernel_type(type) + mixed + (wide ? " -DWIDE" : "") +
+                              ((blocked ? form : without_units) == Form::kBlocks64 ? " -DBLOCK=64" : "");
+  Kernel& kernel = device.kernel("gemm", options,
+                                 blocked                ? "gemm_blocks"
+                                 : vectors              ? "gemm_vectors"
+                                 : form == Form::kTiles ? "gemm_tiles"
+                                 : form == Form::kRows  ? "gemm_rows"
+                                                        : "gemm");
+  if (blocked) {
+    const std::int64_t block_size = form == Form::kBlocks128 ? 128 : 64;
+    const auto side = static_cast<std::size_t>(block_size / 8);
+    device.launch(kernel, arguments, {blocks(shape.n, block_size) * side, blocks(shape.m, block_size) * side, batch}, {side, side, 1},
                   stream_of(out));
   } else if (vectors) {
     device.launch(kernel, arguments, {blocks(shape.n, 16), blocks(shape.m, kRowsOfAnItem), batch}, {2, 4, 1}, stream_of(out));
-  } else if (tiles) {
+  } else if (form == Form::kTiles) {
     device.launch(kernel, arguments, {blocks(shape.n, kTile) * kTileSide, blocks(shape.m, kTile) * kTileSide, batch},
                   {kTileSide, kTileSide, 1}, stream_of(out));
   } else {
     device.launch(kernel, arguments, {static_cast<std::size_t>(shape.n), blocks(shape.m, kRowsOfAnItem), batch}, {64, 1, 1},
                   stream_of(out));
   }
+}
+
+/// Every second, third, ... row, column and batch of the result, in float64 on the CPU.
+Tensor exact_sample(const Tensor& out, const Product& given, const SampleSteps& steps) {
+  const auto take = [&](const Tensor& all, bool rows, bool columns) {
+    Tensor some = all;
+    if (rows) some = some.slice(-2, 0, some.size(-2), steps.row);
+    if (columns) some = some.slice(-1, 0, some.size(-1), steps.column);
+    return (some.dim() == 3 ? some.slice(0, 0, some.size(0), steps.batch) : some).cpu().to(at::kDouble);
+  };
+  Tensor exact = at::matmul(take(given.a, true, false), take(given.b, false, true)).mul_(given.alpha);
+  if (given.c != nullptr && given.beta != 0) exact.add_(take(given.c->expand(out.sizes()), true, true), given.beta);
+  return exact;
+}
+
+Precision precision_of(at::ScalarType type) {
+  return type == at::kDouble ? Precision::kFloat64
+         : type == at::kHalf ? Precision::kFloat16Op
+         : type == at::kBFloat16 ? Precision::kBf16Op
+                                 : Precision::kFloat32;
+}
+
+void launch_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* c, double beta, double alpha) {
+  ::ipexrun::xpu::Device& device = *unit_of(out).device;
+  const std::int64_t m = a.size(-2), n = b.size(-1), k = a.size(-1), batch = out.dim() == 3 ? out.size(0) : 1;
+  const Forms forms = forms_of(device, a, b, static_cast<std::size_t>(batch));
+  const Form without_units = forms[forms[0] == Form::kMatrix ? 1 : 0];
+  const Product given{a, b, c, beta, alpha};
+  const auto compute = [&](int candidate, const Tensor& to) { launch_form(forms[candidate], without_units, to, given); };
+  const auto truth = [&](const SampleSteps& steps) { return exact_sample(out, given, steps); };
+  const KernelCall call{"products",
+                        {bucket(batch), bucket(m), n, k, out.dim(), static_cast<std::int64_t>(a.scalar_type()),
+                         static_cast<std::int64_t>(out.scalar_type()), layout_of(a), layout_of(b), c != nullptr && beta != 0,
+                         out.stride(-1) == 1, static_cast<std::int64_t>(forms[0]), device.matrix_lanes(), out.device().index()},
+                        forms.names(),
+                        2.0 * static_cast<double>(batch * m) * static_cast<double>(n) * static_cast<double>(k),
+                        compute,
+                        truth,
+                        precision_of(out.scalar_type())};
+  if (const int candidate = choose_kernel(call, out); candidate >= 0) compute(candidate, out);
 }
 
 /// Of float32, with 16 bits inside where that was asked for or is faster.
@@ -197,22 +332,49 @@ bool multiply_windows(const Tensor& out, const Tensor& a, const Tensor& image, c
                       const ConvolutionWindow& window, int kernel_height, int kernel_width) {
   ::ipexrun::xpu::Device& device = *unit_of(out).device;
   if (!makes_blocks(device) || out.scalar_type() == at::kDouble) return false;
-  const std::int64_t block = block_for(device, shape.m, shape.n, 1);
-  Kernel& kernel =
-      device.kernel("gemm",
-                    std::string("-DT=") + kernel_type(out.scalar_type()) + (block == 64 ? " -DBLOCK=64" : "") +
-                        " -DKERNEL_HEIGHT=" + std::to_string(kernel_height) + " -DKERNEL_WIDTH=" + std::to_string(kernel_width),
-                    "gemm_blocks");
-  const std::vector<Argument> arguments{Argument::memory(out.mutable_data_ptr()),
-                                        Argument::memory(a.const_data_ptr()),
-                                        Argument::memory(image.const_data_ptr()),
-                                        Argument::memory(bias.defined() ? bias.const_data_ptr() : out.const_data_ptr()),
-                                        Argument::value(shape),
-                                        Argument::value(1.0F),
-                                        Argument::value(bias.defined() ? 1.0F : 0.0F),
-                                        Argument::value(window)};
-  const auto side = static_cast<std::size_t>(block / 8);
-  device.launch(kernel, arguments, {blocks(shape.n, block) * side, blocks(shape.m, block) * side, 1}, {side, side, 1}, stream_of(out));
+  Forms forms;
+  forms.add(block_for(device, shape.m, shape.n, 1) == 128 ? Form::kBlocks128 : Form::kBlocks64);
+  forms.add(Form::kBlocks64);
+  if (shape.m > 64) forms.add(Form::kBlocks128);
+  const auto compute = [&](int candidate, const Tensor& to) {
+    const std::int64_t block = forms[candidate] == Form::kBlocks128 ? 128 : 64;
+    Kernel& kernel =
+        device.kernel("gemm",
+                      std::string("-DT=") + kernel_type(to.scalar_type()) + (block == 64 ? " -DBLOCK=64" : "") +
+                          " -DKERNEL_HEIGHT=" + std::to_string(kernel_height) + " -DKERNEL_WIDTH=" + std::to_string(kernel_width),
+                      "gemm_blocks");
+    const std::vector<Argument> arguments{Argument::memory(to.mutable_data_ptr()),
+                                          Argument::memory(a.const_data_ptr()),
+                                          Argument::memory(image.const_data_ptr()),
+                                          Argument::memory(bias.defined() ? bias.const_data_ptr() : to.const_data_ptr()),
+                                          Argument::value(shape),
+                                          Argument::value(1.0F),
+                                          Argument::value(bias.defined() ? 1.0F : 0.0F),
+                                          Argument::value(window)};
+    const auto side = static_cast<std::size_t>(block / 8);
+    device.launch(kernel, arguments, {blocks(shape.n, block) * side, blocks(shape.m, block) * side, 1}, {side, side, 1}, stream_of(to));
+  };
+  KernelKind kind{1,
+                  shape.m,
+                  bucket(shape.n),
+                  shape.k,
+                  static_cast<std::int64_t>(out.scalar_type()),
+                  bias.defined(),
+                  kernel_height,
+                  kernel_width,
+                  static_cast<std::int64_t>(forms[0]),
+                  out.device().index()};
+  std::size_t at = 10;
+  for (const std::int32_t* pair : {window.in, window.out, window.stride, window.padding, window.dilation})
+    for (int d = 0; d < 2; ++d) kind[at++] = pair[d];
+  const KernelCall call{"convolutions",
+                        kind,
+                        forms.names(),
+                        2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k),
+                        compute,
+                        std::nullopt,  // either size of blocks adds up in the same order
+                        precision_of(out.scalar_type())};
+  if (const int candidate = choose_kernel(call, out); candidate >= 0) compute(candidate, out);
   return true;
 }
 

@@ -21,6 +21,7 @@
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
 #include "preload/select/race.h"
+#include "preload/xpu/choose_kernel.h"
 #include "preload/xpu/place.h"
 
 namespace ipexrun::preload::xpu {
@@ -115,6 +116,7 @@ struct Pair {
 /// Both forms, one after the other, each alone on its stream.
 Pair run_pair(const ReducedCall& call, const Tensor& on, at::ScalarType inside, bool reduced_first) {
   Pair out;
+  const HoldTrials hold;
   auto& device = *unit_of(on).device;
   const auto timed = [&](at::ScalarType type, List& results, std::int64_t& ns) {
     device.synchronize(stream_of(on));

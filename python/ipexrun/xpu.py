@@ -159,7 +159,7 @@ def report_text(most=12):
     lines.append(f"xpu: {rows['launches']} launches; programs built {rows['programs_from_source']}, from the cache {rows['programs_from_cache']}, "
                  f"built ahead of time {rows['programs_ahead_of_time']}, "
                  f"{rows['program_seconds'] * 1e3:.0f} ms")
-    lines += _reduced_lines(rows["reduced"]) + _optimizer_lines()
+    lines += _reduced_lines(rows["reduced"]) + _product_lines(rows["products"]) + _optimizer_lines()
     for name, title in (("fallbacks", "ran on the CPU"), ("kernels", "kernel")):
         if rows[name]:
             lines.append(f"  {title:<44} {'calls':>8} {'ms':>10}")
@@ -184,6 +184,24 @@ def _reduced_lines(kinds):
         + (f", {answered} of {calls} calls" if choice == "reduced" else f", {calls} calls") + f": {reason}"
         for (choice, inside, reason), (count, answered, calls) in sorted(groups.items(), reverse=True)
     ]
+
+
+def _product_lines(kinds):
+    """Which kernels of products and convolutions were measured to be faster than what is taken without measuring."""
+    groups = {}
+    for row in kinds:
+        if row["choice"] != row["first"]:
+            groups.setdefault((row["op"], row["choice"], row["first"]), []).append(row)
+    lines = [
+        f"xpu: {op} by {choice} instead of {first} in {len(rows)} kind{'s' * (len(rows) > 1)}, {sum(row['answered'] for row in rows)} of "
+        f"{sum(row['calls'] for row in rows)} calls: measured {min(row['gain'] for row in rows):.2f}"
+        + (f" to {max(row['gain'] for row in rows):.2f}" if len(rows) > 1 else "") + " times as fast"
+        for (op, choice, first), rows in sorted(groups.items())
+    ]
+    kept = [row for row in kinds if row["choice"] == row["first"] and row["pairs"]]
+    if kept:
+        lines.append(f"xpu: {len(kept)} kind{'s' * (len(kept) > 1)} of products and convolutions measured, and left as they were")
+    return lines
 
 
 def _optimizer_lines():

@@ -269,4 +269,39 @@ __kernel void gemm_vectors(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum 
     }
   }
 }
+
+// For a few rows where k is what lies side by side, in a and in b (a weight of a linear layer): an item makes a column of results, 16 products at
+// a time. What a row beyond the last one computes is not stored.
+__kernel void gemm_rows(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta) {
+  const long column = get_global_id(0);
+  const long first = (long)get_global_id(1) * ROWS;
+  const long batch = get_global_id(2);
+  if (column >= shape.n || first >= shape.m) return;
+  const int rows = (int)min(shape.m - first, (long)ROWS);
+  __global MEM_TYPE(T) *a = AT(MEM_TYPE(T), a) + batch * shape.a_batch;
+  __global MEM_TYPE(T) *b = AT(MEM_TYPE(T), b) + batch * shape.b_batch + column * shape.b_col;
+  Sums sum[ROWS];
+  __global MEM_TYPE(T) *row[ROWS];
+  for (int r = 0; r < ROWS; ++r) {
+    sum[r] = (Sums)(0);
+    row[r] = a + min(first + r, shape.m - 1) * shape.a_row;
+  }
+  const long whole = shape.k / 16 * 16;
+  if (rows == 1) {
+    for (long k = 0; k < whole; k += 16) sum[0] = fma(LOADS(T, row[0] + k), LOADS(T, b + k), sum[0]);
+  } else {
+    for (long k = 0; k < whole; k += 16) {
+      const Sums right = LOADS(T, b + k);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) sum[r] = fma(LOADS(T, row[r] + k), right, sum[r]);
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    Sum values[16], total = 0;
+    vstore16(sum[r], 0, values);
+    for (int i = 0; i < 16; ++i) total += values[i];
+    for (long k = whole; k < shape.k; ++k) total += (Sum)LOAD(T, row[r] + k) * (Sum)LOAD(T, b + k);
+    STORE_PRODUCT(first + r, column, total)
+  }
+}
 #endif
