@@ -68,8 +68,9 @@ print("right")
 
 
 @pytest.mark.parametrize("text, kernels", [(FEW_ROWS, ""), (GPUS, "lanes")], ids=["few-rows", "gpus"])
-def test_right_while_racing_and_afterwards(child, text, kernels):
-    done = child(START + text, IPEXRUN_XPU_KERNELS=kernels, IPEXRUN_SELECT="thorough")
+def test_right_while_racing_and_afterwards(child, text, kernels, tmp_path):
+    """With a cache of its own: what an earlier run found would not race again."""
+    done = child(START + text, IPEXRUN_XPU_KERNELS=kernels, IPEXRUN_SELECT="thorough", IPEXRUN_CACHE=str(tmp_path))
     assert done.stdout == "right\n", done.stdout + done.stderr[-3000:]
 
 
