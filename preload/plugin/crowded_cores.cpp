@@ -100,7 +100,7 @@ class Waits {
     while (const dirent* entry = readdir(folder)) {
       const long thread = std::strtol(entry->d_name, nullptr, 10);
       std::int64_t waited = 0;
-      if (thread <= 0 || !read(entry->d_name, &waited)) continue;
+      if (thread <= 0 || !read(thread, &waited)) continue;
       const auto before = before_.find(thread);
       if (before != before_.end()) longest = std::max(longest, waited - before->second);
       now.emplace(thread, waited);
@@ -115,17 +115,13 @@ class Waits {
 
   static bool can_be_read() {
     std::int64_t waited = 0;
-    return read("self", &waited);
+    return read(static_cast<long>(gettid()), &waited);
   }
 
  private:
-  static bool read(const char* thread, std::int64_t* waited) {
+  static bool read(long thread, std::int64_t* waited) {
     char path[64];
-    if (thread[0] == 's') {
-      std::snprintf(path, sizeof path, "/proc/self/schedstat");
-    } else {
-      std::snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", thread);
-    }
+    std::snprintf(path, sizeof path, "/proc/self/task/%ld/schedstat", thread);
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
     char text[96];
