@@ -10,7 +10,7 @@ namespace ipexrun::preload {
 /// The thresholds are stated here and nowhere measured finer: alone on its cores a program's threads wait for less than a hundredth of
 /// the time, beside one other process for a third to a half.
 struct CrowdingOptions {
-  double share = 0.1;                            ///< of a look's time that a thread was ready and did not run
+  double share = 0.25;                           ///< of a look's time that a thread was ready and did not run
   int looks = 2;                                 ///< so many in a row
   std::int64_t hold_ns = 1'000'000'000;          ///< how long that is believed, from the last sign on
   std::int64_t longest_hold_ns = 8'000'000'000;  ///< doubled while it turns out to be true again
