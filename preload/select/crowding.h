@@ -11,7 +11,7 @@ namespace ipexrun::preload {
 /// the time, beside one other process for a third to a half.
 struct CrowdingOptions {
   double share = 0.25;                           ///< of a look's time that a thread was ready and did not run
-  int looks = 2;                                 ///< so many in a row
+  int looks = 3;                                 ///< so many in a row
   std::int64_t hold_ns = 1'000'000'000;          ///< how long that is believed, from the last sign on
   std::int64_t longest_hold_ns = 8'000'000'000;  ///< doubled while it turns out to be true again
   std::int64_t again_ns = 2'000'000'000;         ///< "again": so soon after the last time

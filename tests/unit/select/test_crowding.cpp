@@ -42,14 +42,14 @@ TEST_F(CrowdingTest, OneLookProvesNothing) {
   }
 }
 
-TEST_F(CrowdingTest, TwoInARowDo) {
-  EXPECT_FALSE(looks(1, 0.4));
+TEST_F(CrowdingTest, ThreeInARowDo) {
+  EXPECT_FALSE(looks(2, 0.4));
   EXPECT_TRUE(looks(1, 0.4));
   EXPECT_EQ(crowding_.times(), 1);
 }
 
 TEST_F(CrowdingTest, ItIsBelievedForASecondAfterTheLastSign) {
-  looks(2, 0.4);
+  looks(3, 0.4);
   EXPECT_TRUE(looks(9, 0));
   EXPECT_TRUE(looks(1, 0.4));  // somebody is still there
   EXPECT_EQ(looks_until_free(), 10);
@@ -57,12 +57,12 @@ TEST_F(CrowdingTest, ItIsBelievedForASecondAfterTheLastSign) {
 
 TEST_F(CrowdingTest, WhoStaysIsBelievedLonger) {
   for (const int want : {10, 20, 40, 80, 80}) {
-    looks(2, 0.4);
+    looks(3, 0.4);
     EXPECT_EQ(looks_until_free(), want);
   }
   EXPECT_EQ(crowding_.times(), 5);
   looks(30, 0);  // gone for a while: from the beginning
-  looks(2, 0.4);
+  looks(3, 0.4);
   EXPECT_EQ(looks_until_free(), 10);
 }
 
