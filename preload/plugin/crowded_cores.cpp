@@ -142,39 +142,52 @@ std::atomic<bool> asked_for{false};
 std::atomic<std::int64_t> times{-1};  // -1: nobody watches
 std::atomic<bool> now_crowded{false};
 
-long switches() {
+/// What the process used up to now.
+struct Usage {
+  long switches = 0;        ///< how often its threads were pushed off their cores
+  std::int64_t cpu_ns = 0;  ///< of all of its threads
+  std::int64_t at_ns = 0;
+};
+
+Usage usage_now() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_nivcsw;
+  const auto ns = [](const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_usec} * 1000; };
+  return {usage.ru_nivcsw, ns(usage.ru_utime) + ns(usage.ru_stime), steady_clock().now_ns()};
+}
+
+int cpus() {
+  cpu_set_t mask;
+  return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 0;
 }
 
 /// Threads of a team that bring the runtime's count above the CPUs; 0: too many.
 unsigned team_size() {
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return 0;
-  const int more = CPU_COUNT(&mask) - at::get_num_threads() + 2;  // its first thread does not count
-  return more > kMostThreads ? 0 : static_cast<unsigned>(std::max(more, 2));
+  const int there = cpus();
+  const int more = there - at::get_num_threads() + 2;  // its first thread does not count
+  return there == 0 || more > kMostThreads ? 0 : static_cast<unsigned>(std::max(more, 2));
 }
 
 [[noreturn]] void watch(GompParallel parallel) {
   SleepingTeam team(parallel);
   Waits waits;
   Crowding crowding;
-  long before = switches();
-  std::int64_t since = steady_clock().now_ns();
+  Usage before = usage_now();
   bool sleeping = false;
   for (;;) {
     const timespec pause{0, kLookNs};
     nanosleep(&pause, nullptr);
-    const std::int64_t now = steady_clock().now_ns();
-    const long after = switches();
-    std::int64_t waited = 0;
-    if (sleeping || after - before >= kSwitchesOfInterest) {
-      waited = waits.longest_ns();
+    const Usage now = usage_now();
+    CrowdingLook seen;
+    seen.now_ns = now.at_ns;
+    seen.wall_ns = now.at_ns - before.at_ns;
+    seen.left_ns = cpus() * seen.wall_ns - (now.cpu_ns - before.cpu_ns);
+    if (sleeping || now.switches - before.switches >= kSwitchesOfInterest) {
+      seen.waited_ns = waits.longest_ns();
     } else {
       waits.forget();
     }
-    const bool crowded = crowding.look(now, now - since, waited);
+    const bool crowded = crowding.look(seen);
     if (crowded && !sleeping) {
       const unsigned threads = team_size();
       sleeping = threads > 0 && team.begin(threads);
@@ -187,8 +200,7 @@ unsigned team_size() {
     }
     times.store(crowding.times(), std::memory_order_relaxed);
     now_crowded.store(sleeping, std::memory_order_relaxed);
-    before = switches();  // what beginning and ending took is no sign of others
-    since = steady_clock().now_ns();
+    before = usage_now();  // what beginning and ending took is no sign of others
   }
 }
 

@@ -4,8 +4,10 @@
 
 namespace ipexrun::preload {
 
-bool Crowding::look(std::int64_t now_ns, std::int64_t wall_ns, std::int64_t waited_ns) noexcept {
-  const bool somebody = wall_ns > 0 && static_cast<double>(waited_ns) >= options_.share * static_cast<double>(wall_ns);
+bool Crowding::look(const CrowdingLook& seen) noexcept {
+  const auto now_ns = seen.now_ns;
+  const double least = options_.share * static_cast<double>(seen.wall_ns);
+  const bool somebody = seen.wall_ns > 0 && static_cast<double>(seen.waited_ns) >= least && static_cast<double>(seen.left_ns) >= least;
   in_a_row_ = somebody ? in_a_row_ + 1 : 0;
   if (somebody) sign_ns_ = now_ns;
   if (crowded_) {

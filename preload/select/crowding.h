@@ -7,10 +7,19 @@
 
 namespace ipexrun::preload {
 
+/// One look at the process.
+struct CrowdingLook {
+  std::int64_t now_ns = 0;     ///< when it ended
+  std::int64_t wall_ns = 0;    ///< how long it lasted
+  std::int64_t waited_ns = 0;  ///< the longest that one of its threads was ready to run meanwhile and did not
+  std::int64_t left_ns = 0;    ///< what its CPUs had to give and it did not use: idle time, or that of others
+};
+
 /// The thresholds are stated here and nowhere measured finer: alone on its cores a program's threads wait for less than a hundredth of
-/// the time, beside one other process for a third to a half.
+/// the time, beside one other process for a third to a half. Where threads of the program itself take turns (a tokenizer's beside a
+/// model's) they wait as much, but then the program uses its cores up.
 struct CrowdingOptions {
-  double share = 0.25;                           ///< of a look's time that a thread was ready and did not run
+  double share = 0.25;                           ///< of a look's time that a thread waited, and that the program's threads did not use
   int looks = 3;                                 ///< so many in a row
   std::int64_t hold_ns = 1'000'000'000;          ///< how long that is believed, from the last sign on
   std::int64_t longest_hold_ns = 8'000'000'000;  ///< doubled while it turns out to be true again
@@ -22,9 +31,8 @@ class Crowding {
  public:
   explicit Crowding(CrowdingOptions options = {}) : options_(options), hold_ns_(options.hold_ns) {}
 
-  /// A look that ended at now_ns and lasted wall_ns; waited_ns: the longest that one thread was ready to run meanwhile and did not.
   /// Returns whether threads had better sleep than loop from now on.
-  bool look(std::int64_t now_ns, std::int64_t wall_ns, std::int64_t waited_ns) noexcept;
+  bool look(const CrowdingLook& seen) noexcept;
 
   [[nodiscard]] bool crowded() const noexcept { return crowded_; }
   [[nodiscard]] std::int64_t times() const noexcept { return times_; }  ///< how often it became crowded

@@ -36,7 +36,7 @@ PROGRAM = """
 
 def run(seconds, **environment):
     command = [f"{BUILD}/bin/ipexrun", "--require-shim", sys.executable, "-c", textwrap.dedent(PROGRAM), str(seconds)]
-    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_SELECT": "off", **environment}
+    environment = {**os.environ, "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", "IPEXRUN_CACHE": "off", "IPEXRUN_SELECT": "off", **environment}
     for name in ("IPEXRUN_FORCE", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):  # threads that sleep at once are kept from nothing
         environment.pop(name, None)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

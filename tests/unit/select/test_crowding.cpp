@@ -10,11 +10,11 @@ constexpr std::int64_t kLook = 100'000'000;
 class CrowdingTest : public testing::Test {
  protected:
   /// So many looks in which a thread waited for that share of the time; the last answer.
-  bool looks(int count, double share) {
+  bool looks(int count, double waited, double left = 0.5) {
     bool crowded = false;
     for (int i = 0; i < count; ++i) {
       now_ += kLook;
-      crowded = crowding_.look(now_, kLook, static_cast<std::int64_t>(share * kLook));
+      crowded = crowding_.look({now_, kLook, static_cast<std::int64_t>(waited * kLook), static_cast<std::int64_t>(left * kLook)});
     }
     return crowded;
   }
@@ -34,6 +34,8 @@ class CrowdingTest : public testing::Test {
 };
 
 TEST_F(CrowdingTest, AloneItIsNever) { EXPECT_FALSE(looks(1000, 0.05)); }
+
+TEST_F(CrowdingTest, ThreadsOfTheProgramThatTakeTurnsAreNoOthers) { EXPECT_FALSE(looks(1000, 0.9, 0.1)); }
 
 TEST_F(CrowdingTest, OneLookProvesNothing) {
   for (int i = 0; i < 50; ++i) {
@@ -67,8 +69,8 @@ TEST_F(CrowdingTest, WhoStaysIsBelievedLonger) {
 }
 
 TEST_F(CrowdingTest, ALookWithoutTimeSaysNothing) {
-  EXPECT_FALSE(crowding_.look(1, 0, 5));
-  EXPECT_FALSE(crowding_.look(2, 0, 5));
+  EXPECT_FALSE(crowding_.look({1, 0, 5, 5}));
+  EXPECT_FALSE(crowding_.look({2, 0, 5, 5}));
 }
 
 }  // namespace
