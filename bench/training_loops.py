@@ -1,8 +1,8 @@
 """A training step as its author would write it, or tuned by hand: training_loops.py SOCKET MODEL FORM
 
 MODEL: bert (BERT-base, 4 sentences of 128 tokens, AdamW), resnet (ResNet-50, 8 images, SGD with momentum), mlp (small, for --smoke).
-FORM: plain, hand (bf16 autocast, fused optimizer, images and their network channels last), or compiled (plain, with torch.compile(model,
-backend="ipex")).
+FORM: plain, hand (bf16 autocast, fused optimizer, images and their network channels last), hand_compiled (the same through torch.compile, that
+is Inductor: it needs g++), or compiled (plain, with torch.compile(model, backend="ipex")).
 """
 
 import contextlib
@@ -40,11 +40,13 @@ def mlp():
 def step_of(name, form):
     """A function that makes one step and returns its loss."""
     torch.manual_seed(0)
-    hand = form == "hand"
+    hand = form.startswith("hand")
     model, loss_of, (kind, settings) = {"bert": bert, "resnet": lambda: resnet(hand), "mlp": mlp}[name]()
     optimizer = kind(model.parameters(), fused=True, **settings) if hand else kind(model.parameters(), **settings)
     if form == "compiled":
         model.compile(backend="ipex")
+    elif form == "hand_compiled":
+        model.compile()
     cast = (lambda: torch.autocast("cpu", torch.bfloat16)) if hand else contextlib.nullcontext
 
     def step():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Steps of unedited training loops under ipexrun beside stock and the loop tuned by hand (training_loops.py), in processes that take turns.
+"""Steps of unedited training loops under ipexrun beside stock and the loop tuned by hand, as it is and through torch.compile (training_loops.py), in processes that take turns.
 
     python bench/training_speed.py --build build/dev --model bert --model resnet --rounds 15
 
@@ -61,7 +61,8 @@ class Contender:
 def measure(options, model, folder):
     program = [options.python, os.path.join(HERE, "training_loops.py"), model]
     launcher = training_options.launcher(options)
-    commands = {"stock": [*program, "plain"], "by hand": [*program, "hand"], "ipexrun": [*launcher, *program, "plain"],
+    commands = {"stock": [*program, "plain"], "by hand": [*program, "hand"], "by hand, compiled": [*program, "hand_compiled"],
+                "ipexrun": [*launcher, *program, "plain"],
                 "ipexrun, compiled": [*launcher, *program, "compiled"],
                 "ipexrun float32": [*launcher, "--dtype", "float32", *program, "plain"],
                 "ipexrun, operators": [*launcher, "--graph-mode", "off", *program, "plain"],

@@ -30,7 +30,7 @@ P, SIZE = ctypes.c_void_p, ctypes.c_size_t
 # batch, m, n, k, b is given transposed (as weights of a linear layer are)
 SHAPES = [
     (1, 256, 256, 256, False), (1, 512, 512, 512, False), (1, 1024, 1024, 1024, False), (1, 2048, 2048, 2048, False), (1, 4096, 4096, 4096, False),
-    (1, 1000, 1000, 1000, False), (1, 4100, 4100, 500, False), (1, 4096, 4096, 64, False), (1, 128, 128, 16384, False), (1, 64, 1000, 2048, True),
+    (1, 1000, 1000, 1000, False), (1, 4100, 4100, 500, False), (1, 4096, 4096, 64, False), (1, 128, 128, 16384, False), (1, 64, 64, 4096, True), (1, 64, 1000, 2048, True),
     (1, 16, 3072, 768, True), (1, 128, 768, 768, True), (1, 512, 3072, 768, True), (1, 4096, 768, 3072, True), (1, 16384, 3072, 768, True),
     (1, 1, 4096, 4096, True), (1, 8, 4096, 4096, True), (96, 128, 128, 64, True), (192, 512, 512, 64, True), (192, 512, 64, 512, False),
 ]
@@ -143,8 +143,10 @@ def ours(device, lanes):
     out = {"plain": (device.kernel(program, "gemm"), (64, 8), (64, 1))}
     if not lanes:
         return {"vectors": (device.kernel(program, "gemm_vectors"), (32, 32), (2, 4)), "rows": (device.kernel(program, "gemm_rows"), (64, 8), (64, 1)), **out}
+    small = device.build(words + " -DBLOCK=64")
     return {"blocks 128": (device.kernel(program, "gemm_blocks"), (128, 128), (16, 16)),
-            "blocks 64": (device.kernel(device.build(words + " -DBLOCK=64"), "gemm_blocks"), (64, 64), (8, 8)),
+            "blocks 64": (device.kernel(small, "gemm_blocks"), (64, 64), (8, 8)),
+            "64, parts": (device.kernel(small, "gemm_blocks"), (64, 64), (8, 8), device.kernel(small, "gemm_sum")),
             "tiles": (device.kernel(program, "gemm_tiles"), (64, 64), (16, 16)), **out}
 
 
@@ -158,9 +160,28 @@ def picked(device, lanes, batch, m, n, transposed):
     return "blocks 128" if large * batch >= device.units and 40 * large <= 12 * small else "blocks 64"
 
 
-def launch(device, kernel, group, local, shape, out, a, b):
+def parts_of(device, batch, m, n, k):
+    """As parts_for() of preload/xpu/products.cpp."""
+    parts = min(4 * device.units // (math.ceil(m / 64) * math.ceil(n / 64)), k // 64, max(1, 2 * k * (m + n) // (m * n))) if batch == 1 else 1
+    while parts > 1 and k % parts:
+        parts -= 1
+    return max(parts, 1)
+
+
+def launch_parts(device, kernels, shape, out, a, b, sums):
+    _, m, n, k, transposed = shape
+    parts = sums.count // (m * n)
+    each = k // parts
+    words = struct.pack("15q", m, n, each, k, 1, each, *((1, k) if transposed else (n, 1)), each * (1 if transposed else n), n, 1, m * n, n, 1, m * n)
+    blocks, group, local, total = kernels
+    launch(device, blocks, group, local, (parts, m, n, each, transposed), sums, a, b, words)
+    words = struct.pack("15q", m, n, parts, n, 1, m * n, 0, 0, 0, n, 1, m * n, n, 1, m * n)
+    launch(device, total, (64, 1), (64, 1), (1, m, n, parts, False), out, sums, sums, words)
+
+
+def launch(device, kernel, group, local, shape, out, a, b, words=None):
     batch, m, n, k, transposed = shape
-    words = struct.pack("15q", m, n, k, k, 1, m * k, *((1, k) if transposed else (n, 1)), n * k, n, 1, m * n, n, 1, m * n)
+    words = words or struct.pack("15q", m, n, k, k, 1, m * k, *((1, k) if transposed else (n, 1)), n * k, n, 1, m * n, n, 1, m * n)
     at = 0
     for one in (out, a, b, out):
         if one.address:
@@ -212,8 +233,11 @@ def measure(device, library, kernels, shape, svm, rounds, seconds):
         state = (1103515245 * state + 12345) & 0x7FFFFFFF
         pattern.append(state / 0x40000000 - 1)
     a, b, out = (Operand(device, pattern[start:], batch * size, svm) for start, size in ((0, m * k), (7, n * k), (0, m * n)))
-    todo = {name: lambda kernel=kernel, group=group, local=local: launch(device, kernel, group, local, shape, out, a, b)
-            for name, (kernel, group, local) in kernels.items()}
+    todo = {name: lambda one=one: launch(device, *one, shape, out, a, b) for name, one in kernels.items() if len(one) == 3}
+    parts = parts_of(device, *shape[:4])
+    sums = Operand(device, array.array("f", [0]), parts * m * n, svm)
+    if parts > 1:
+        todo.update({name: lambda one=one: launch_parts(device, one, shape, out, a, b, sums) for name, one in kernels.items() if len(one) == 4})
     if library:
         todo["CLBlast"] = lambda: multiply_by_clblast(library, device, shape, out, a, b)
     calls, times = {}, {name: [] for name in todo}
@@ -235,7 +259,7 @@ def measure(device, library, kernels, shape, svm, rounds, seconds):
                 todo[name]()
             device.finish()
             times[name].append((time.perf_counter() - start) / calls[name] * 1e6)
-    for one in (a, b, out):
+    for one in (a, b, out, sums):
         one.release()
     return {name: statistics.median(values) if values is not None else None for name, values in times.items()}
 

@@ -1,5 +1,6 @@
 // Products of matrices: mm, addmm, bmm, baddbmm, by their out= forms; torch makes the others of them.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/matmul.h>
 #include <torch/library.h>
@@ -48,12 +49,23 @@ std::int64_t block_for(const ::ipexrun::xpu::Device& device, std::int64_t m, std
   const std::size_t large = blocks(m, 128) * blocks(n, 128), small = blocks(m, 64) * blocks(n, 64);
   return large * batch >= device.facts().compute_units && 10 * 4 * large <= 12 * small ? 128 : 64;
 }
+
+/// Where few results leave most of the units without work, in how many equal parts k is computed (by blocks of 64; gemm_sum adds them up);
+/// 1: not in parts. Four blocks for each unit, parts of 64 or more, and no more floats in all parts than twice what a and b have: assumed,
+/// a race decides.
+std::int64_t parts_for(const ::ipexrun::xpu::Device& device, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const auto groups = static_cast<std::int64_t>(blocks(m, 64) * blocks(n, 64));
+  std::int64_t parts = std::min(4 * static_cast<std::int64_t>(device.facts().compute_units) / groups, k / 64);
+  if (parts > 1) parts = std::min(parts, 2 * k * (m + n) / (m * n));
+  while (parts > 1 && k % parts != 0) --parts;
+  return std::max<std::int64_t>(parts, 1);
+}
 bool makes_blocks(const ::ipexrun::xpu::Device& device) {
   return device.facts().lanes && device.facts().max_work_group >= kTileSide * kTileSide && device.facts().local_bytes >= kBlockBytes;
 }
 
 /// The kernels of gemm.cl and gemm_matrix.cl.
-enum class Form { kMatrix, kBlocks128, kBlocks64, kTiles, kPlain, kRows, kVectors, kVectorsAnew };
+enum class Form { kMatrix, kBlocks128, kBlocks64, kParts, kTiles, kPlain, kRows, kVectors, kVectorsAnew };
 constexpr const char* name_of(Form form) {
   switch (form) {
     case Form::kMatrix:
@@ -62,6 +74,8 @@ constexpr const char* name_of(Form form) {
       return "blocks of 128";
     case Form::kBlocks64:
       return "blocks of 64";
+    case Form::kParts:
+      return "blocks of 64, k in parts";
     case Form::kTiles:
       return "tiles";
     case Form::kPlain:
@@ -130,6 +144,7 @@ Forms forms_of(const ::ipexrun::xpu::Device& device, const Tensor& a, const Tens
     out.add(block_for(device, m, n, batch) == 128 ? Form::kBlocks128 : Form::kBlocks64);
     out.add(Form::kBlocks64);
     if (m > 64) out.add(Form::kBlocks128);
+    if (batch == 1 && parts_for(device, bucket(m), n, a.size(-1)) > 1) out.add(Form::kParts);
   }
   if (tiles) out.add(Form::kTiles);
   if (m <= kRowsForPlain) out.add(Form::kPlain);
@@ -157,6 +172,32 @@ bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType typ
   device.launch(*kernel, arguments, {blocks(shape.n, 2 * lanes) * side, blocks(shape.m, 4 * rows) * 4, batch}, {side, 4, 1},
                 stream_of(out));
   return true;
+}
+
+/// As a batch of `parts` products into floats, and their sum. `arguments` and `shape` as of one product.
+void multiply_in_parts(::ipexrun::xpu::Device& device, const Tensor& out, std::int64_t parts, const Shape& shape,
+                       std::vector<Argument> arguments, const std::string& mixed_type, const std::string& options) {
+  const Tensor sums = at::empty({parts, shape.m, shape.n}, out.options().dtype(at::kFloat));
+  const Argument c = arguments[3], alpha = arguments[5], beta = arguments[6];
+  Shape part = shape;
+  part.k = shape.k / parts;
+  part.a[2] = part.k * shape.a[1];
+  part.b[2] = part.k * shape.b[0];
+  strides_of(sums, part.out);
+  arguments[0] = arguments[3] = Argument::memory(sums.mutable_data_ptr());
+  arguments[4] = Argument::value(part);
+  arguments[5] = Argument::value(1.0F);
+  arguments[6] = Argument::value(0.0F);
+  const auto count = static_cast<std::size_t>(parts), side = std::size_t{8};
+  device.launch(device.kernel("gemm", mixed_type + " -DBLOCK=64", "gemm_blocks"), arguments,
+                {blocks(shape.n, 64) * side, blocks(shape.m, 64) * side, count}, {side, side, 1}, stream_of(out));
+  Shape whole = shape;
+  whole.k = parts;
+  strides_of(sums, whole.a);
+  const Argument from = Argument::memory(sums.const_data_ptr());
+  const std::array to_sum{Argument::memory(out.mutable_data_ptr()), from, from, c, Argument::value(whole), alpha, beta};
+  device.launch(device.kernel("gemm", options, "gemm_sum"), to_sum,
+                {static_cast<std::size_t>(shape.n), static_cast<std::size_t>(shape.m), 1}, {64, 1, 1}, stream_of(out));
 }
 
 /// Tensors that kernels take, of the result's sizes. a and b are of one type; out and c are too, which is that type or float32.
@@ -203,6 +244,10 @@ void launch_form(Form form, Form without_units, const Tensor& out, const Product
   const bool vectors = form == Form::kVectors || form == Form::kVectorsAnew;
   const std::string options = std::string("-DT=") + kernel_type(type) + mixed + (wide ? " -DWIDE" : "") +
                               ((blocked ? form : without_units) == Form::kBlocks64 ? " -DBLOCK=64" : "");
+  if (form == Form::kParts) {
+    const std::string floats = std::string("-DT=") + kernel_type(type) + (type == at::kFloat ? "" : " -DO=float");
+    return multiply_in_parts(device, out, parts_for(device, bucket(shape.m), shape.n, shape.k), shape, arguments, floats, options);
+  }
   Kernel& kernel = device.kernel("gemm", options,
                                  blocked                ? "gemm_blocks"
                                  : vectors              ? "gemm_vectors"

@@ -54,7 +54,7 @@ print("right")
 """
 
 GPUS = """
-NAMES = ["blocks of 128", "blocks of 64", "tiles", "plain"]
+NAMES = ["blocks of 128", "blocks of 64", "blocks of 64, k in parts", "tiles", "plain"]
 x, w = torch.randn(70, 256), torch.randn(256, 100)
 a, b = x.xpu(), w.xpu()
 until_decided(lambda: a @ b, x.double() @ w.double(), 3e-6)
@@ -83,6 +83,16 @@ print(json.dumps(row))
 """
 
 
+def decided_in(cache):
+    """The file of decisions, its head, and the lines of products, split; skips where there are none."""
+    files = list(cache.glob("decisions-*"))
+    head, *lines = files[0].read_text().splitlines() if files else [""]
+    lines = [line.split("\t") for line in lines if line.startswith("xpu products|")]
+    if not lines:
+        pytest.skip("something else ran on the machine during the races")
+    return files[0], head, lines
+
+
 def test_remembered(child, tmp_path):
     """The cache's line is turned into the other choice: it is taken without a race, after a look at its numbers."""
     import json
@@ -90,13 +100,10 @@ def test_remembered(child, tmp_path):
     cache = tmp_path / "cache"
     first = child(REMEMBERED.replace("SECONDS", "20"), IPEXRUN_CACHE=str(cache), IPEXRUN_SELECT="thorough")
     assert first.returncode == 0, first.stderr
-    (file,) = cache.glob("decisions-*")
-    head, *lines = file.read_text().splitlines()
-    if not lines:
-        pytest.skip("something else ran on the machine during the race")
-    fields = lines[-1].split("\t")
+    file, head, lines = decided_in(cache)
+    fields = lines[-1]
     won = json.loads(first.stdout)["choice"]
-    assert fields[0].startswith("xpu products|") and fields[1] == ("stock" if won == "rows" else won)
+    assert fields[1] == ("stock" if won == "rows" else won)
     fields[1:4] = ["vectors, b laid anew", "1000", "500"]
     file.write_text(head + "\n" + "\t".join(fields) + "\n")
     text = REMEMBERED.replace("SECONDS", "0.5").replace('row["reason"] == "faster"', 'row["reason"] == "remembered"')
@@ -104,6 +111,50 @@ def test_remembered(child, tmp_path):
     assert second.returncode == 0, second.stderr
     row = json.loads(second.stdout)
     assert row["reason"] == "remembered" and row["choice"] == "vectors, b laid anew" and row["pairs"] == 0 and row["answered"] == row["calls"], row
+
+
+ANSWERED_BY = START + """
+m, n, k, dtype, bound = 70, 100, 768, getattr(torch, DTYPE), BOUND
+x, w, c = (torch.randn(*size).to(dtype) for size in ((m, k), (n, k), (n,)))
+product, right = x.double() @ w.double().t(), 0.5 * c.double() + 2 * (x.double() @ w.double().t())
+a, b, there = x.xpu(), w.xpu().t(), c.xpu()
+def calls():
+    for _ in range(12):
+        assert error(a @ b, product) < bound
+        assert error(torch.addmm(there, a, b, beta=0.5, alpha=2), right) < bound
+        out = torch.full((n, m), 7, dtype=dtype, device="xpu").t()  # laid another way
+        assert error(torch.mm(a, b, out=out), product) < bound and out.stride() == (1, m)
+end = time.monotonic() + SECONDS
+calls()
+while time.monotonic() < end and not all(row["decided"] for row in rows()):
+    calls()
+print(json.dumps(rows()))
+"""
+
+
+@pytest.mark.parametrize("name", ["blocks of 128", "blocks of 64", "blocks of 64, k in parts", "tiles"])
+@pytest.mark.parametrize("dtype, bound", [("float32", 3e-6), ("float16", 1e-3)])
+def test_each_kernel_of_gpus_answers(child, tmp_path, name, dtype, bound):
+    """As if an earlier process had found it the fastest: what a race asks of its numbers is asked of it, so a wrong one is seen by its reason."""
+    import json
+
+    text = ANSWERED_BY.replace("DTYPE", repr(dtype)).replace("BOUND", str(bound))
+    options = {"IPEXRUN_XPU_KERNELS": "lanes", "IPEXRUN_CACHE": str(tmp_path)}
+    found = []
+    for round in range(2):
+        done = child(text.replace("SECONDS", "0" if round else "30"), **options, IPEXRUN_SELECT="thorough")
+        assert done.returncode == 0, done.stderr[-3000:]
+        found = json.loads(done.stdout)
+        if round == 1:
+            break
+        file, head, lines = decided_in(tmp_path)
+        for line in lines:
+            line[1:4] = [name, "1000", "500"]
+        file.write_text("\n".join([head, *("\t".join(line) for line in lines)]) + "\n")
+    # A kind whose race was disturbed is not remembered.
+    known = [row for row in found if row["reason"] != "not measured" and row["decided"]]
+    assert len(known) >= len(lines) and all(row["choice"] == name for row in known), found
+    assert all(row["reason"] == "remembered" and row["answered"] > 0 for row in known if row["first"] != name), found
 
 
 def test_no_timing_decides_where_none_may(child):

@@ -87,6 +87,17 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void gemm_tiles(ME
   }
 }
 
+// The end of a product whose k was computed in parts, each into floats of its own as a batch of parts: shape.a_ are their strides, shape.k is their
+// number, b is not looked at.
+__kernel void gemm_sum(MEM(out), MEM(a), MEM(b), MEM(c), Product shape, Sum alpha, Sum beta) {
+  const long column = get_global_id(0), row = get_global_id(1), batch = 0;
+  if (column >= shape.n || row >= shape.m) return;
+  __global float *part = AT(float, a) + row * shape.a_row + column * shape.a_col;
+  Sum total = 0;
+  for (long k = 0; k < shape.k; ++k) total += part[k * shape.a_batch];
+  STORE_PRODUCT(row, column, total)
+}
+
 #if !defined(WIDE)
 // More results a lane: a group makes BLOCK x BLOCK of them, 8 x 8 a lane (4 x 4 in each quarter), so that 64 multiplications follow on each 16
 // values read from local memory. While one tile of a and b is multiplied the next one is on its way. -DBLOCK=: 128, or 64 for smaller products.
