@@ -142,7 +142,7 @@ def test_each_kernel_of_gpus_answers(child, tmp_path, name, dtype, bound):
     options = {"IPEXRUN_XPU_KERNELS": "lanes", "IPEXRUN_CACHE": str(tmp_path)}
     found = []
     for round in range(2):
-        done = child(text.replace("SECONDS", "0" if round else "30"), **options, IPEXRUN_SELECT="thorough")
+        done = child(text.replace("SECONDS", "0" if round else "10"), **options, IPEXRUN_SELECT="thorough")
         assert done.returncode == 0, done.stderr[-3000:]
         found = json.loads(done.stdout)
         if round == 1:
@@ -151,10 +151,9 @@ def test_each_kernel_of_gpus_answers(child, tmp_path, name, dtype, bound):
         for line in lines:
             line[1:4] = [name, "1000", "500"]
         file.write_text("\n".join([head, *("\t".join(line) for line in lines)]) + "\n")
-    # A kind whose race was disturbed is not remembered.
-    known = [row for row in found if row["reason"] != "not measured" and row["decided"]]
-    assert len(known) >= len(lines) and all(row["choice"] == name for row in known), found
-    assert all(row["reason"] == "remembered" and row["answered"] > 0 for row in known if row["first"] != name), found
+    # A kind whose race was disturbed is not remembered, and may race here.
+    known = [row for row in found if row["reason"] == "remembered"]
+    assert len(known) == len(lines) and all(row["choice"] == name and (row["answered"] > 0 or name == row["first"]) for row in known), found
 
 
 def test_no_timing_decides_where_none_may(child):
