@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Steps of unedited training loops under ipexrun beside stock and the loop tuned by hand, as it is and through torch.compile (training_loops.py), in processes that take turns.
+"""Steps of unedited training loops under ipexrun beside stock and the loop tuned by hand (training_loops.py), in processes that take turns.
+
+"By hand, compiled" is the latter through torch.compile, that is Inductor.
 
     python bench/training_speed.py --build build/dev --model bert --model resnet --rounds 15
 

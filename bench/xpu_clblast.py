@@ -162,7 +162,7 @@ def picked(device, lanes, batch, m, n, transposed):
 
 def parts_of(device, batch, m, n, k):
     """As parts_for() of preload/xpu/products.cpp."""
-    parts = min(4 * device.units // (math.ceil(m / 64) * math.ceil(n / 64)), k // 64, max(1, 2 * k * (m + n) // (m * n))) if batch == 1 else 1
+    parts = min(4 * device.units // (math.ceil(m / 64) * math.ceil(n / 64)), k // 64, 64, max(1, 2 * k * (m + n) // (m * n))) if batch == 1 else 1
     while parts > 1 and k % parts:
         parts -= 1
     return max(parts, 1)

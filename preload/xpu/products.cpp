@@ -50,12 +50,14 @@ std::int64_t block_for(const ::ipexrun::xpu::Device& device, std::int64_t m, std
   return large * batch >= device.facts().compute_units && 10 * 4 * large <= 12 * small ? 128 : 64;
 }
 
+constexpr std::int64_t kMostParts = 64;
+
 /// Where few results leave most of the units without work, in how many equal parts k is computed (by blocks of 64; gemm_sum adds them up);
 /// 1: not in parts. Four blocks for each unit, parts of 64 or more, and no more floats in all parts than twice what a and b have: assumed,
-/// a race decides.
+/// a race decides. At most kMostParts, so that looking for a divisor of k costs a call next to nothing.
 std::int64_t parts_for(const ::ipexrun::xpu::Device& device, std::int64_t m, std::int64_t n, std::int64_t k) {
   const auto groups = static_cast<std::int64_t>(blocks(m, 64) * blocks(n, 64));
-  std::int64_t parts = std::min(4 * static_cast<std::int64_t>(device.facts().compute_units) / groups, k / 64);
+  std::int64_t parts = std::min({4 * static_cast<std::int64_t>(device.facts().compute_units) / groups, k / 64, kMostParts});
   if (parts > 1) parts = std::min(parts, 2 * k * (m + n) / (m * n));
   while (parts > 1 && k % parts != 0) --parts;
   return std::max<std::int64_t>(parts, 1);

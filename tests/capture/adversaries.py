@@ -1,5 +1,7 @@
 """Modules that a capture must not change: each case calls one many times and gives what a user would see. Run by test_capture.py as a plain
-program, on stock and under ipexrun; writes a dict of case name -> list of results to the path that it is given."""
+program, on stock and under ipexrun; writes a dict of case name -> list of results to the path that it is given.
+
+One list, though long: cases are a few lines each, and what follows from another in one process is part of what is tried."""
 
 import random
 import sys
