@@ -142,8 +142,11 @@ def test_each_kernel_of_gpus_answers(child, tmp_path, name, dtype, bound):
     options = {"IPEXRUN_XPU_KERNELS": "lanes", "IPEXRUN_CACHE": str(tmp_path)}
     found = []
     for round in range(2):
-        done = child(text.replace("SECONDS", "0" if round else "10"), **options, IPEXRUN_SELECT="thorough")
-        assert done.returncode == 0, done.stderr[-3000:]
+        for _ in range(1 if round else 4):  # a disturbed race is not remembered
+            done = child(text.replace("SECONDS", "0" if round else "10"), **options, IPEXRUN_SELECT="thorough")
+            assert done.returncode == 0, done.stderr[-3000:]
+            if any("xpu products|" in file.read_text() for file in tmp_path.glob("decisions-*")):
+                break
         found = json.loads(done.stdout)
         if round == 1:
             break
