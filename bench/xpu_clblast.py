@@ -7,8 +7,8 @@
 
 Needs an OpenCL driver and nothing else: no torch, no build; xpu/kernels/*.cl are read from this tree. Without CLBlast ours are compared alone.
 All take turns on one queue: a few calls each, then the host waits; medians of the rounds, in microseconds of a call. "svm": CLBlast gets buffers
-that lie over the shared virtual memory (CL_MEM_USE_HOST_PTR) that our kernels take by address, as it would have to in device xpu. Each result is
-checked at some places against sums made here.
+that lie over the shared virtual memory (CL_MEM_USE_HOST_PTR) that our kernels take by address, as it would have to in device xpu. Our kernels'
+arguments are set before, CLBlast sets its own (in C++) in each call. Each result is checked at some places against sums made here.
 """
 
 import argparse
@@ -168,18 +168,21 @@ def parts_of(device, batch, m, n, k):
     return max(parts, 1)
 
 
-def launch_parts(device, kernels, shape, out, a, b, sums):
+def ready_in_parts(device, kernels, shape, out, a, b, sums):
+    """As ready(), of the two kernels that compute k in parts and add them up."""
     _, m, n, k, transposed = shape
     parts = sums.count // (m * n)
     each = k // parts
     words = struct.pack("15q", m, n, each, k, 1, each, *((1, k) if transposed else (n, 1)), each * (1 if transposed else n), n, 1, m * n, n, 1, m * n)
     blocks, group, local, total = kernels
-    launch(device, blocks, group, local, (parts, m, n, each, transposed), sums, a, b, words)
+    first = ready(device, blocks, group, local, (parts, m, n, each, transposed), sums, a, b, words)
     words = struct.pack("15q", m, n, parts, n, 1, m * n, 0, 0, 0, n, 1, m * n, n, 1, m * n)
-    launch(device, total, (64, 1), (64, 1), (1, m, n, parts, False), out, sums, sums, words)
+    second = ready(device, total, (64, 1), (64, 1), (1, m, n, parts, False), out, sums, sums, words)
+    return lambda: (first(), second())
 
 
-def launch(device, kernel, group, local, shape, out, a, b, words=None):
+def ready(device, kernel, group, local, shape, out, a, b, words=None):
+    """Sets the arguments and returns what launches the kernel: setting them from here, one by one, takes longer than a small product."""
     batch, m, n, k, transposed = shape
     words = words or struct.pack("15q", m, n, k, k, 1, m * k, *((1, k) if transposed else (n, 1)), n * k, n, 1, m * n, n, 1, m * n)
     at = 0
@@ -193,8 +196,10 @@ def launch(device, kernel, group, local, shape, out, a, b, words=None):
     for value in (words, struct.pack("f", 1), struct.pack("f", 0)):
         device.check(device.cl.clSetKernelArg(kernel, at, SIZE(len(value)), value), "an argument")
         at += 1
-    groups = (math.ceil(n / group[0]) * local[0], math.ceil(m / group[1]) * local[1], batch)
-    device.check(device.cl.clEnqueueNDRangeKernel(device.queue, kernel, 3, None, (SIZE * 3)(*groups), (SIZE * 3)(*local, 1), 0, None, None), "a launch")
+    groups = (SIZE * 3)(math.ceil(n / group[0]) * local[0], math.ceil(m / group[1]) * local[1], batch)
+    items, three = (SIZE * 3)(*local, 1), ctypes.c_uint(3)
+    enqueue = device.cl.clEnqueueNDRangeKernel
+    return lambda: device.check(enqueue(device.queue, kernel, three, None, groups, items, 0, None, None), "a launch")
 
 
 def multiply_by_clblast(library, device, shape, out, a, b):
@@ -233,11 +238,11 @@ def measure(device, library, kernels, shape, svm, rounds, seconds):
         state = (1103515245 * state + 12345) & 0x7FFFFFFF
         pattern.append(state / 0x40000000 - 1)
     a, b, out = (Operand(device, pattern[start:], batch * size, svm) for start, size in ((0, m * k), (7, n * k), (0, m * n)))
-    todo = {name: lambda one=one: launch(device, *one, shape, out, a, b) for name, one in kernels.items() if len(one) == 3}
+    todo = {name: ready(device, *one, shape, out, a, b) for name, one in kernels.items() if len(one) == 3}
     parts = parts_of(device, *shape[:4])
     sums = Operand(device, array.array("f", [0]), parts * m * n, svm)
     if parts > 1:
-        todo.update({name: lambda one=one: launch_parts(device, one, shape, out, a, b, sums) for name, one in kernels.items() if len(one) == 4})
+        todo.update({name: ready_in_parts(device, one, shape, out, a, b, sums) for name, one in kernels.items() if len(one) == 4})
     if library:
         todo["CLBlast"] = lambda: multiply_by_clblast(library, device, shape, out, a, b)
     calls, times = {}, {name: [] for name in todo}
