@@ -150,10 +150,12 @@ def ours(device, lanes):
             "tiles": (device.kernel(program, "gemm_tiles"), (64, 64), (16, 16)), **out}
 
 
-def picked(device, lanes, batch, m, n, transposed):
+def picked(device, lanes, batch, m, n, k, transposed):
     """What device xpu takes without measuring (preload/xpu/products.cpp)."""
     if not lanes:
         return "rows" if transposed and m <= 8 else "vectors"
+    if parts_of(device, batch, m, n, k) >= 8:
+        return "64, parts"
     if m <= 8:
         return "plain"
     large, small = (math.ceil(m / side) * math.ceil(n / side) for side in (128, 64))
@@ -311,7 +313,7 @@ def main():
             except OSError as problem:
                 print(f"{batch} x {m} x {n} x {k} {memory}: {problem}", flush=True)
                 continue
-            pick = picked(device, lanes, batch, m, n, transposed)
+            pick = picked(device, lanes, batch, m, n, k, transposed)
             mine = {name: value for name, value in found.items() if name != "CLBlast" and value}
             best = min(mine, key=mine.get)
             say = f"   {pick}; {best} {mine[pick] / mine[best]:.2f}"

@@ -51,6 +51,9 @@ std::int64_t block_for(const ::ipexrun::xpu::Device& device, std::int64_t m, std
 }
 
 constexpr std::int64_t kMostParts = 64;
+/// From so many parts on they are taken without measuring: on an H100 whatever had 8 or more was 1.3 to 33 times as fast as blocks of 64
+/// and the plain kernel; what had 3 or 4 was slower as often as faster (docs/decisions/0032).
+constexpr std::int64_t kPartsFirst = 8;
 
 /// Where few results leave most of the units without work, in how many equal parts k is computed (by blocks of 64; gemm_sum adds them up);
 /// 1: not in parts. Four blocks for each unit, parts of 64 or more, and no more floats in all parts than twice what a and b have: assumed,
@@ -140,13 +143,15 @@ Forms forms_of(const ::ipexrun::xpu::Device& device, const Tensor& a, const Tens
   // A GPU's are lanes that load side by side; tiles take either order.
   const bool tiles = device.facts().max_work_group >= kTileSide * kTileSide && device.facts().local_bytes >= kTileBytes;
   const bool blocked = makes_blocks(device) && type != at::kDouble;
+  const std::int64_t parts = blocked && batch == 1 ? parts_for(device, bucket(m), n, a.size(-1)) : 1;
   if (has_matrix_units(device, type, m)) out.add(Form::kMatrix);
+  if (parts >= kPartsFirst) out.add(Form::kParts);
   if (few || !tiles) out.add(Form::kPlain);
   if (blocked) {
     out.add(block_for(device, m, n, batch) == 128 ? Form::kBlocks128 : Form::kBlocks64);
     out.add(Form::kBlocks64);
     if (m > 64) out.add(Form::kBlocks128);
-    if (batch == 1 && parts_for(device, bucket(m), n, a.size(-1)) > 1) out.add(Form::kParts);
+    if (parts > 1) out.add(Form::kParts);
   }
   if (tiles) out.add(Form::kTiles);
   if (m <= kRowsForPlain) out.add(Form::kPlain);
@@ -244,8 +249,9 @@ void launch_form(Form form, Form without_units, const Tensor& out, const Product
   const auto batch = static_cast<std::size_t>(out.dim() == 3 ? out.size(0) : 1);
   const bool blocked = form == Form::kBlocks128 || form == Form::kBlocks64;
   const bool vectors = form == Form::kVectors || form == Form::kVectorsAnew;
+  const Form first = blocked ? form : without_units;
   const std::string options = std::string("-DT=") + kernel_type(type) + mixed + (wide ? " -DWIDE" : "") +
-                              ((blocked ? form : without_units) == Form::kBlocks64 ? " -DBLOCK=64" : "");
+                              (first == Form::kBlocks64 || first == Form::kParts ? " -DBLOCK=64" : "");
   if (form == Form::kParts) {
     const std::string floats = std::string("-DT=") + kernel_type(type) + (type == at::kFloat ? "" : " -DO=float");
     return multiply_in_parts(device, out, parts_for(device, bucket(shape.m), shape.n, shape.k), shape, arguments, floats, options);

@@ -4,6 +4,7 @@ may be, a decision of another process that is taken without a look at its number
 import pytest
 
 START = """
+NAMES = ["plain", "rows", "vectors", "vectors, b laid anew", "blocks of 128", "blocks of 64", "blocks of 64, k in parts", "tiles"]
 import json, time, torch, ipexrun
 from ipexrun import xpu
 torch.manual_seed(0)
@@ -26,7 +27,6 @@ def until_decided(call, right, bound, op="products", seconds=20):
 """
 
 FEW_ROWS = """
-NAMES = ["plain", "rows", "vectors", "vectors, b laid anew"]
 x, w = torch.randn(4, 1030), torch.randn(1024, 1030)
 a, b = x.xpu(), w.xpu().t()
 right = x.double() @ w.double().t()
@@ -54,10 +54,15 @@ print("right")
 """
 
 GPUS = """
-NAMES = ["blocks of 128", "blocks of 64", "blocks of 64, k in parts", "tiles", "plain"]
 x, w = torch.randn(70, 256), torch.randn(256, 100)
 a, b = x.xpu(), w.xpu()
 until_decided(lambda: a @ b, x.double() @ w.double(), 3e-6)
+x, w = torch.randn(40, 4096), torch.randn(4096, 50)  # one block of results and a long k: its parts are taken without measuring
+a, b = x.xpu(), w.xpu()
+assert until_decided(lambda: a @ b, x.double() @ w.double(), 3e-6)["first"] == "blocks of 64, k in parts"
+torch.use_deterministic_algorithms(True)
+assert torch.equal(a @ b, a @ b)
+torch.use_deterministic_algorithms(False)
 image, filters = torch.randn(1, 8, 20, 20), torch.randn(70, 8, 3, 3)
 there = image.xpu(), filters.xpu()
 with torch.no_grad():
@@ -75,7 +80,6 @@ def test_right_while_racing_and_afterwards(child, text, kernels, tmp_path):
 
 
 REMEMBERED = START + """
-NAMES = ["plain", "rows", "vectors, b laid anew"]
 x, w = torch.randn(4, 1024), torch.randn(1024, 1024)
 a, b = x.xpu(), w.xpu().t()
 row = until_decided(lambda: a @ b, x.double() @ w.double().t(), 3e-6, seconds=SECONDS)
@@ -102,15 +106,16 @@ def test_remembered(child, tmp_path):
     assert first.returncode == 0, first.stderr
     file, head, lines = decided_in(cache)
     fields = lines[-1]
-    won = json.loads(first.stdout)["choice"]
-    assert fields[1] == ("stock" if won == "rows" else won)
-    fields[1:4] = ["vectors, b laid anew", "1000", "500"]
+    row = json.loads(first.stdout)
+    assert fields[1] == ("stock" if row["choice"] == row["first"] else row["choice"])
+    other = "vectors, b laid anew" if row["first"] == "rows" else "tiles"  # a CPU's, a GPU's
+    fields[1:4] = [other, "1000", "500"]
     file.write_text(head + "\n" + "\t".join(fields) + "\n")
     text = REMEMBERED.replace("SECONDS", "0.5").replace('row["reason"] == "faster"', 'row["reason"] == "remembered"')
     second = child(text, IPEXRUN_CACHE=str(cache))
     assert second.returncode == 0, second.stderr
     row = json.loads(second.stdout)
-    assert row["reason"] == "remembered" and row["choice"] == "vectors, b laid anew" and row["pairs"] == 0 and row["answered"] == row["calls"], row
+    assert row["reason"] == "remembered" and row["choice"] == other and row["pairs"] == 0 and row["answered"] == row["calls"], row
 
 
 ANSWERED_BY = START + """

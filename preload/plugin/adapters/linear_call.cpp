@@ -15,6 +15,7 @@
 #include "configs/contract/decision.h"
 #include "kernels/batched.h"
 #include "kernels/linear.h"
+#include "kernels/linear_f32.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
@@ -69,6 +70,16 @@ kernels::LinearArgs kernel_args(const LinearCall& call) {
   kernels::LinearArgs args;
   args.a = call.x->const_data_ptr();
   args.a_dtype = args.c_dtype = args.bias_dtype = call.dtype == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBf16;
+  args.lda = call.lda;
+  args.ldc = args.n = call.n;
+  args.m = call.m;
+  args.k = call.k;
+  return args;
+}
+
+kernels::LinearF32Args kernel_args_f32(const LinearCall& call) {
+  kernels::LinearF32Args args;
+  args.a = call.x->const_data_ptr();
   args.lda = call.lda;
   args.ldc = args.n = call.n;
   args.m = call.m;
@@ -167,6 +178,9 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   if (half_inputs || options.dtype == DtypePolicy::kBfloat16) return fitting;
   if (onednn) fitting.push_back(kOnednnF32Packed);
   if (operators().mkl_linear) fitting.push_back(kMklF32Packed);
+  if (kernels::packed_f32_bytes(k, n, false) > 0 && kernels::linear_f32_supported(kernel_args_f32(*this), options.isa)) {
+    fitting.push_back(kOwnF32);
+  }
   return fitting;
 }
 
@@ -195,6 +209,12 @@ std::shared_ptr<const TensorPack> LinearCall::pack(int /*i*/, int candidate) con
     kernels::pack_b(b, packed.mutable_data_ptr(), torch_pool(), isa_of_process());
     return std::make_shared<const TensorPack>(std::move(packed), bytes);
   }
+  if (candidate == kOwnF32) {
+    const std::size_t bytes = kernels::packed_f32_bytes(k, n, false);
+    at::Tensor packed = pack_memory(bytes);
+    kernels::pack_f32({w->const_data_ptr(), false, k, n, stride_k, stride_n}, packed.mutable_data_ptr(), torch_pool(), isa_of_process());
+    return std::make_shared<const TensorPack>(std::move(packed), bytes);
+  }
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
   const at::Tensor weight = w2d().t().to(inside).contiguous();
   const auto bytes = static_cast<std::size_t>(k * n) * weight.element_size();
@@ -213,6 +233,15 @@ at::Tensor LinearCall::run_own(const TensorPack& pack, IsaSet isa) const {
   if (bias != nullptr) args.bias = bias->const_data_ptr();
   args.c = c.mutable_data_ptr();
   return kernels::linear_bf16(args, torch_pool(), isa) ? c : at::Tensor();
+}
+
+at::Tensor LinearCall::run_own_f32(const TensorPack& pack, IsaSet isa) const {
+  at::Tensor c = at::cpu::empty({m, n}, x->options());
+  kernels::LinearF32Args args = kernel_args_f32(*this);
+  args.packed_b = pack.packed().const_data_ptr();
+  if (bias != nullptr) args.bias = bias->const_data_ptr();
+  args.c = c.mutable_data_ptr();
+  return kernels::linear_f32(args, torch_pool(), isa) ? c : at::Tensor();
 }
 
 at::Tensor LinearCall::run_own_unpacked(IsaSet isa) const {
@@ -282,6 +311,8 @@ Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   } else if (pack != nullptr) {
     if (candidate == kOwnBf16) {
       product = run_own(*pack, isa);
+    } else if (candidate == kOwnF32) {
+      product = run_own_f32(*pack, isa);
     } else if (candidate == kMklF32Packed) {
       product = run_mkl(*pack);
     } else {

@@ -53,6 +53,7 @@ class LinearCall final : public OpCall {
   [[nodiscard]] at::Tensor x2d() const { return folded() ? x->as_strided({m, k}, {lda, 1}) : *x; }
   [[nodiscard]] at::Tensor w2d() const { return folded() ? w->as_strided({k, n}, {stride_k, stride_n}) : *w; }
   [[nodiscard]] at::Tensor run_own(const TensorPack& pack, IsaSet isa) const;
+  [[nodiscard]] at::Tensor run_own_f32(const TensorPack& pack, IsaSet isa) const;
   /// Adds and scales as well.
   [[nodiscard]] at::Tensor run_own_batched(bool bf16_inside, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_onednn(const TensorPack& pack, at::ScalarType inside) const;
