@@ -19,7 +19,7 @@ import weakref
 
 import torch
 
-from . import compiler, plugin, remembered
+from . import compiler, plugin, proof, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
@@ -27,6 +27,7 @@ from .quiet import quiet
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
 TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
+EXPRESS = not FORCED  # traces may answer before TorchDynamo's graphs do
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
 LATER = 4.0  # ... and so many times that where tracing may well be in vain
@@ -222,6 +223,9 @@ class Target:
         self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
         self.timed = {}  # thread: signature of the call that stock answers now; Waiting before a trace
         self.lock = threading.Lock()
+        self.found = []  # what TorchDynamo found out about each graph
+        self.express = None  # traces that answer before its graphs do
+        self.express_begun = self.express_recalled = not EXPRESS or self.is_part
         self.trace = self.run = None
         self.prepared = False  # they are made when they are needed: TorchDynamo takes a second to import
         if not targets:
@@ -237,6 +241,8 @@ class Target:
                 raise GivenUp("its module is gone")
             if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
                 raise GivenUp("NumPy inside: its random numbers are its own")
+            if not target.is_part:
+                target.found.append(proof.seen())
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
             timed = not (FORCED or target.pinned)
             return compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
@@ -257,8 +263,11 @@ class Target:
     def took(self, nanoseconds, result, explored):
         """Stock answered the call that was EAGER. None: go on; else what attempt() gives."""
         key = self.timed.pop(threading.get_ident(), None)
+        traced = self.express.timed.pop(threading.get_ident(), None) if self.express is not None else None
         if explored:
             return None
+        if traced is not None and self.phase == self.wait:
+            traced.beside_stock(nanoseconds)
         if isinstance(key, Waiting):
             spent_s = self.clock() - key.began
             self.wait_longer_s -= spent_s
@@ -271,6 +280,15 @@ class Target:
         """What earlier processes decided: calls that won are traced at once, those that lost never. Others after the usual time, or a
         multiple of it where tracing may well be in vain."""
         known = self.known.of_call(signature_of_call(args, kwargs))
+        if known == remembered.CAPTURED and not self.express_recalled:
+            from . import express  # which needs this one
+
+            self.express_recalled = True
+            self.express = express.recalled(self, module)
+        if self.express is not None:
+            result = self.express(module, *args, **kwargs)
+            if result is not None:
+                return result
         doubtful = known == remembered.UNDECIDED or (not known and (self.was_undecided or has_state(args) or has_state(kwargs)))
         if known == remembered.CAPTURED or (self.wait_longer_s if doubtful else self.wait_s) <= 0:
             self.phase = self.capture
@@ -336,6 +354,7 @@ class Target:
         try:
             before = len(self.compiled)
             self.attempts += 1
+            self.express_begun = not EXPRESS or self.is_part
             self.capture_s, self.missed_s, self.calls = 0.0, 0.0, 0
             if not self.prepared:
                 self.prepared = True
@@ -468,5 +487,37 @@ class Target:
             self.give_up("as a whole it was not faster")
 
     def answer(self, module, args, kwargs):
+        if not self.express_begun:
+            from . import express
+
+            self.express_begun = True
+            if len(self.found) == len(self.compiled) and self.graphs_a_call == 1 and not self.breaks:
+                self.express = express.begin(self, module, self.found)
+            elif self.express is None:
+                self.note["no_trace"] = "more than one graph"
+        waiting = None
+        if self.express is not None:
+            result = self.express(module, *args, **kwargs)
+            if result is not None and result is not self.eager:
+                return result
+            waiting = self.express.timed.pop(threading.get_ident(), None) if self.express is not None else None
         self.taken += 1
-        return self.captured(module, args, kwargs)[0]
+        result, nanoseconds = self.captured(module, args, kwargs)
+        if waiting is not None and nanoseconds is not None:
+            waiting.pair(nanoseconds, stock=True)
+        return result
+
+    def express_won(self, reason, error):
+        self.note["by"] = "trace"
+        self.note.pop("no_trace", None)
+        if self.phase == self.wait:
+            self.note.update(state="captured", reason=reason, error=error)
+            self.tell(remembered.CAPTURED, reason)
+
+    def express_ended(self, ended, why):
+        if self.express is ended:
+            self.express = None
+        self.note.pop("by", None)
+        self.note["no_trace"] = why
+        if self.phase == self.wait:
+            self.note["state"] = f"stock: its trace ended: {why}"

@@ -74,7 +74,7 @@ class Form:
         self.target = target
         self.signature = signature  # by which later processes know such calls
         self.certain = certain  # an earlier one found the trace right and faster
-        self.wanted = CHECKS_AGAIN if certain else CHECKS
+        self.wanted = CHECKS_AGAIN if certain or target.proved else CHECKS
         self.method = trace.method
         self.taken = trace.taken
         self.layout = [(one.dtype, one.shape, one.stride()) for one in self.taken.tensors]
@@ -105,6 +105,8 @@ class Form:
                 wants_check = True
             else:
                 wants_check = self.checks < self.wanted
+            if wants_check and target.proved:
+                return self.check(module, args, kwargs, tensors, None)
             if wants_check:
                 if self.repeated > SAME_VALUES and self.calls & (self.calls - 1):
                     return target.eager
@@ -141,7 +143,7 @@ class Form:
             return result
         self.judged.add(values)
         self.checks += 1
-        if self.checks > self.wanted:
+        if self.checks > self.wanted or (self.certain and target.proved):
             self.judged.clear()
             self.phase = self.race
             if not RACE or target.pinned or self.certain:
@@ -217,13 +219,19 @@ class Form:
         elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.looked_won(self.trial):
             self.rematches += 1
             self.trial = torch.classes.ipexrun.Trial()
+        elif decided == -1 and self.trial.ratio() <= target.most:
+            target.kept.remember(self.signature, remembered.CAPTURED, reason="as fast")
+            self.settle("as fast")
         elif decided == -1:
             target.kept.remember(self.signature, remembered.STOCK, reason="slower")
             target.lost(self, f"as a whole it was not faster, {1 / self.trial.ratio():.2f} of stock's speed")
 
+    def beside_stock(self, nanoseconds):
+        self.pair(nanoseconds, stock=True)
+
     def settle(self, reason):
         self.phase = self.answer
-        self.target.won(reason, self.trial.error())
+        self.target.won(self, reason)
 
     def answer(self, module, args, kwargs, tensors, started):
         self.uses += 1
@@ -271,15 +279,18 @@ class Form:
 class Target:
     """Answers the calls of one module, or says EAGER, upon which the extension lets the module answer and tells took() how long that was."""
 
-    def __init__(self, module, graph, known):
+    most = 0.0  # time over the other's up to which a form is taken that won no race
+    proved = False  # whether it is known from elsewhere that calls do nothing but compute, in the same way for all values
+
+    def __init__(self, module, graph, known, note=None, way="trace"):
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
         self.graph = graph
         self.bf16 = graph.bf16_allowed("")
-        self.note = capture.note(module, "waiting for calls that come again")
+        self.note = capture.note(module, "waiting for calls that come again") if note is None else note
         self.note["by"] = "trace"
         self.known = known
-        self.kept = remembered.OfModule(module, "trace")  # what earlier processes found
+        self.kept = remembered.OfModule(module, way)  # what earlier processes found
         self.pinned = known.pinned() == remembered.CAPTURED  # no timing decides
         self.module = weakref.ref(module, self.forget_weakly(weakref.ref(self)))
         self.forms = collections.OrderedDict()
@@ -289,9 +300,19 @@ class Target:
         self.verdict = None
         self.lock = threading.Lock()
         self.traces = self.failed = self.changed = self.restarts = self.skipped = self.answering = self.seen = self.taken = 0
+        self.register()
+
+    def register(self):
         if not targets:
             atexit.register(tell_ends)
         targets.add(self)
+
+    def pass_by(self):
+        """What a call is told with which there is nothing to do."""
+        return self.eager
+
+    def unchanged(self, module):
+        return self.state is not None and self.state.holds(module)
 
     @staticmethod
     def forget_weakly(mine):
@@ -312,7 +333,7 @@ class Target:
         started = time.perf_counter_ns()
         self.seen += 1
         if self.verdict is not None or torch.is_autocast_enabled("cpu"):
-            return self.eager
+            return self.pass_by()
         tensors = []
         try:
             key = describe(args, tensors), describe(kwargs, tensors), torch.is_inference_mode_enabled(), torch.get_default_dtype()
@@ -323,14 +344,13 @@ class Target:
             form = self.forms.get(key)
         except (Unknown, TypeError) as why:
             self.skip(f"an argument that is {why}")
-            return self.eager
+            return self.pass_by()
         self.skipped = 0
         if form is None:
             return self.new_kind(key, module, args, kwargs, tensors)
-        state = self.state
-        if state is None or not state.holds(module):
+        if not self.unchanged(module):
             self.is_changed()
-            return self.eager
+            return self.pass_by()
         self.changed = 0
         try:
             self.forms.move_to_end(key)
@@ -395,11 +415,11 @@ class Target:
             self.hook.end_drift_check()
             made = Trace(module, args, kwargs, tensors, self.state, containers_of((args, kwargs)))
         except Refused as why:
-            self.give_up(str(why))
+            self.refused(str(why))
             return self.eager
         except Exception as problem:  # a torch whose insides are others than expected
             let_through(problem)
-            self.give_up(capture.first_line(problem))
+            self.refused(capture.first_line(problem))
             return self.eager
         self.traces += 1
         self.note["capture_s"] = round(self.note.get("capture_s", 0) + time.perf_counter() - started, 3)
@@ -413,7 +433,7 @@ class Target:
                 if not self.forms:
                     self.note["state"] = f"stock: {why}"
                     if self.failed >= FAILED:
-                        self.give_up(why)
+                        self.refused(why)
                 return self.eager
             problem, made.problem = made.problem, None  # which would hold each other, and the module
             try:
@@ -421,20 +441,24 @@ class Target:
             finally:
                 del problem
         if not made.begun:
-            self.give_up(made.refused)
+            self.refused(made.refused)
             return self.eager
         result = made.result
         if made.refused is not None:
-            self.give_up(made.refused)
+            self.refused(made.refused)
             return result
         self.seen_once.pop(key, None)
         signature = call_kinds.signature_of_call(args, kwargs)
         self.forms[key] = Form(self, made, signature, self.kept.of_call(signature) == remembered.CAPTURED)
+        self.forms[key].key = key
         if len(self.forms) > FORMS:
             self.forms.popitem(last=False)
         if self.answering == 0:
             self.note["state"] = "trying its trace"
         return result
+
+    def refused(self, why):
+        self.give_up(why)
 
     def shares(self, tensors):
         """Whether arguments share memory with one another or with the module: a trace would take them for one."""
@@ -442,9 +466,9 @@ class Target:
         held = {one.untyped_storage().data_ptr() for one in self.state.tensors if one.numel() > 0}
         return len(set(places)) < len(places) or not held.isdisjoint(places)
 
-    def won(self, reason, error):
+    def won(self, form, reason):
         self.answering += 1
-        self.note.update(state="captured", reason=reason, error=error)
+        self.note.update(state="captured", reason=reason, error=form.trial.error())
         self.known.tell(remembered.CAPTURED, reason, self.seen, self.taken)
 
     def lost(self, form, why):

@@ -94,6 +94,7 @@ void register_remembered() {
           .def(torch::init<>())
           .def("recall", [](const Self&, const std::string& op, const std::string& key) { return recalled(op, key, false); })
           .def("pinned", [](const Self&, const std::string& op, const std::string& key) { return recalled(op, key, true); })
+          .def("path", [](const Self&) { return tier() == nullptr ? std::string() : tier()->decisions.path(); })
           .def("any", [](const Self&, const std::string& op) { return Decisions::any(op); })
           .def("remember",
                [](const Self&, const std::string& op, const std::string& key, const std::string& choice, std::int64_t stock_ns,

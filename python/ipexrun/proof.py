@@ -1,0 +1,492 @@
+"""What TorchDynamo found out about one call of a module that it captured as a single graph: that the Python in it only computes, and what that Python
+depends on. A trace of such a call, which sees operators and nothing else, then leaves nothing out (express.py): in this process while all it depends on
+is as it was, in a later one where it is found as it was described (known_proof()).
+
+TorchDynamo guards what it reads. What lies in the module's attributes traced_graph.State watches; everything else, such as globals, closures and methods of
+other classes, becomes a Fact: where it is held, under which name, and a description that means the same in another process. What is none of the kinds
+below, or cannot be described, is no proof, and TorchDynamo's graph stays.
+
+Source of the method: the guards of torch._dynamo (torch 2.13), whose names are expressions of Python over G (globals) and L (the arguments).
+Thread rule: every function runs under the interpreter lock.
+"""
+
+import ast
+import builtins
+import functools
+import glob
+import hashlib
+import json
+import os
+import re
+import sys
+import types
+
+import torch
+
+from . import remembered
+from .structures import Unknown, plain
+
+VERSION = 1
+MOST_FACTS = 2000
+MOST_CALLS = 64  # descriptions of calls that are kept for later processes
+MOST_FILES = 64  # proofs, of which the oldest go
+MISSING = object()
+LASTING = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.CellType, tuple, str, int, float, bool, type(None))
+# Guards about the state of the thread and of torch, which every call is asked for by others (hook, tracing.py).
+OF_THE_PROCESS = {"SHAPE_ENV", "DETERMINISTIC_ALGORITHMS", "GRAD_MODE", "DEFAULT_DEVICE", "GLOBAL_STATE", "TORCH_FUNCTION_STATE",
+                  "AUTOGRAD_SAVED_TENSORS_HOOKS", "FSDP_TRAINING_STATE", "FUNCTORCH_STACK_MATCH", "DUAL_LEVEL", "EMPTY_NN_MODULE_HOOKS_DICT"}
+# About a value that is found by following the guard's expression: it is the same one, so whatever was asked about it holds.
+OF_VALUES = {"TYPE_MATCH", "ID_MATCH", "CONSTANT_MATCH", "EQUALS_MATCH", "MODULE_MATCH", "FUNCTION_MATCH", "CLASS_MATCH", "CLOSURE_MATCH", "BUILTIN_MATCH",
+             "NONE_MATCH", "NOT_NONE_MATCH", "BOOL_MATCH", "NN_MODULE", "TENSOR_MATCH"}
+# About what is inside of a value.
+OF_CONTENTS = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"}
+OF_KEYS = {"DICT_CONTAINS", "DICT_NOT_CONTAINS", "SET_CONTAINS", "SET_NOT_CONTAINS"}
+OF_ATTRIBUTES = {"HASATTR", "NOT_PRESENT_IN_GENERIC_DICT"}
+
+
+GLOBAL = re.compile(r"G\['\w+'\]")
+
+
+class Unproved(Exception):
+    """Why there is no proof."""
+
+
+def digest_of_code(code):
+    constants = [digest_of_code(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts if not isinstance(one, frozenset)]
+    sets = [sorted(map(repr, one)) for one in code.co_consts if isinstance(one, frozenset)]
+    return remembered.digest(code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants, sets)
+
+
+def looks(value, depth=2):
+    """A description by which another process knows its like: text, lists and numbers only."""
+    try:
+        return ["plain", repr(plain(value))]
+    except Unknown:
+        pass
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if kind is types.FunctionType:
+        defaults = [looks(value.__defaults__, 1), looks(value.__kwdefaults__, 1)] if depth else []
+        return ["function", value.__module__, value.__qualname__, digest_of_code(value.__code__), *defaults]
+    if kind is types.MethodType:
+        return ["method", looks(value.__func__, depth), type(value.__self__).__qualname__]
+    if kind is types.ModuleType:
+        return ["module", value.__name__]
+    if isinstance(value, type):
+        return ["class", value.__module__, value.__qualname__]
+    if kind is types.CodeType:
+        return ["code", digest_of_code(value)]
+    if isinstance(value, torch.Tensor):
+        return ["tensor", name, str(value.dtype), list(value.shape), value.requires_grad]
+    if isinstance(value, (tuple, list)):
+        return [name, len(value), *[looks(one, depth - 1) for one in value if depth]]
+    if isinstance(value, (dict, types.MappingProxyType, set, frozenset)):
+        return [name, remembered.digest(sorted(map(str, value)))]
+    if isinstance(getattr(value, "__qualname__", None), str):  # of C
+        return [name, str(getattr(value, "__module__", "")), value.__qualname__]
+    if isinstance(value, (staticmethod, classmethod)):
+        return [name, looks(value.__func__, depth)]
+    return [name, sorted(vars(value)) if isinstance(getattr(value, "__dict__", None), dict) else ""]
+
+
+class Fact:
+    """Something outside the module's attributes: what `base` has under `key`, in one of these ways."""
+
+    def __init__(self, way, expression, key, base):
+        self.way, self.expression, self.key, self.base = way, expression, key, base
+        self.read = self.reader()
+        self.value = self.read(key)
+        if not self.holds():
+            raise Unproved(f"{expression} gives another {key} each time")
+
+    def reader(self):
+        """A function of the key, in C where that is possible: calls ask all of them."""
+        base = self.base
+        if self.way == "size":
+            return lambda _: tuple(base) if isinstance(base, dict) else frozenset(base) if isinstance(base, (set, frozenset)) else len(base)
+        if self.way == "value":
+            return lambda place: list(base.values())[place]
+        if self.way == "has":
+            return functools.partial(hasattr, base)
+        held = vars(base) if self.way == "class" else base if self.way == "item" else getattr(base, "__dict__", None)
+        if isinstance(held, (dict, types.MappingProxyType)) and held.get(self.key) is not None and not (self.way != "class" and isinstance(base, type)):
+            return held.get
+        if isinstance(held, dict) and self.way == "item" or self.way == "class":  # of a class what it has itself, without its bases
+            return lambda key: held.get(key, MISSING)
+        return base.__getitem__ if self.way == "item" else lambda key: getattr(base, key, MISSING)
+
+    def holds(self):
+        now = self.read(self.key)
+        return now == self.value if self.way == "size" else now is self.value
+
+    def described(self):
+        return "missing" if self.value is MISSING else looks(self.value)
+
+    def text(self):
+        return [self.way, self.expression, self.key, self.described()]
+
+
+def follow_expression(node, names):
+    """The value of an expression of attributes, items and types, such as guards are named by: nothing else is run."""
+    if isinstance(node, ast.Expression):
+        return follow_expression(node.body, names)
+    if isinstance(node, ast.Name):
+        return names[node.id]
+    if isinstance(node, ast.Attribute):
+        return getattr(follow_expression(node.value, names), node.attr)
+    if isinstance(node, ast.Subscript):
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else follow_expression(node.slice, names)
+        return follow_expression(node.value, names)[key]
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "dict.keys" and len(node.args) == 1:
+        return dict.keys(follow_expression(node.args[0], names))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        values = [one.value if isinstance(one, ast.Constant) else follow_expression(one, names) for one in node.args]
+        if node.func.id == "type" and len(values) == 1:
+            return type(values[0])
+        if node.func.id in ("dict", "list") and len(values) == 1:
+            return {"dict": dict, "list": list}[node.func.id](values[0])
+        if node.func.id == "getattr" and len(values) == 2:
+            return getattr(*values)
+        if node.func.id == "__import__" and len(values) == 1:
+            return sys.modules[values[0]]
+    raise Unproved("it is found in a way that is not known")
+
+
+class Seen:
+    """What TorchDynamo knows of a graph when it hands it over: its Python has been followed to the end."""
+
+    def __init__(self):
+        from torch._dynamo.symbolic_convert import InstructionTranslator
+
+        context = torch._guards.TracingContext.get()
+        output = InstructionTranslator.current_tx().output
+        self.guards = list(context.guards_context.dynamo_guards)  # torch empties the set afterwards
+        self.scope = output.global_scope
+        self.codes = list(context.traced_code or ())
+        self.changes = changes(output.side_effects)
+
+
+def seen():
+    """None: a torch whose insides are others than expected."""
+    try:
+        return Seen()
+    except Exception:
+        return None
+
+
+def changes(effects):
+    """Whether the call changes objects that were there before it."""
+    from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew
+
+    # The stack of modes counts as changed where a context was entered and left.
+    old = [one for one in effects.id_to_variable.values() if not isinstance(one.mutation_type, (AttributeMutationNew, ValueMutationNew))
+           and type(one).__name__ != "TorchFunctionModeStackVariable"]
+    return bool(effects.tensor_hooks) or any(map(effects.is_modified, old))
+
+
+class Proof:
+    """Facts about one module, and the calls of it that they are enough for."""
+
+    def __init__(self, facts, files, calls=()):
+        self.facts = facts
+        self.same = [(fact.read, fact.key, fact.value) for fact in facts if fact.way != "size"]
+        self.sizes = [fact for fact in facts if fact.way == "size"]
+        self.files = files
+        self.calls = dict.fromkeys(calls)  # digests, in order
+
+    def holds(self):
+        for read, key, value in self.same:
+            if read(key) is not value:
+                return False
+        return all(fact.holds() for fact in self.sizes)
+
+    def covers(self, call):
+        return call in self.calls
+
+    def join(self, other):
+        """What was found out later, of other calls."""
+        known = {(id(fact.base), fact.way, fact.key) for fact in self.facts}
+        facts = [*self.facts, *(fact for fact in other.facts if (id(fact.base), fact.way, fact.key) not in known)]
+        self.__init__(facts, {**self.files, **other.files}, [*self.calls, *other.calls])
+
+    def add(self, call):
+        self.calls.pop(call, None)
+        self.calls[call] = None
+        while len(self.calls) > MOST_CALLS:
+            del self.calls[next(iter(self.calls))]
+
+    def save(self, module, path):
+        """For later processes. A file that cannot be written is none."""
+        text = {"version": VERSION, "torch": torch.__version__, "module": looks_of_module(module), "files": self.files,
+                "facts": [fact.text() for fact in self.facts], "calls": list(self.calls)}
+        write_whole(path, json.dumps(text))
+        put_out_the_oldest(os.path.dirname(path))
+
+
+def path_of(name):
+    """The file of proofs about modules of this name (remembered.OfModule); "" where nothing is kept."""
+    folder = remembered.folder()
+    return os.path.join(folder, f"proof-{name}") if folder and name else ""
+
+
+def write_whole(path, text):
+    """Under another name first, so that nobody reads half of it."""
+    if not path:
+        return
+    other = f"{path}.{os.getpid()}"
+    try:
+        descriptor = os.open(other, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                file.write(text)
+            os.replace(other, path)
+        except OSError:
+            os.unlink(other)
+    except OSError:
+        pass
+
+
+def put_out_the_oldest(folder):
+    try:
+        files = sorted(glob.glob(os.path.join(glob.escape(folder), "proof-*")), key=os.path.getmtime)
+        for one in files[:-MOST_FILES]:
+            os.unlink(one)
+    except OSError:  # another process has
+        pass
+
+
+class Finder:
+    """Turns guards into facts."""
+
+    def __init__(self, scope, module, state):
+        self.scope = {"G": scope, "L": {"module": module}}
+        self.state = state
+        self.watched = state.seen | {id(vars(one)) for one in module.modules()}
+        self.facts = {}
+        self.values = {}  # of expressions
+
+    def value(self, expression):
+        if expression not in self.values:
+            try:
+                self.values[expression] = follow_expression(ast.parse(expression, mode="eval"), self.scope)
+            except Unproved as why:
+                raise Unproved(f"{expression}: {why}") from None
+            except Exception as problem:
+                raise Unproved(f"{expression} cannot be asked for: {problem}") from None
+        return self.values[expression]
+
+    def add(self, way, expression, key):
+        expression = GLOBAL.sub(self.lasting_name, expression)
+        base = self.value(expression)
+        if (id(base), way, key) in self.facts:
+            return
+        if expression.startswith("L[") and not isinstance(base, LASTING):
+            raise Unproved(f"{expression} is an object of the module's own")
+        if len(self.facts) >= MOST_FACTS:
+            raise Unproved("it depends on too much")
+        self.facts[id(base), way, key] = Fact(way, expression, key, base)
+
+    def lasting_name(self, found):
+        """TorchDynamo's names for modules are of its own making, some of them addresses."""
+        value = self.value(found.group())
+        return f"__import__({value.__name__!r})" if isinstance(value, types.ModuleType) else found.group()
+
+    def guard(self, guard):
+        kind = guard.create_fn_name()
+        if kind in OF_THE_PROCESS:
+            return
+        source = guard.originating_source
+        if self.is_argument(source):
+            return  # express.py compares every call's arguments as a whole
+        self.follow(source)
+        if kind in OF_VALUES:
+            return
+        if kind in OF_CONTENTS:
+            if not isinstance(self.value(source.name), (tuple, str)) and not self.is_watched(self.value(source.name)):
+                self.add("size", source.name, "")
+            return
+        options = getattr(guard.create_fn, "keywords", {})
+        if kind == "DUPLICATE_INPUT":
+            other = options.get("source_b")
+            if not self.is_argument(other):
+                return self.follow(other)
+        if kind in OF_KEYS:
+            if isinstance(options.get("key"), str) and "DICT" in kind and not self.is_watched(self.value(source.name)):
+                self.item(source, options["key"])
+            elif not self.is_watched(self.value(source.name)):
+                self.add("size", source.name, "")
+            return
+        if kind in OF_ATTRIBUTES and isinstance(options.get("attr"), str):
+            value = self.value(source.name)
+            if not isinstance(value, torch.nn.Module) and not self.is_watched(value):
+                self.add("has", source.name, options["attr"])
+            return
+        raise Unproved(f"a guard of kind {kind} on {source.name}")
+
+    @staticmethod
+    def is_argument(source):
+        while hasattr(source, "base"):
+            source = source.base
+        return getattr(source, "local_name", "module") != "module"
+
+    def is_watched(self, value):
+        """Whether traced_graph.State compares what it holds in each call."""
+        return id(value) in self.watched or id(getattr(value, "__dict__", None)) in self.watched or isinstance(value, torch.nn.Module)
+
+    def item(self, source, key):
+        """Of a dictionary; TorchDynamo copies those of classes."""
+        from torch._dynamo import source as kinds
+
+        if isinstance(source, kinds.TypeDictSource):
+            self.add("class", source.base.name, key)
+        else:
+            self.add("item", source.name, key)
+
+    def follow(self, source):
+        """Every link from a global or the module to what is guarded."""
+        from torch._dynamo import source as kinds
+
+        if isinstance(source, kinds.ImportSource):
+            return
+        if isinstance(source, (kinds.GlobalSource, kinds.LocalSource)):
+            if isinstance(source, kinds.GlobalSource) and not isinstance(self.value(source.name), types.ModuleType):
+                if source.global_name.startswith("__builtins_dict__"):
+                    return
+                self.add("item", "G", source.global_name)
+            return
+        base = getattr(source, "base", None)
+        if base is None:
+            raise Unproved(f"{type(source).__name__} {source.name}")
+        self.follow(base)
+        if isinstance(source, kinds.CellContentsSource):
+            self.add("attribute", base.name, "cell_contents")
+        elif isinstance(source, (kinds.CodeSource, kinds.ClosureSource)):
+            self.add("attribute", base.name, "__code__" if isinstance(source, kinds.CodeSource) else "__closure__")
+        elif isinstance(source, kinds.DefaultsSource):
+            self.add("attribute", base.name, "__kwdefaults__" if source.is_kw else "__defaults__")
+        elif isinstance(source, (kinds.AttrSource, kinds.GenericAttrSource)):
+            self.attribute(base, source.member)
+        elif isinstance(source, kinds.DictGetItemSource):
+            if isinstance(source.index, kinds.ConstDictKeySource):
+                self.follow(source.index)
+                return self.add("value", base.name, source.index.index)
+            if not isinstance(source.index, str):
+                raise Unproved(f"{source.name}: a key that is no text")
+            if not self.is_watched(self.value(base.name)):
+                self.item(base, source.index)
+        elif isinstance(source, kinds.GetItemSource):
+            value = self.value(base.name)
+            if not isinstance(value, tuple) and not self.is_watched(value):
+                if not isinstance(value, list) or not isinstance(source.index, int):
+                    raise Unproved(f"{source.name}: an item of a {type(value).__name__}")
+                self.add("item", base.name, source.index)
+        elif isinstance(source, kinds.ConstDictKeySource):
+            self.add("size", base.name, "")
+        elif not isinstance(source, (kinds.TypeSource, kinds.TypeMROSource, kinds.TypeDictSource, kinds.NNModuleSource)):
+            raise Unproved(f"{type(source).__name__} {source.name}")
+
+    def attribute(self, base, member):
+        value = self.value(base.name)
+        held = getattr(value, "__dict__", None)
+        if isinstance(held, dict) and member in held:
+            if not self.is_watched(value):
+                self.add("attribute", base.name, member)
+        elif isinstance(value, torch.nn.Module) and any(member in vars(value)[kind] for kind in ("_parameters", "_buffers", "_modules")):
+            return
+        elif isinstance(value, LASTING):
+            self.add("attribute", base.name, member)
+        else:  # an object that may be part of the module, which nothing of ours may keep alive
+            for i, kind in enumerate(type(value).__mro__):
+                if member in vars(kind):
+                    return self.add("class", f"type({base.name}).__mro__[{i}]", member)
+            raise Unproved(f"{base.name}.{member} is found by code of its own")
+
+
+def made(module, state, graphs):
+    """The proof of calls that were captured as one graph each; raises Unproved."""
+    finder = None
+    codes = {}
+    for one in graphs:
+        if one is None:
+            raise Unproved("TorchDynamo does not say what it found")
+        if one.changes:
+            raise Unproved("the call changes something")
+        finder = finder or Finder(one.scope, module, state)
+        for guard in one.guards:
+            finder.guard(guard)
+        codes.update(dict.fromkeys(one.codes))
+    if finder is None:
+        raise Unproved("no graph")
+    return Proof(list(finder.facts.values()), files_of(codes))
+
+
+def files_of(codes):
+    """Where the Python lies, each file with its size and the time of its last change."""
+    found = {}
+    for code in codes:
+        name = code.co_filename
+        if name in found or code.co_qualname.startswith("__create_fn__.<locals>."):  # dataclasses make such
+            continue
+        try:
+            about = os.stat(name)
+        except OSError:
+            found[name] = None  # typed in, or made by the program: no later process knows it
+            continue
+        found[name] = [about.st_size, about.st_mtime_ns]
+    return found
+
+
+def looks_of_module(module):
+    """A digest of all that its attributes show but the numbers in its tensors."""
+    parts = []
+    known = {}
+
+    def part(value, depth):
+        if isinstance(value, torch.nn.Module):
+            return "module"
+        if id(value) in known:
+            return known[id(value)]
+        if isinstance(value, (dict, list, tuple, set)) and depth:
+            inside = [(repr(key), part(one, depth - 1)) for key, one in value.items()] if isinstance(value, dict) else \
+                sorted(map(repr, value)) if isinstance(value, set) else [part(one, depth - 1) for one in value]
+            return type(value).__name__, inside
+        if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, (torch.Tensor, type, types.FunctionType, types.ModuleType)) and depth:
+            known[id(value)] = f"object {len(known)}"
+            return looks(value), part(vars(value), depth - 1)
+        return looks(value)
+
+    for name, one in module.named_modules():
+        parts.append((name, type(one).__module__, type(one).__qualname__))
+        parts += [(key, part(value, 3)) for key, value in vars(one).items() if "_hooks" not in key and key not in ("_modules",)]
+    return hashlib.sha256(repr(parts).encode(errors="replace")).hexdigest()
+
+
+def known_proof(module, state, path):
+    """What an earlier process proved, if everything is as it was described there; else None."""
+    try:
+        with open(path) as file:
+            text = json.load(file)
+        if (text["version"], text["torch"]) != (VERSION, torch.__version__) or not text["calls"] or text["module"] != looks_of_module(module):
+            return None
+        for name, about in text["files"].items():
+            now = os.stat(name)
+            if [now.st_size, now.st_mtime_ns] != about:
+                return None
+        finder = Finder(Globals(), module, state)
+        for way, expression, key, described in text["facts"]:
+            finder.add(way, expression, key)
+            fact = finder.facts[id(finder.value(expression)), way, key]
+            if fact.described() != described:
+                return None
+        return Proof(list(finder.facts.values()), text["files"], text["calls"])
+    except (OSError, ValueError, KeyError, TypeError, Unproved):
+        return None
+
+
+class Globals(dict):
+    """G where TorchDynamo has not been."""
+
+    def __missing__(self, name):
+        if name.startswith("__builtins_dict__"):
+            return vars(builtins)
+        raise KeyError(name)
