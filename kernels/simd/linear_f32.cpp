@@ -1,8 +1,8 @@
 // linear_f32 on vector units; compiled for avx2 and avx512.
 //
 // Loops, outermost first: blocks of rows (their A, copied once as fp32, stays in L2), panels, parts of a panel, groups of rows as equal as
-// they come. The sums of a group and a part live in registers for the whole of K, or where there are many groups for a block of K, which
-// then is the loop around them: its part of the panel stays in L1. The next panel is fetched into L2 meanwhile. A lies in blocks of kBlockK
+// they come. The sums of a group and a part live in registers for a block of K and are added up in C; where there are many groups, blocks of
+// K are the loop around them: a block's part of the panel stays in L1. The next panel is fetched into L2 meanwhile. A lies in blocks of kBlockK
 // columns whose rows are a constant distance apart, so that one register addresses all rows of a group and no stride of the caller's fills
 // one set of L1. fp16: where there are few rows, a pair of rows of K and its columns are widened as they lie and multiplied by pairs of A,
 // so that sums are of even and odd rows, added up at the end; else a panel is widened into fp32 rows once for all groups of a block.
@@ -113,16 +113,18 @@ struct Group {
 template <int R, int P>
 void multiply(const Group& group) {
   constexpr int kAll = P * kVectors;
-  Vector sums[R][kAll];
-  for (int v = 0; v < kAll; ++v) {
-    const float* start = group.start + v / kVectors * kPanelColumns + v % kVectors * kWidth;
-    for (int r = 0; r < R; ++r) sums[r][v] = load(start + r * group.start_stride);
-  }
   const char* b = static_cast<const char*>(group.b);
   const std::int64_t next = group.next;
   const float* block = group.a;
   const char* ahead = group.ahead;
-  for (std::int64_t k = 0; k < group.k; k += kBlockK, block += group.a_block) {
+  const float* start = group.start;
+  std::int64_t start_stride = group.start_stride;
+  for (std::int64_t k = 0; k < group.k; k += kBlockK, block += group.a_block, start = group.out, start_stride = group.stride) {
+    // Each block of K has sums of its own: what is rounded grows with the root of their length.
+    Vector sums[R][kAll];
+    for (int v = 0; v < kAll; ++v) {
+      for (int r = 0; r < R; ++r) sums[r][v] = zero();
+    }
     const std::int64_t depth = group.k - k < kBlockK ? group.k - k : kBlockK;
     const float* a = block;
     while (a < block + depth) {
@@ -159,9 +161,12 @@ void multiply(const Group& group) {
         }
       }
     }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < kAll; ++v) store(group.out + r * group.stride + v / kVectors * kPanelColumns + v % kVectors * kWidth, sums[r][v]);
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < kAll; ++v) {
+        const std::int64_t column = v / kVectors * kPanelColumns + v % kVectors * kWidth;
+        store(group.out + r * group.stride + column, add(load(start + r * start_stride + column), sums[r][v]));
+      }
+    }
   }
 }
 

@@ -94,6 +94,12 @@ class Express(tracing.Target):
     def refused(self, why):
         """One kind of calls."""
         self.owner.note["no_trace"] = why
+        self.end_without_forms(why)
+
+    def end_without_forms(self, why):
+        """What one kind lost by, others will: being asked costs some microseconds in every call."""
+        if not self.forms:
+            self.end(why)
 
     def new_kind(self, key, module, args, kwargs, tensors):
         kind = self.kinds.get(key)
@@ -143,6 +149,7 @@ class Express(tracing.Target):
         form.phase, form.method = form.stock, None
         self.forms.pop(form.key, None)
         self.kinds[form.key] = False
+        self.end_without_forms(why)
 
     def give_up(self, why):
         """A trace is wrong, or fails."""
