@@ -163,13 +163,14 @@ class Form:
                 return "results other than tensors differ from call to call"
             if [(one.dtype, one.shape, one.stride()) for one in taken.tensors] != self.layout:
                 return "sizes of results depend on values"
-            target.hook.set_enabled(False)
-            try:
-                traced = self.run(tensors)
-            finally:
-                target.hook.set_enabled(True)
-            if not self.is_like(taken.tensors, traced, torch.classes.ipexrun.Trial(), False):
-                return "the trace gives other results than the module"
+            if not (self.certain and target.proved):  # else the program is to have its best form soon: what answers is judged at once
+                target.hook.set_enabled(False)
+                try:
+                    traced = self.run(tensors)
+                finally:
+                    target.hook.set_enabled(True)
+                if not self.is_like(taken.tensors, traced, torch.classes.ipexrun.Trial(), False):
+                    return "the trace gives other results than the module"
             before = target.graph.scripted_trials()
             mine = self.run(tensors)
             self.quiet = 0 if target.graph.scripted_trials() != before else self.quiet + 1

@@ -25,6 +25,7 @@ namespace ipexrun::preload::graph {
 namespace {
 
 constexpr int kChecks = 3;                 ///< calls whose results are judged, besides the one that ends the race
+constexpr int kChecksAgain = 1;            ///< likewise where an earlier process found the form right and faster
 constexpr std::size_t kHopelessForms = 3;  ///< that cannot be held or have nothing to fuse, before the region is given up
 constexpr int kMostRepeats = 2;            ///< races that were lost while something else ran on the machine
 constexpr int kMostMistakes = 16;          ///< calls that could not be recorded because they threw
@@ -175,6 +176,7 @@ class Region::Exploring {
   bool mine_first = false;
   bool failed = false;
   Values mine;
+  torch::jit::Stack truth;  ///< results of torch's own kernels, where the call was recorded
   std::int64_t mine_ns = 0;
   std::int64_t started_ns = 0;
   std::uint64_t explorations = exploration_count();
@@ -266,6 +268,7 @@ bool Region::answer(const c10::IValue* inputs, Values* results) {
   note_->calls.fetch_add(1, std::memory_order_relaxed);
   const bool may_explore = !tier()->weights.read_only();
   Form* form = form_of(inputs);
+  torch::jit::Stack truth;
   if (form == nullptr) {
     if (!may_explore || form_count_.load(std::memory_order_relaxed) == kMostForms || mistakes_ >= kMostMistakes ||
         busy_.exchange(true, std::memory_order_acquire))
@@ -273,7 +276,7 @@ bool Region::answer(const c10::IValue* inputs, Values* results) {
     try {
       const std::size_t at = form_count_.load(std::memory_order_relaxed);
       if (at < kMostForms && form_of(inputs) == nullptr) {
-        forms_[at].store(made(inputs).release(), std::memory_order_release);
+        forms_[at].store(made(inputs, &truth).release(), std::memory_order_release);
         form_count_.store(at + 1, std::memory_order_release);
       }
     } catch (...) {
@@ -305,6 +308,7 @@ bool Region::answer(const c10::IValue* inputs, Values* results) {
   if (!may_explore || busy_.exchange(true, std::memory_order_acquire)) return false;
   auto run = std::make_unique<Exploring>(*this, *form, inputs);
   run->keeps = c10::intrusive_ptr<Region>::reclaim_copy(this);
+  run->truth = std::move(truth);
   run->deciding = choice_for(*form) == kUndecided;
   if (run->deciding) {
     drop_missing(*form->choice, *form);
@@ -369,7 +373,7 @@ torch::jit::Stack Region::run_body(const c10::IValue* inputs) const {
   return stack;
 }
 
-std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs) {
+std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs, torch::jit::Stack* truth) {
   auto form = std::make_unique<Form>();
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     form->looks.emplace_back(inputs[i]);
@@ -377,7 +381,7 @@ std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs) {
   }
   form->choice = choice_of(inputs);
   try {
-    const Graph graph = recorded(*form, inputs);
+    const Graph graph = recorded(*form, inputs, truth);
     for (const int bf16 : {1, 0}) {
       if (bf16 == 1 && !bf16_inside_allowed(tier()->options)) continue;
       Graph mine = graph;
@@ -405,7 +409,7 @@ std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs) {
 
 /// Runs the region once more, by torch's own kernels, and notes what it calls. It has no effects, so nobody sees that. Throws what stock
 /// will throw where the user's own call is wrong.
-Graph Region::recorded(const Form& form, const c10::IValue* inputs) const {
+Graph Region::recorded(const Form& form, const c10::IValue* inputs, torch::jit::Stack* results) const {
   const TierOff stock;
   const at::DisableRecordFunctionGuard not_in_profiles;
   Recorder recorder;
@@ -421,7 +425,10 @@ Graph Region::recorded(const Form& form, const c10::IValue* inputs) const {
     given[i] = std::move(tensor);
   }
   for (const at::Tensor& constant : constants_) recorder.input(constant, true);
-  return recorder.record([&] { return run_body(given.data()); });
+  return recorder.record([&] {
+    *results = run_body(given.data());
+    return *results;
+  });
 }
 
 Values Region::program_inputs(const Form& form, const c10::IValue* inputs) const {
@@ -438,8 +445,8 @@ Values Region::run(const Form& form, int candidate, const c10::IValue* inputs) c
 
 /// Beside results of torch's own kernels, in dtype, sizes, strides and numbers.
 bool Region::right(Exploring& run, ProgramTrial* trial) const {
-  torch::jit::Stack truth;
-  {
+  torch::jit::Stack truth = std::move(run.truth);
+  if (truth.empty()) {
     const TierOff stock;
     const at::DisableRecordFunctionGuard not_in_profiles;
     truth = run_body(run.inputs.data());
@@ -475,9 +482,12 @@ void Region::explored(Exploring& run) {
   bool accurate = true;
   // The first call packs. While the op tier tries its own candidates inside of either form, times say nothing.
   const bool disturbed = exploration_count() != run.explorations && choice.disturbed++ < kMostDisturbed;
-  if (form.runs++ > 0 && (!disturbed || choice.remembered)) {
+  const bool first = form.runs++ == 0;
+  if (choice.remembered) {
+    decided = static_cast<int>(choice.checks + 1 >= kChecksAgain);
+  } else if (!first && !disturbed) {
     choice.trial.add(stock_ns, run.mine_ns);
-    decided = choice.remembered ? static_cast<int>(choice.checks + 1 >= kChecks) : static_cast<int>(choice.trial.result());
+    decided = static_cast<int>(choice.trial.result());
   }
   if (choice.checks < kChecks || decided == 1) {
     ++choice.checks;
@@ -491,8 +501,10 @@ void Region::explored(Exploring& run) {
   if (decided == 1) {
     say(name_of(run.candidate) + ": " + form.fused[static_cast<std::size_t>(run.candidate)] + (choice.remembered ? " (remembered)" : ""),
         choice.trial);
-    note_times(run);
-    if (!choice.remembered) remember(choice, name_of(run.candidate));
+    if (!choice.remembered) {  // else the program has its best form at once, and its reports no times of operators
+      note_times(run);
+      remember(choice, name_of(run.candidate));
+    }
     choice.choice.store(run.candidate, std::memory_order_release);
   } else if (decided == -1 && accurate && choice.trial.disturbed() && choice.repeats++ < kMostRepeats) {
     choice.trial = ProgramTrial();
@@ -551,7 +563,8 @@ void Region::note_times(const Exploring& run) noexcept {
   try {
     const at::DisableRecordFunctionGuard not_in_profiles;
     const auto& program = run.form.programs[static_cast<std::size_t>(run.candidate)];
-    auto times = op_times(recorded(run.form, run.inputs.data()), *program, program_inputs(run.form, run.inputs.data()));
+    torch::jit::Stack results;
+    auto times = op_times(recorded(run.form, run.inputs.data(), &results), *program, program_inputs(run.form, run.inputs.data()));
     const std::lock_guard lock(note_->mutex);
     note_->times = std::move(times);
   } catch (const std::exception& problem) {

@@ -62,8 +62,9 @@ class Region final : public torch::CustomClassHolder {
   [[nodiscard]] bool in_training(const c10::IValue* inputs) const;
   bool answer(const c10::IValue* inputs, Values* results);
   Form* form_of(const c10::IValue* inputs);
-  std::unique_ptr<Form> made(const c10::IValue* inputs);
-  Graph recorded(const Form& form, const c10::IValue* inputs) const;
+  std::unique_ptr<Form> made(const c10::IValue* inputs, torch::jit::Stack* truth);
+  /// `results`: what it gave.
+  Graph recorded(const Form& form, const c10::IValue* inputs, torch::jit::Stack* results) const;
   Choice* choice_of(const c10::IValue* inputs);
   [[nodiscard]] torch::jit::Stack run_body(const c10::IValue* inputs) const;
   [[nodiscard]] Values program_inputs(const Form& form, const c10::IValue* inputs) const;
