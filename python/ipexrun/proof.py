@@ -120,7 +120,8 @@ class Fact:
         return now == self.value if self.way == "size" else now is self.value
 
     def described(self):
-        return "missing" if self.value is MISSING else looks(self.value)
+        """A digest: what a program keeps in its globals is nobody's business."""
+        return remembered.digest("missing" if self.value is MISSING else looks(self.value))
 
     def text(self):
         return [self.way, self.expression, self.key, self.described()]
