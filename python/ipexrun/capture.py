@@ -223,7 +223,8 @@ class Target:
         self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
         self.timed = {}  # thread: signature of the call that stock answers now; Waiting before a trace
         self.lock = threading.Lock()
-        self.found = []  # what TorchDynamo found out about each graph
+        self.found = []  # what TorchDynamo found out about each graph that no proof was made of yet
+        self.proved = 0  # graphs that one was made of
         self.express = None  # traces that answer before its graphs do
         self.express_begun = self.express_recalled = not EXPRESS or self.is_part
         self.trace = self.run = None
@@ -339,7 +340,8 @@ class Target:
         if look_inside and self.module() is not None:
             opened.add(self.module())
         self.phase = self.answered_by_stock
-        self.trace = self.run = None
+        self.trace = self.run = self.express = None
+        self.found = []
         for graph in self.compiled:
             graph.free()
 
@@ -491,8 +493,12 @@ class Target:
             from . import express
 
             self.express_begun = True
-            if len(self.found) == len(self.compiled) and self.graphs_a_call == 1 and not self.breaks:
-                self.express = express.begin(self, module, self.found)
+            found, self.found = self.found, []
+            if not found and self.proved:
+                pass  # traced again in vain
+            elif self.proved + len(found) == len(self.compiled) and self.graphs_a_call == 1 and not self.breaks:
+                self.express = express.begin(self, module, found)
+                self.proved += len(found) if self.express is not None else 0
             elif self.express is None:
                 self.note["no_trace"] = "more than one graph"
         waiting = None
