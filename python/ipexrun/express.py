@@ -10,6 +10,7 @@ Thread rule: every function runs under the interpreter lock; an Express may be a
 
 import os
 import threading
+import time
 
 import torch
 
@@ -21,6 +22,7 @@ PATIENCE = 4.0  # traced once so many times the price was spent in calls of the 
 CALLS = 6  # of stock that trying a trace costs
 PART = 0.1  # of TorchDynamo's time that a trace takes
 TRACES = 8  # made for one module
+SHARE, SHARE_LATER, LATER_S = 0.2, 0.05, 1.5  # of the time while traces are tried, and once that took LATER_S
 
 
 class Silent:
@@ -66,6 +68,16 @@ class Express(tracing.Target):
         super().__init__(module, graph, Silent(), {"state": ""}, WAY)
         self.state, self.proof, self.path = state, found, path
         self.kinds = {}
+        self.exploring_s = self.explore_at = 0.0
+
+    def may_explore(self):
+        """Calls in which something is tried take several times as long: no two of them are neighbours."""
+        return not tracing.RACE or time.perf_counter() >= self.explore_at
+
+    def explored(self, seconds):
+        self.exploring_s += seconds
+        share = SHARE if self.exploring_s < LATER_S else SHARE_LATER
+        self.explore_at = time.perf_counter() + seconds * (1 / share - 1)
 
     @property
     def taken(self):
@@ -114,7 +126,7 @@ class Express(tracing.Target):
                 return self.trace_again(key, module, args, kwargs, tensors)
             if not kind:
                 return None
-        elif kind.is_due():
+        elif kind.is_due() and self.may_explore():
             return self.try_trace(key, module, args, kwargs, tensors)
         self.timed[threading.get_ident()] = kind
         return None
@@ -127,7 +139,9 @@ class Express(tracing.Target):
                 self.is_changed()
                 return None
             self.kinds[key] = False
+            begun = time.perf_counter()
             result = self.trace(key, module, args, kwargs, tensors)
+            self.explored(time.perf_counter() - begun)
             if key not in self.forms:
                 self.owner.note.setdefault("no_trace", self.note["state"].removeprefix("stock: "))
                 self.kept.remember(call_kinds.signature_of_call(args, kwargs), remembered.STOCK, reason="no trace")

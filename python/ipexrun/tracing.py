@@ -97,8 +97,9 @@ class Form:
 
     def explore(self, module, args, kwargs, tensors, started):
         target = self.target
-        if not target.lock.acquire(blocking=False):
+        if not target.may_explore() or not target.lock.acquire(blocking=False):
             return target.eager
+        begun = time.perf_counter()
         try:
             self.calls += 1
             if self.checks >= self.wanted and (self.quiet >= QUIET or self.calls > WARMING):
@@ -126,6 +127,7 @@ class Form:
                     target.give_up(capture.first_line(problem))
             return target.eager
         finally:
+            target.explored(time.perf_counter() - begun)
             target.lock.release()
 
     def check(self, module, args, kwargs, tensors, values):
@@ -307,6 +309,12 @@ class Target:
         if not targets:
             atexit.register(tell_ends)
         targets.add(self)
+
+    def may_explore(self):
+        return True
+
+    def explored(self, seconds):
+        """So long a call took in which something was tried."""
 
     def pass_by(self):
         """What a call is told with which there is nothing to do."""

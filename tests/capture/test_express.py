@@ -153,7 +153,8 @@ def first(tmp_path_factory):
     # Whether it wins depends on the machine: here any form does.
     wins = "import torch; T = ipexrun.tracing.Form; ipexrun.tracing.Form.pair = lambda self, ns, stock: (self.target.kept.remember(self.signature, 'captured'), " \
            "self.settle('faster')) if self.phase == self.race else None; "
-    first = EAGER.replace("ipexrun.tracing.RACE = False; ", wins).replace("import ipexrun.capture", "import ipexrun, ipexrun.capture")
+    first = EAGER.replace("ipexrun.tracing.RACE = False; ", wins + "ipexrun.express.SHARE = ipexrun.express.SHARE_LATER = 1.0; ")
+    first = first.replace("import ipexrun.capture", "import ipexrun, ipexrun.express, ipexrun.capture")
     done = found([*launched("--graph-mode", "auto"), "-c", SETTLED + first, str(path)], IPEXRUN_CACHE=str(cache), IPEXRUN_GRAPH_WAIT="0")
     assert done["note"].get("by") == "trace", done["note"]
     (proof,) = cache.glob("proof-*")
