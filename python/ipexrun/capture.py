@@ -264,7 +264,8 @@ class Target:
     def took(self, nanoseconds, result, explored):
         """Stock answered the call that was EAGER. None: go on; else what attempt() gives."""
         key = self.timed.pop(threading.get_ident(), None)
-        traced = self.express.timed.pop(threading.get_ident(), None) if self.express is not None else None
+        traces = self.express  # which another thread may end
+        traced = traces.timed.pop(threading.get_ident(), None) if traces is not None else None
         if explored:
             return None
         if traced is not None and self.phase == self.wait:
@@ -286,8 +287,9 @@ class Target:
 
             self.express_recalled = True
             self.express = express.recalled(self, module)
-        if self.express is not None:
-            result = self.express(module, *args, **kwargs)
+        traces = self.express
+        if traces is not None:
+            result = traces(module, *args, **kwargs)
             if result is not None:
                 return result
         doubtful = known == remembered.UNDECIDED or (not known and (self.was_undecided or has_state(args) or has_state(kwargs)))
@@ -501,12 +503,12 @@ class Target:
                 self.proved += len(found) if self.express is not None else 0
             elif self.express is None:
                 self.note["no_trace"] = "more than one graph"
-        waiting = None
-        if self.express is not None:
-            result = self.express(module, *args, **kwargs)
+        traces, waiting = self.express, None  # which another thread may end
+        if traces is not None:
+            result = traces(module, *args, **kwargs)
             if result is not None and result is not self.eager:
                 return result
-            waiting = self.express.timed.pop(threading.get_ident(), None) if self.express is not None else None
+            waiting = traces.timed.pop(threading.get_ident(), None)
         self.taken += 1
         result, nanoseconds = self.captured(module, args, kwargs)
         if waiting is not None and nanoseconds is not None:
