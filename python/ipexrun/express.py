@@ -98,7 +98,7 @@ class Express(tracing.Target):
         pass
 
     def unchanged(self, module):
-        return self.state is not None and self.state.holds(module) and self.proof.holds()
+        return super().unchanged(module) and self.proof.holds()
 
     def is_changed(self):
         self.end("the module or what it depends on was changed")

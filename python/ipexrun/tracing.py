@@ -321,7 +321,8 @@ class Target:
         return self.eager
 
     def unchanged(self, module):
-        return self.state is not None and self.state.holds(module)
+        state = self.state  # which another thread may forget
+        return state is not None and state.holds(module)
 
     @staticmethod
     def forget_weakly(mine):
