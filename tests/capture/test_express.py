@@ -244,3 +244,28 @@ def test_modules_die(tmp_path):
                                                       "LOG.append(alive() is None)\n(note,)"))
     done = found([*launched("--graph-mode", "dynamo"), "-c", EAGER, str(tmp_path / "program.py")])
     assert done["note"]["by"] == "trace" and done["log"] == [True]
+
+
+PACE = """
+import ipexrun
+from ipexrun import express
+now = 100.0
+express.time = type("Clock", (), {"perf_counter": staticmethod(lambda: now)})
+one = object.__new__(express.Express)
+one.exploring_s = one.explore_at = 0.0
+said = [one.may_explore()]
+one.explored(0.3)  # a fifth of the time: not before 1.2 s went by
+for after in (0.0, 1.1, 1.3):
+    now = 100.0 + after
+    said.append(one.may_explore())
+one.explored(1.5)  # a twentieth: 28.5 s
+for after in (28.0, 29.0):
+    now = 101.3 + after
+    said.append(one.may_explore())
+print(said)
+"""
+
+
+def test_calls_in_which_a_trace_is_tried_are_a_share():
+    done = run([sys.executable, "-c", PACE])
+    assert done.stdout.split("\n")[0] == "[True, False, False, True, False, True]", done.stdout
