@@ -19,7 +19,7 @@ import weakref
 
 import torch
 
-from . import compiler, plugin, proof, remembered
+from . import compiler, plugin, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
@@ -152,6 +152,7 @@ def ways_of_calling(target, backend):
     hooks = dynamo_hooks.Hooks()
     convert = Convert(convert_frame.convert_frame(backend, hooks), target)
     call = frame_of_its_own()
+    target.code = call.__code__
     # A region of its own, where torch has them: else what it counts per code object would include what the program compiles itself.
     isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
     tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
@@ -223,6 +224,7 @@ class Target:
         self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
         self.timed = {}  # thread: signature of the call that stock answers now; Waiting before a trace
         self.lock = threading.Lock()
+        self.code = None  # of the frame with which TorchDynamo begins
         self.found = []  # what TorchDynamo found out about each graph that no proof was made of yet
         self.proved = 0  # graphs that one was made of
         self.express = None  # traces that answer before its graphs do
@@ -243,7 +245,9 @@ class Target:
             if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
                 raise GivenUp("NumPy inside: its random numbers are its own")
             if not target.is_part:
-                target.found.append(proof.seen())
+                from . import proof
+
+                target.found.append(proof.seen(target.code))
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
             timed = not (FORCED or target.pinned)
             return compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
@@ -502,7 +506,7 @@ class Target:
                 self.express = express.begin(self, module, found)
                 self.proved += len(found) if self.express is not None else 0
             elif self.express is None:
-                self.note["no_trace"] = "more than one graph"
+                self.note.setdefault("no_trace", "more than one graph")
         traces, waiting = self.express, None  # which another thread may end
         if traces is not None:
             result = traces(module, *args, **kwargs)

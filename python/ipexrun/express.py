@@ -145,7 +145,7 @@ class Express(tracing.Target):
             if key not in self.forms:
                 self.owner.note.setdefault("no_trace", self.note["state"].removeprefix("stock: "))
                 self.kept.remember(call_kinds.signature_of_call(args, kwargs), remembered.STOCK, reason="no trace")
-            return result if result is not self.eager or key in self.forms else None
+            return None if result is self.eager else result
         finally:
             self.lock.release()
 

@@ -24,6 +24,7 @@ import types
 import torch
 
 from . import remembered
+from .interrupts import let_through
 from .structures import Unknown, plain
 
 VERSION = 1
@@ -154,24 +155,29 @@ def follow_expression(node, names):
 
 
 class Seen:
-    """What TorchDynamo knows of a graph when it hands it over: its Python has been followed to the end."""
+    """What TorchDynamo knows of a graph when it hands it over. `whole`: it followed the Python of the call from its first frame, which runs `code`, to the
+    end. Else a part is left that nobody looked at: a function that TorchDynamo is not to follow leaves no other trace where its result is returned."""
 
-    def __init__(self):
+    def __init__(self, code):
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         context = torch._guards.TracingContext.get()
         output = InstructionTranslator.current_tx().output
+        self.whole = output.root_tx.f_code is code and not output.compile_subgraph_reason.graph_break
+        # Some are called behind the graph if the program wishes so, without an end of it.
+        self.whole = self.whole and not torch._dynamo.config.reorderable_logging_functions
         self.guards = list(context.guards_context.dynamo_guards)  # torch empties the set afterwards
         self.scope = output.global_scope
         self.codes = list(context.traced_code or ())
         self.changes = changes(output.side_effects)
 
 
-def seen():
+def seen(code):
     """None: a torch whose insides are others than expected."""
     try:
-        return Seen()
-    except Exception:
+        return Seen(code)
+    except Exception as problem:
+        let_through(problem)
         return None
 
 
@@ -196,10 +202,14 @@ class Proof:
         self.calls = dict.fromkeys(calls)  # digests, in order
 
     def holds(self):
-        for read, key, value in self.same:
-            if read(key) is not value:
-                return False
-        return all(fact.holds() for fact in self.sizes)
+        try:
+            for read, key, value in self.same:
+                if read(key) is not value:
+                    return False
+            return all(fact.holds() for fact in self.sizes)
+        except Exception as problem:  # a list that has become shorter, say
+            let_through(problem)
+            return False
 
     def covers(self, call):
         return call in self.calls
@@ -243,8 +253,9 @@ def write_whole(path, text):
             os.replace(other, path)
         except OSError:
             os.unlink(other)
-    except OSError:
-        pass
+            raise
+    except OSError as problem:
+        let_through(problem)
 
 
 def put_out_the_oldest(folder):
@@ -252,8 +263,16 @@ def put_out_the_oldest(folder):
         files = sorted(glob.glob(os.path.join(glob.escape(folder), "proof-*")), key=os.path.getmtime)
         for one in files[:-MOST_FILES]:
             os.unlink(one)
-    except OSError:  # another process has
-        pass
+    except OSError as problem:  # another process has
+        let_through(problem)
+
+
+def holds_module(value):
+    """Whether it is or holds a module or a tensor."""
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
+    if not isinstance(value, (type, types.ModuleType, types.FunctionType)) and isinstance(getattr(value, "__dict__", None), dict):
+        held = [*held, *vars(value).values()]
+    return any(isinstance(one, (torch.nn.Module, torch.Tensor)) for one in [value, *held])
 
 
 class Finder:
@@ -273,6 +292,7 @@ class Finder:
             except Unproved as why:
                 raise Unproved(f"{expression}: {why}") from None
             except Exception as problem:
+                let_through(problem)
                 raise Unproved(f"{expression} cannot be asked for: {problem}") from None
         return self.values[expression]
 
@@ -285,7 +305,10 @@ class Finder:
             raise Unproved(f"{expression} is an object of the module's own")
         if len(self.facts) >= MOST_FACTS:
             raise Unproved("it depends on too much")
-        self.facts[id(base), way, key] = Fact(way, expression, key, base)
+        fact = Fact(way, expression, key, base)
+        if holds_module(fact.value):
+            raise Unproved(f"{expression} holds a module under {key}")  # which would never die
+        self.facts[id(base), way, key] = fact
 
     def lasting_name(self, found):
         """TorchDynamo's names for modules are of its own making, some of them addresses."""
@@ -410,6 +433,8 @@ def made(module, state, graphs):
     for one in graphs:
         if one is None:
             raise Unproved("TorchDynamo does not say what it found")
+        if not one.whole:
+            raise Unproved("TorchDynamo did not follow all of it")
         if one.changes:
             raise Unproved("the call changes something")
         finder = finder or Finder(one.scope, module, state)
@@ -480,7 +505,8 @@ def known_proof(module, state, path):
             if fact.described() != described:
                 return None
         return Proof(list(finder.facts.values()), text["files"], text["calls"])
-    except (OSError, ValueError, KeyError, TypeError, Unproved):
+    except Exception as problem:  # no file, or a damaged one
+        let_through(problem)
         return None
 
 

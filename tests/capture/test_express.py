@@ -63,6 +63,7 @@ PROGRAM = """
 import json, os, sys, torch
 from torch import nn
 SCALE, LOG, TABLE = float(os.environ.get("SCALE", 2.0)), [], {"shift": 1.0}
+SHIFTS = [5.0, 1.0]
 def scaled(x):
     return x * SCALE + TABLE["shift"]
 class Net(nn.Module):
@@ -72,6 +73,7 @@ class Net(nn.Module):
     def forward(self, x):
         x = scaled(self.second(torch.relu(self.first(x))))
         if self.loud: print("loud")
+        x = x + SHIFTS[-1]
         BODY
         return x
 torch.manual_seed(0)
@@ -116,10 +118,12 @@ def test_a_module_that_only_computes_is_traced(tmp_path):
     ("LOG.append(x.dim())", "changes something"),
     ("self.seen.append(1); LOG.append(len(self.seen))", "changes something"),
     ("global SCALE; SCALE = 2.0 + (x.dim() > 5)", "changes something"),
+    ("return aside(x)", "did not follow all of it"),
     ("self.count = getattr(self, 'count', 0) + 1; LOG.append(self.count)", ""),
 ])
 def test_what_does_more_is_not(body, why, tmp_path):
-    note = both(program(tmp_path / "program.py", body), tmp_path)
+    before = "aside = torch.compiler.disable(lambda x: (LOG.append(x.dim()), x)[1])"  # imports TorchDynamo, so it is not in all programs
+    note = both(program(tmp_path / "program.py", body, before), tmp_path)
     assert "by" not in note and why in note.get("no_trace", why), note
 
 
@@ -127,6 +131,7 @@ def test_what_does_more_is_not(body, why, tmp_path):
     "SCALE = 2.0 if i < 20 else 3.0",
     "TABLE['shift'] = 1.0 if i < 20 else 5.0",
     "model.second.weight = model.second.weight if i != 20 else nn.Parameter(torch.eye(64))",
+    "SHIFTS.pop() if i == 20 else None",
     "scaled = scaled if i != 20 else (lambda x: x - 1)",
     "model.forward = model.forward if i != 20 else (lambda x: x)",
     "Net.forward = Net.forward if i != 20 else (lambda self, x: x)",
