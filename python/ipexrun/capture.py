@@ -9,7 +9,6 @@ Thread rule: every function runs under the interpreter lock; a Target may be cal
 
 import atexit
 import collections
-import inspect
 import os
 import re
 import sys
@@ -23,7 +22,7 @@ from . import compiler, plugin, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
-from .quiet import quiet
+from .dynamo_calls import ways_of_calling
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
 TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
@@ -113,63 +112,6 @@ def leave_alone(module, reason):
 def report():
     """For ipexrun.report()["modules"]."""
     return [{key: value for key, value in one.items() if key != "of"} for one in modules]
-
-
-class Convert:
-    """Dynamo's frame converter, between Dynamo and the one that torch made: whatever it raises leaves the frame as it is, which has not begun
-    to run; outside an attempt of ours it is not asked."""
-
-    def __init__(self, inner, target):
-        self.inner = inner
-        self.target = weakref.ref(target)
-        self._torchdynamo_orig_backend = inner._torchdynamo_orig_backend
-
-    def __call__(self, frame, *rest, **options):
-        from torch._dynamo.types import ConvertFrameReturn
-
-        target = self.target()
-        started = None if target is None else target.clock()
-        try:
-            if target is None:
-                return ConvertFrameReturn()
-            with quiet():
-                target.saw(frame.f_code)
-                return self.inner(frame, *rest, **options)
-        except Exception as problem:
-            let_through(problem)
-            target.problems.append(first_line(problem))
-            return ConvertFrameReturn()
-        finally:
-            if target is not None:
-                target.capture_s += target.clock() - started
-
-
-def ways_of_calling(target, backend):
-    """(a function that calls and traces with `backend`, one that calls what was traced and traces no more), for one target's modules."""
-    from torch._dynamo import convert_frame, eval_frame
-    from torch._dynamo import hooks as dynamo_hooks
-
-    hooks = dynamo_hooks.Hooks()
-    convert = Convert(convert_frame.convert_frame(backend, hooks), target)
-    call = frame_of_its_own()
-    target.code = call.__code__
-    # A region of its own, where torch has them: else what it counts per code object would include what the program compiles itself.
-    isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
-    tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
-    running = eval_frame.RunOnlyContext()
-    if isolated:
-        running._isolate_recompiles_id = tracing._isolate_recompiles_id
-    return tracing(call), running(call)
-
-
-def frame_of_its_own():
-    """TorchDynamo begins with a frame of the program's, which the forward of torch's own modules is not."""
-
-    def captured_module(module, /, *args, **kwargs):
-        return module(*args, **kwargs)
-
-    captured_module.__code__ = captured_module.__code__.replace()  # what is compiled is kept with the code object
-    return captured_module
 
 
 def tell_ends():

@@ -17,6 +17,7 @@ import weakref
 import torch
 
 from . import call_kinds, capturable, capture, compiler, plugin, remembered, training_forms
+from .dynamo_calls import ways_of_calling
 from .interrupts import let_through
 from .training_graphs import Arrivals
 from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
@@ -150,7 +151,7 @@ class Target:
         self.trial = torch.classes.ipexrun.Trial()
         self.phase = self.watch
 
-        self.trace, self.run = capture.ways_of_calling(self, self.backend_of_mine())
+        self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
         if not targets:
             atexit.register(tell_ends)
         targets.add(self)
