@@ -67,10 +67,7 @@ def operator_of(module):
 
 def folder():
     """Where decisions are kept; "" where nothing is."""
-    try:
-        return os.path.dirname(_plugin().path())
-    except AttributeError:  # a plugin of another version
-        return ""
+    return os.path.dirname(_plugin().path())
 
 
 class OfModule:

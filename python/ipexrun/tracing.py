@@ -70,8 +70,9 @@ def attempt(module):
 class Form:
     """One trace: whether it is right, and whether it is faster."""
 
-    def __init__(self, target, trace, signature, certain):
+    def __init__(self, target, trace, key, signature, certain):
         self.target = target
+        self.key = key  # the exact description of its calls
         self.signature = signature  # by which later processes know such calls
         self.certain = certain  # an earlier one found the trace right and faster
         self.wanted = CHECKS_AGAIN if certain or target.proved else CHECKS
@@ -459,8 +460,7 @@ class Target:
             return result
         self.seen_once.pop(key, None)
         signature = call_kinds.signature_of_call(args, kwargs)
-        self.forms[key] = Form(self, made, signature, self.kept.of_call(signature) == remembered.CAPTURED)
-        self.forms[key].key = key
+        self.forms[key] = Form(self, made, key, signature, self.kept.of_call(signature) == remembered.CAPTURED)
         if len(self.forms) > FORMS:
             self.forms.popitem(last=False)
         if self.answering == 0:
