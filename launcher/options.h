@@ -92,6 +92,7 @@ struct Options {
   std::string dtype = "auto";             ///< auto, float32, bfloat16, float16
   bool dtype_given = false;
   std::string graph_mode = "auto";  ///< auto, dynamo, trace, off
+  std::string inductor = "auto";    ///< auto, kept, off
   std::string select = "fast";      ///< fast, thorough, off
   bool split_sgd = false;           ///< --split-sgd: bf16 weights in torch.optim.SGD
   bool optimize = true;             ///< false: --no-optimize, launch only

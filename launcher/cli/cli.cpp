@@ -247,10 +247,10 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
     if (tiles && options.opencl == "any" && !row->get(options).empty())
       return Error{kExitUsage, "--" + name + " and --opencl any contradict each other: no Intel GPU is looked for", "give one of them"};
     const bool of_devices = name == "dtype" || name == "select" || (name == "report" && options.report);  // these need a device of ours
-    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "graph-mode" ||
+    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "graph-mode" || name == "inductor" ||
         (name == "split-sgd" && options.split_sgd) || (of_devices && options.opencl == "off") || name == "report-output")
       notes.push_back("--" + name + " has no effect with ipexrun xpu: " +
-                      (of_devices || name == "graph-mode" || name == "split-sgd" || name == "report-output"
+                      (of_devices || name == "graph-mode" || name == "inductor" || name == "split-sgd" || name == "report-output"
                            ? "kernels on the CPU stay stock"
                            : "the GPUs say where the instances go"));
   }

@@ -16,6 +16,7 @@ constexpr const char* kJemallocConf = "oversize_threshold:1,background_thread:tr
 
 /// --memory bounded: jemalloc's own way to give pages back soon; none of its words keeps memory for ever.
 constexpr const char* kJemallocBounded = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
+constexpr double kQuotaForCompiler = 4;  ///< CPUs
 constexpr const char* kBoundedPrimitives = "64";
 
 /// --memory throughput with the C library's malloc: the largest mmap threshold that it takes, and what may stay unused at the top.
@@ -303,6 +304,19 @@ void EnvDraft::add_graph_mode() {
   if (!shim_active_ || options_.graph_mode == "auto") return;
   because("graph-mode", options_.graph_mode, "--graph-mode");
   set(env::name(env::Id::kGraphMode), options_.graph_mode);
+}
+
+/// A compiler beside the program would take its share of a small quota, which being nice does not prevent.
+void EnvDraft::add_inductor(const Machine& machine) {
+  if (!shim_active_) return;
+  const std::string name = env::name(env::Id::kInductor);
+  if (options_.inductor != "auto") {
+    because("inductor", options_.inductor, "--inductor");
+    set(name, options_.inductor);
+  } else if (machine.quota_cpus > 0 && machine.quota_cpus < kQuotaForCompiler && user(name).empty()) {
+    because("inductor", "kept", "a CPU quota of " + decimal_text(machine.quota_cpus) + ": no compiler runs beside the program (--inductor)");
+    set(name, "kept");
+  }
 }
 
 void EnvDraft::add_select() {

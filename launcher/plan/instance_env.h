@@ -37,6 +37,8 @@ class EnvDraft {
   /// Arithmetic inside replaced operations; nothing where the shim is not preloaded. After add_preload().
   void add_dtype(const Machine& machine);
   void add_graph_mode();
+  /// Whether Inductor may compile parts of captured graphs.
+  void add_inductor(const Machine& machine);
   void add_select();
   void add_split_sgd();
   /// The config's `env:`; beats everything before it.

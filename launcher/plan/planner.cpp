@@ -217,6 +217,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   if (shim_use(options) == ShimUse::kOptimize) {
     env.add_dtype(machine);
     env.add_graph_mode();
+    env.add_inductor(machine);
     env.add_select();
   }
   if (options.command == Command::kXpu) env.add_xpu();

@@ -18,7 +18,7 @@ import weakref
 
 import torch
 
-from . import compiler, plugin, remembered
+from . import compiler, parts, plugin, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
@@ -46,6 +46,7 @@ _scale = 1.0  # measured price of the last capture / predicted
 
 
 Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
+Saving = collections.namedtuple("Saving", "parts")  # a call while these wait for being worth it
 
 
 class GivenUp(Exception):
@@ -220,6 +221,9 @@ class Target:
             spent_s = self.clock() - key.began
             self.wait_longer_s -= spent_s
             self.wait_s -= 0.0 if key.doubtful else spent_s
+        elif isinstance(key, Saving):
+            for one in key.parts:
+                one.spent_s += nanoseconds * 1e-9
         elif key is not None:
             self.pair(key, nanoseconds, stock=True)
         return self.verdict
@@ -354,7 +358,7 @@ class Target:
         key = (signature(args), signature(kwargs)) if self.is_last_trace() else None
         if key is not None and self.without.get(key, 0) >= WITHOUT:
             return self.eager, None
-        before = compiler.ran()
+        before, tries = compiler.ran(), parts.tries()
         self.hook.end_drift_check()
         began, started = self.clock(), time.perf_counter_ns()
         result = self.run(module, *args, **kwargs)
@@ -370,7 +374,7 @@ class Target:
                 self.phase = self.capture
         if self.alone > EXPLORING and self.is_last_trace() and self.phase != self.answer:
             self.give_up("no graph fits its calls", remember=False)
-        return result, nanoseconds if graphs else None
+        return result, nanoseconds if graphs and parts.tries() == tries else None
 
     def explore(self, module, args, kwargs):
         """Graphs are tried inside these calls (compiler.py)."""
@@ -382,8 +386,12 @@ class Target:
         self.idle = self.idle + 1 if progress == self.progress else 0
         self.progress = progress
         if self.phase == self.explore and (not progress or self.idle >= IDLE or self.calls > EXPLORING):
-            if not any(graph.choice is not None for graph in self.compiled):
-                self.give_up("none of its graphs gained")
+            if not any(graph.gained() for graph in self.compiled):
+                if any(graph.parts_pending() for graph in self.compiled):
+                    self.note["state"] = "waiting for Inductor"
+                    self.phase = self.wait_for_parts
+                else:
+                    self.give_up("none of its graphs gained")
             elif FORCED:
                 self.settle("forced")
             elif self.certain:
@@ -392,6 +400,18 @@ class Target:
                 self.note["state"] = "racing stock"
                 self.calls = 0
                 self.phase = self.race
+        return result
+
+    def wait_for_parts(self, module, args, kwargs):
+        """No graph won, but with parts that Inductor compiles one may: until these are there the module answers, and its time counts."""
+        waiting = [graph.parts for graph in self.compiled if graph.parts_pending()]
+        if waiting and not any(one.wants_calls() for one in waiting):
+            self.timed[threading.get_ident()] = Saving(waiting)
+            return self.eager
+        result, _ = self.captured(module, args, kwargs)
+        if self.phase == self.wait_for_parts and (any(graph.gained() for graph in self.compiled) or not waiting):
+            self.calls = self.idle = 0
+            self.phase = self.explore
         return result
 
     def race(self, module, args, kwargs):
@@ -437,13 +457,15 @@ class Target:
             self.give_up("as a whole it was not faster")
 
     def answer(self, module, args, kwargs):
-        if not self.express_begun:
+        if not self.express_begun and not any(graph.parts_pending() for graph in self.compiled):
             from . import express
 
             self.express_begun = True
             found, self.found = self.found, []
             if not found and self.proved:
                 pass  # traced again in vain
+            elif any(graph.parts is not None and graph.parts.answers() for graph in self.compiled):
+                self.note["no_trace"] = "Inductor compiled parts of its graph"
             elif self.proved + len(found) == len(self.compiled) and self.graphs_a_call == 1 and not self.breaks:
                 self.express = express.begin(self, module, found)
                 self.proved += len(found) if self.express is not None else 0

@@ -14,6 +14,7 @@ import torch
 
 from . import choices, decompositions, double, plugin, remembered
 from .interrupts import let_through
+from .parts import Parts
 from .translation import Translation, Unsupported
 
 BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
@@ -108,6 +109,7 @@ class Compiled:
         self.choice = None  # None: stock; else as in `open`
         self.problem = ""  # of the last run that failed
         self.note = new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
+        self.parts = Parts(self) if self.races else None  # what Inductor may compile, once the forms above are decided
         if steered:
             self.note["lost"] = ["bf16: a choice among its values (topk, argmax, sort or a comparison) steers what follows"]
 
@@ -117,25 +119,46 @@ class Compiled:
         values = list(arguments)
         if isinstance(arguments, list):
             arguments.clear()  # a boxed call: its caller gives the inputs up
-        if (self.choice is None and not self.open) or not enabled_here():
+        if not enabled_here():
             return self.stock(*values)
-        if self.choice is not None:
-            try:
-                result = self.mine(self.choice, values)
-                self.note["taken"] += 1
-                return result
-            except Exception as problem:
-                let_through(problem)
-                result = self.stock(*values)  # raises what is the user's own fault
-                self.choice = None
-                self.note["choice"] = f"stock: {first_line(problem)}"
-                return result
+        if not self.open:
+            return self.answer(values) if self.parts is None else self.with_parts(values)
         if not self.exploring.acquire(blocking=False):
             return self.stock(*values)
         try:
             return self.explore(values) if self.open else self.stock(*values)
         finally:
             self.exploring.release()
+
+    def answer(self, values):
+        """By the form that won."""
+        if self.choice is None:
+            return tuple(self.stock(*values))
+        try:
+            result = self.mine(self.choice, values)
+            self.note["taken"] += 1
+            return result
+        except Exception as problem:
+            let_through(problem)
+            result = self.stock(*values)  # raises what is the user's own fault
+            self.choice = None
+            self.note["choice"] = f"stock: {first_line(problem)}"
+            return result
+
+    def with_parts(self, values):
+        result = self.parts(values)
+        if self.parts is not None and self.parts.over():
+            self.parts = None
+        return result
+
+    def gained(self):
+        """It answers in a form of ours."""
+        parts = self.parts  # which another thread may end
+        return self.choice is not None or (parts is not None and parts.answers())
+
+    def parts_pending(self):
+        parts = self.parts
+        return parts is not None and parts.pending()
 
     def mine(self, bf16, values):
         return tuple(self.graph.run(bf16, self.tensors_of(values), self.numbers_of(values)))
@@ -201,6 +224,7 @@ class Compiled:
             if not self.choice and True not in self.open:
                 return
             self.open, self.choice, self.timed = [False], None, self.races
+            self.parts = Parts(self) if self.races else None
             self.note["choice"] = "stock"
             self.begin_trial()
 
@@ -211,7 +235,7 @@ class Compiled:
 
     def free(self):
         """Nobody calls it any more on our behalf: who does gets what was captured, and our programs go."""
-        self.open, self.choice = [], None
+        self.open, self.choice, self.parts = [], None, None
         self.graph.drop_programs()
 
     def truth(self, values):
@@ -225,12 +249,12 @@ class Compiled:
         finally:
             hook.set_enabled(True)
 
-    def is_accurate(self, values, mine, candidate):
+    def is_accurate(self, values, mine, candidate, trial=None):
         bf16 = candidate or self.bf16_inside
         truth, exact = list(self.truth(values)), []
         if not bf16 and not torch.classes.ipexrun.Trial().check(truth, mine, bf16):
             exact = double.results(self.module, values) or []
-        return self.trial.check_beside(truth, mine, bf16, exact)
+        return (self.trial if trial is None else trial).check_beside(truth, mine, bf16, exact)
 
     def note_times(self, candidate, values):
         """Where the time of one call goes, for reports."""

@@ -13,6 +13,7 @@
 
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/executor.h"
+#include "preload/plugin/graph/find_parts.h"
 #include "preload/plugin/graph/op_times.h"
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/scripted_region.h"
@@ -191,20 +192,66 @@ class Builder final : public torch::CustomClassHolder {
   void drop_programs() {
     set_program(true, nullptr);
     set_program(false, nullptr);
+    drop_parts();
   }
+
+  /// Cuts out what Inductor may compile, for calls like this one, which it runs thrice. Gives the parts' texts, the nanoseconds that each took, and those
+  /// of the whole call.
+  std::tuple<std::vector<std::string>, std::vector<std::int64_t>, std::int64_t> find_parts(bool bf16, const std::vector<at::Tensor>& tensors,
+                                                                                            const std::vector<std::int64_t>& numbers) {
+    Graph graph = graph_;
+    Fused fused;
+    optimize_around_parts(&graph, bf16, &fused);
+    Parts found = graph::find_parts(&graph, bf16, inputs_of(tensors, numbers));
+    optimize_between_parts(&graph, bf16, &fused);
+    auto made = std::make_shared<InParts>();
+    made->program = std::make_unique<const Program>(graph);
+    made->parts = std::move(found.parts);
+    std::vector<std::string> texts;
+    std::vector<std::int64_t> part_ns;
+    for (const auto& part : made->parts) {
+      texts.push_back(part->text);
+      part_ns.push_back(part->ns);
+    }
+    set_in_parts(std::move(made));
+    return {std::move(texts), std::move(part_ns), found.whole_ns};
+  }
+
+  /// Parts of this text may be answered by the shared object at `path`, once they were chosen. Throws what torch throws.
+  void load_part(const std::string& text, const std::string& path) {
+    const std::shared_ptr<const InParts> in_parts = parts();
+    const auto code = std::make_shared<const CompiledPart>(path);
+    for (const auto& part : in_parts->parts) {
+      if (part->text == text) part->load(code);
+    }
+  }
+
+  /// Runs once, both forms of each part several times; gives how many are faster compiled.
+  std::int64_t choose_parts(const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
+    const std::shared_ptr<const InParts> in_parts = parts();
+    graph::choose_parts(*in_parts->program, inputs_of(tensors, numbers));
+    return std::count_if(in_parts->parts.begin(), in_parts->parts.end(), [](const auto& part) { return part->answers.load(); });
+  }
+
+  std::vector<std::optional<at::Tensor>> run_parts(const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
+    return results_of(parts()->program->run(inputs_of(tensors, numbers)));
+  }
+
+  void drop_parts() { set_in_parts(nullptr); }
 
   /// The inputs in their order, tensors and numbers apart; None where a result is None.
   std::vector<std::optional<at::Tensor>> run(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
     const std::shared_ptr<const Program> program = program_of(bf16);
     if (program == nullptr) throw std::logic_error("the graph was not compiled");
-    std::vector<std::optional<at::Tensor>> results;
-    for (c10::IValue& result : program->run(inputs_of(tensors, numbers))) {
-      results.push_back(result.isNone() ? std::nullopt : std::optional(std::move(result).toTensor()));
-    }
-    return results;
+    return results_of(program->run(inputs_of(tensors, numbers)));
   }
 
  private:
+  static std::vector<std::optional<at::Tensor>> results_of(Values values) {
+    std::vector<std::optional<at::Tensor>> results;
+    for (c10::IValue& result : values) results.push_back(result.isNone() ? std::nullopt : std::optional(std::move(result).toTensor()));
+    return results;
+  }
   static Facts facts_of(std::int64_t dtype, std::vector<std::int64_t> sizes, bool contiguous) {
     Facts facts;
     facts.tensor = true;
@@ -244,9 +291,25 @@ class Builder final : public torch::CustomClassHolder {
     return bf16 ? bf16_ : exact_;
   }
 
+  /// The graph with parts for Inductor in it.
+  struct InParts {
+    std::unique_ptr<const Program> program;
+    std::vector<std::shared_ptr<const Part>> parts;
+  };
+  void set_in_parts(std::shared_ptr<const InParts> made) {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    in_parts_.swap(made);
+  }
+  std::shared_ptr<const InParts> parts() {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    if (in_parts_ == nullptr) throw std::logic_error("the graph has no parts");
+    return in_parts_;
+  }
+
   std::mutex mutex_;
   std::shared_ptr<const Program> exact_;
   std::shared_ptr<const Program> bf16_;
+  std::shared_ptr<const InParts> in_parts_;
 };
 
 class Trial final : public torch::CustomClassHolder, public ProgramTrial {};
@@ -288,6 +351,17 @@ void register_classes() {
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
+          .def("find_parts",
+               [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors, std::vector<std::int64_t> numbers) {
+                 return self->find_parts(bf16, tensors, numbers);
+               })
+          .def("load_part", [](const c10::intrusive_ptr<Builder>& self, const std::string& text,
+                               const std::string& path) { self->load_part(text, path); })
+          .def("choose_parts", [](const c10::intrusive_ptr<Builder>& self, std::vector<at::Tensor> tensors,
+                                  std::vector<std::int64_t> numbers) { return self->choose_parts(tensors, numbers); })
+          .def("run_parts", [](const c10::intrusive_ptr<Builder>& self, std::vector<at::Tensor> tensors,
+                               std::vector<std::int64_t> numbers) { return self->run_parts(tensors, numbers); })
+          .def("drop_parts", [](const c10::intrusive_ptr<Builder>& self) { self->drop_parts(); })
           .def("drop_programs", [](const c10::intrusive_ptr<Builder>& self) { self->drop_programs(); })
           .def("times",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors, std::vector<std::int64_t> numbers) {

@@ -266,7 +266,7 @@ Program::Program(const Graph& graph, Steps steps) : count_(graph.facts.size()), 
 
 Program::~Program() { scratch_user_ends(); }
 
-Values Program::run(Values inputs, std::vector<std::int64_t>* step_ns) const {
+Values Program::run(Values inputs, std::vector<std::int64_t>* step_ns, const Watch* watch) const {
   if (inputs.size() != inputs_.size())
     throw std::invalid_argument("a graph of " + std::to_string(inputs_.size()) + " inputs got " + std::to_string(inputs.size()));
   const at::AutoDispatchBelowADInplaceOrView below;
@@ -274,11 +274,13 @@ Values Program::run(Values inputs, std::vector<std::int64_t>* step_ns) const {
   ScratchRun scratch;
   Values values(count_);
   for (std::size_t i = 0; i < inputs.size(); ++i) values[static_cast<std::size_t>(inputs_[i])] = std::move(inputs[i]);
+  std::size_t step = 0;
   for (const Planned& planned : steps_) {
     scratch.pause(planned.outlives);
     const std::int64_t started_ns = step_ns == nullptr ? 0 : steady_clock().now_ns();
     planned.step->run(values);
     if (step_ns != nullptr) step_ns->push_back(steady_clock().now_ns() - started_ns);
+    if (watch != nullptr) (*watch)(step++, values);
     for (const Value value : planned.last_read) values[static_cast<std::size_t>(value)] = {};
   }
   Values results;

@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ class Step {
 /// The step of a node that calls its operator.
 std::unique_ptr<Step> make_operator_step(const Node& node);
 
+/// Sees the values after step number `step`, before those that nobody reads any more go.
+using Watch = std::function<void(std::size_t step, const Values& values)>;
+
 class Program {
  public:
   enum class Steps {
@@ -44,7 +48,7 @@ class Program {
   /// One value an input of the graph, in its order; the results in the order of its outputs. Computes below autograd: for graphs that
   /// are no part of one.
   /// With `step_ns`, the nanoseconds that each step took go there.
-  Values run(Values inputs, std::vector<std::int64_t>* step_ns = nullptr) const;
+  Values run(Values inputs, std::vector<std::int64_t>* step_ns = nullptr, const Watch* watch = nullptr) const;
   /// Of each step, the operator_name() of its node.
   [[nodiscard]] const std::vector<std::string>& step_names() const { return names_; }
 

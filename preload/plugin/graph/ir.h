@@ -96,6 +96,7 @@ enum AttentionForm : std::int64_t {
 };
 
 class Step;
+struct Part;
 struct Pointwise;
 
 struct Node {
@@ -119,6 +120,7 @@ struct Node {
   const char* own_name = "";  ///< for reports: "norm"
   Convolution convolution;
   std::shared_ptr<const Pointwise> pointwise;  ///< of steps of pointwise_step.h
+  std::shared_ptr<const Part> part;            ///< of steps of part_step.h
 
   /// Of namespace aten, with this name and overload.
   [[nodiscard]] bool is(const char* name, const char* overload) const;

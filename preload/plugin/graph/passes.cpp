@@ -5,6 +5,41 @@
 
 namespace ipexrun::preload::graph {
 
+void optimize_around_parts(Graph* graph, bool bf16, Fused* fused) {
+  share_equal(graph);
+  drop_dead(graph);
+  find_gelu(graph, fused);
+  find_written_attention(graph, fused);
+  find_attention(graph, bf16, fused);
+  drop_dead(graph);
+  fold_constants(graph, fused);
+  find_linears(graph, bf16, fused);
+  find_convolutions(graph, bf16, fused);
+  fold_norms(graph, fused);
+  fold_pads(graph, fused);
+  drop_dead(graph);
+  fuse_epilogues(graph, fused);
+  fuse_after_convolutions(graph, fused);
+  drop_dead(graph);
+  keep_channels_last(graph, bf16, fused);
+  find_pools(graph, fused);
+  drop_dead(graph);
+}
+
+void optimize_between_parts(Graph* graph, bool bf16, Fused* fused) {
+  find_norms(graph, fused);
+  find_variances(graph, fused);
+  find_rotary(graph, fused);
+  drop_dead(graph);
+  add_to_norms(graph, fused);
+  drop_dead(graph);
+  if (bf16) keep_bf16(graph, fused);
+  drop_dead(graph);
+  find_pointwise(graph, bf16, fused);
+  join_linears(graph, fused);
+  drop_dead(graph);
+}
+
 Fused optimize(Graph* graph, bool bf16) {
   Fused fused;
   share_equal(graph);

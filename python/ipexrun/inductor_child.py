@@ -1,0 +1,172 @@
+"""Compiles parts of captured graphs (preload/plugin/graph/part_text.h) with torch's Inductor, in a process of its own beside the program that wants them.
+
+    python inductor_child.py FOLDER OWNER THREADS NICE NAME...
+
+FOLDER/NAME.part becomes FOLDER/NAME.so, a shared object of AOTInductor, or FOLDER/NAME.no with a line that says why not. One process compiles a part, others
+wait for it. Ends, with its compilers, when process OWNER has ended. Run by inductor.py; imports nothing of this package.
+"""
+
+import contextlib
+import fcntl
+import json
+import operator
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+LOOK_S = 0.5  # at the owner
+
+
+def main(folder, owner, threads, nice, *names):
+    with contextlib.suppress(OSError):
+        os.nice(int(nice))
+    with contextlib.suppress(OSError):
+        os.setpgrp()  # our compilers are our group; a session of its own would be as important to the scheduler as the program
+    threading.Thread(target=end_with, args=(int(owner),), daemon=True).start()
+    scratch = tempfile.mkdtemp(prefix="compiling-", dir=folder)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["TMPDIR"] = scratch
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    os.environ["OMP_NUM_THREADS"] = threads  # Inductor asks for it when it decides what runs on several
+    try:
+        for name in names:
+            with contextlib.suppress(OSError):
+                compile_once(folder, name)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def started_at(process):
+    """When the process was started, in ticks; "" where it is gone."""
+    try:
+        with open(f"/proc/{process}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def end_with(owner):
+    started = started_at(owner)
+    while started and started_at(owner) == started:
+        time.sleep(LOOK_S)
+    os.killpg(0, signal.SIGKILL)  # what was written is whole: files appear by rename
+
+
+def compile_once(folder, name):
+    path = os.path.join(folder, name)
+    with open(path + ".lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(path + ".so") or os.path.exists(path + ".no"):
+            return
+        try:
+            with open(path + ".part") as text:
+                made = compiled(json.load(text))
+            shutil.copyfile(made, made + ".copy")
+            os.replace(made + ".copy", path + ".so")
+        except Exception as problem:  # Inductor raises whatever it meets
+            write_whole(path + ".no", (str(problem).splitlines() or [""])[0][:300] or type(problem).__name__)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path + ".lock")
+
+
+def write_whole(path, text):
+    with open(path + ".new", "w") as file:
+        file.write(text + "\n")
+    os.replace(path + ".new", path)
+
+
+def compiled(part):
+    """The path of its shared object."""
+    import torch
+    import torch._inductor
+
+    graph, inputs = graph_of(part, torch)
+    options = {"cpp.dynamic_threads": True, "aot_inductor.use_runtime_constant_folding": False, "aot_inductor.package": False}
+    with torch.no_grad():
+        made = torch._inductor.aot_compile(graph, tuple(inputs), options=options)
+    if not isinstance(made, str) or not made.endswith(".so"):
+        raise RuntimeError(f"AOTInductor gave {made!r} instead of a shared object")
+    return made
+
+
+def graph_of(part, torch):
+    """A GraphModule, and tensors as it wants them."""
+    graph = torch.fx.Graph()
+    values, inputs = [], []
+    dtypes = dtypes_by_number(torch)
+    for i, look in enumerate(part["inputs"]):
+        values.append(graph.placeholder(f"input_{i}"))
+        inputs.append(torch.empty_strided(look["sizes"], look["strides"], dtype=dtypes[look["dtype"]]).zero_())
+    for node in part["nodes"]:
+        if "item" in node:
+            made = graph.call_function(operator.getitem, (values[node["list"]], node["item"]))
+        else:
+            namespace, _, name = node["op"].partition("::")
+            packet = getattr(getattr(torch.ops, namespace), name)
+            overload = getattr(packet, node["overload"] or "default")
+            made = call(graph, overload, [argument_of(one, values) for one in node["arguments"]], dtypes, torch)
+        numbers = node["values"]
+        outputs = [made] if len(numbers) == 1 else [graph.call_function(operator.getitem, (made, k)) for k in range(len(numbers))]
+        for number, output in zip(numbers, outputs):
+            if number != len(values):
+                raise ValueError(f"value {number} where {len(values)} comes next")
+            values.append(output)
+    graph.output(tuple(values[number] for number in part["values"]))
+    graph.eliminate_dead_code()
+    return torch.fx.GraphModule(torch.nn.Module(), graph), inputs
+
+
+def dtypes_by_number(torch):
+    names = "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
+    return [getattr(torch, name) for name in names.split()]
+
+
+def argument_of(text, values):
+    if text is None:
+        return None
+    ((kind, what),) = text.items()
+    if kind == "value":
+        return values[what]
+    if kind == "list":
+        return [argument_of(one, values) for one in what]
+    return complex(*what) if kind == "complex" else what
+
+
+def call(graph, overload, arguments, dtypes, torch):
+    """Numbers become what the operator's schema says they are."""
+    formats = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+    positional, named = [], {}
+    for about, argument in zip(overload._schema.arguments, arguments):
+        kind = str(about.real_type if hasattr(about, "real_type") else about.type)
+        if isinstance(argument, int) and not isinstance(argument, bool):
+            if "ScalarType" in kind:
+                argument = dtypes[argument]
+            elif "MemoryFormat" in kind:
+                argument = formats[argument]
+            elif "Layout" in kind:
+                argument = torch.strided
+        elif isinstance(argument, str) and "Device" in kind:
+            argument = torch.device(argument)
+        if about.kwarg_only:
+            if argument is not None or not about.has_default_value():
+                named[about.name] = argument
+        else:
+            positional.append(argument)
+    return graph.call_function(overload, tuple(positional), named)
+
+
+def leave(*arguments):
+    """Leaves a process behind that is nobody's child."""
+    if os.fork() == 0:
+        os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), *arguments])
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--leave":
+        leave(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])
