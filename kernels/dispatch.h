@@ -263,8 +263,8 @@ GatedVariants gated_variants();
 struct PointwiseVariant {
   const char* name;
   IsaSet needs;
-  /// `n` elements, `stride` apart, as numbers.
-  void (*load)(const void* from, PointType type, std::int64_t stride, std::int64_t n, float* to);
+  /// `rows` rows of `n` elements, `stride` apart in a row and `next_row` from one row to the next, as numbers side by side.
+  void (*load)(const void* from, PointType type, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows, float* to);
   /// `n` is a multiple of 16, at most kPointTile.
   void (*run)(const PointInstruction* instructions, int count, float* const* slots, std::int64_t n);
   void (*store)(const float* from, PointType type, std::int64_t stride, std::int64_t n, void* to);

@@ -71,12 +71,11 @@ class Tiles {
       const auto* from = static_cast<const char*>(input.data) + (place(i, row) + first * stride) * bytes_of(input.type);
       slots_[i] = own(i);
       if (!as_one(i, rows)) {
-        for (std::int64_t r = 0; r < rows; ++r)
-          variant_.load(from + r * next_row(i) * bytes_of(input.type), input.type, stride, n, own(i) + r * n);
+        variant_.load(from, input.type, stride, n, next_row(i), rows, own(i));
       } else if (stride == 1 && input.type == PointType::kF32 && whole == rows * n) {
         slots_[i] = const_cast<float*>(reinterpret_cast<const float*>(from));  // only read: instructions write slots of their own
       } else {
-        variant_.load(from, input.type, stride, rows * n, own(i));
+        variant_.load(from, input.type, stride, rows * n, 0, 1, own(i));
       }
     }
     for (int i = 0; i < args_.result_count; ++i) {

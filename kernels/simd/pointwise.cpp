@@ -226,17 +226,57 @@ void point_run(const PointInstruction* instructions, int count, float* const* sl
   }
 }
 
-void point_load(const void* from, PointType type, std::int64_t stride, std::int64_t n, float* to) {
-  const auto read = [&](const auto* typed, const auto& value) {
+namespace {
+
+/// Rows of a number of elements that the compiler knows: a vector or two each, without a loop around them.
+template <std::int64_t kN, typename T, typename Value>
+void load_short_rows(const T* from, std::int64_t stride, std::int64_t next_row, std::int64_t rows, float* to, const Value& value) {
+  if (stride == 0) {
+    for (std::int64_t row = 0; row < rows; ++row, from += next_row, to += kN) {
+      const float all = value(*from);
+      for (std::int64_t i = 0; i < kN; ++i) to[i] = all;
+    }
+  } else {
+    for (std::int64_t row = 0; row < rows; ++row, from += next_row, to += kN) {
+      for (std::int64_t i = 0; i < kN; ++i) to[i] = value(from[i]);
+    }
+  }
+}
+
+template <typename T, typename Value>
+void load_rows(const T* from, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows, float* to, const Value& value) {
+  if (stride <= 1 && rows > 1) {
+    switch (n) {
+      case 2:
+        return load_short_rows<2>(from, stride, next_row, rows, to, value);
+      case 4:
+        return load_short_rows<4>(from, stride, next_row, rows, to, value);
+      case 8:
+        return load_short_rows<8>(from, stride, next_row, rows, to, value);
+      case 16:
+        return load_short_rows<16>(from, stride, next_row, rows, to, value);
+      case 32:
+        return load_short_rows<32>(from, stride, next_row, rows, to, value);
+      default:
+        break;
+    }
+  }
+  for (std::int64_t row = 0; row < rows; ++row, from += next_row, to += n) {
     if (stride == 0) {
-      const float all = value(typed[0]);
+      const float all = value(*from);
       loop(n, [&](std::int64_t i) { to[i] = all; });
     } else if (stride == 1) {
-      loop(n, [&](std::int64_t i) { to[i] = value(typed[i]); });
+      loop(n, [&](std::int64_t i) { to[i] = value(from[i]); });
     } else {
-      for (std::int64_t i = 0; i < n; ++i) to[i] = value(typed[i * stride]);
+      for (std::int64_t i = 0; i < n; ++i) to[i] = value(from[i * stride]);
     }
-  };
+  }
+}
+
+}  // namespace
+
+void point_load(const void* from, PointType type, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows, float* to) {
+  const auto read = [&](const auto* typed, const auto& value) { load_rows(typed, stride, n, next_row, rows, to, value); };
   switch (type) {
     case PointType::kF32:
       return read(static_cast<const float*>(from), [](float value) { return value; });

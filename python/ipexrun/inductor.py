@@ -13,7 +13,7 @@ import sys
 
 import torch
 
-from . import remembered
+from . import inductor_child, remembered
 
 VERSION = 1  # of what a name stands for
 NICE = 13  # a twentieth of a core that the program keeps busy, in which all its threads may wait for the slowest
@@ -107,7 +107,7 @@ def environment():
 
 
 def start(texts):
-    """A process compiles these parts, one after the other: {name: text}. Says why not, or ""."""
+    """A process compiles these parts, one after the other: {name: text}. Gives ("", the process), or (why not, None)."""
     try:
         os.makedirs(folder(), mode=0o700, exist_ok=True)
         for name, text in texts.items():
@@ -120,10 +120,23 @@ def start(texts):
         # It leaves a process of its own behind: the program has no child that it did not start.
         leaves = subprocess.Popen(
             [sys.executable, "-I", "-S", child, "--leave", *arguments],
-            env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder(), close_fds=True,
+            env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder(), close_fds=True,
         )
-        leaves.wait()
-        return "" if leaves.returncode == 0 else f"the compiling process ended with {leaves.returncode}"
+        number = leaves.communicate()[0].strip()
+        if not number.isdigit():
+            return "the compiling process did not start", None
+        return "", Process(int(number))
     except (OSError, subprocess.SubprocessError) as problem:
-        return (str(problem).splitlines() or [type(problem).__name__])[0]
+        return (str(problem).splitlines() or [type(problem).__name__])[0], None
+
+
+class Process:
+    """Nobody's child; another one may get its number."""
+
+    def __init__(self, number):
+        self.number = number
+        self.started = inductor_child.started_at(number)
+
+    def is_alive(self):
+        return self.started != "" and inductor_child.started_at(self.number) == self.started
 

@@ -33,7 +33,7 @@ def main(folder, owner, threads, nice, *names):
     os.environ["OMP_NUM_THREADS"] = threads  # Inductor asks for it when it decides what runs on several
     try:
         for name in names:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, MemoryError):
                 compile_once(folder, name)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -66,6 +66,8 @@ def compile_once(folder, name):
                 made = compiled(json.load(text))
             shutil.copyfile(made, made + ".copy")
             os.replace(made + ".copy", path + ".so")
+        except (OSError, MemoryError):
+            raise  # a full disk, say: another process may have more luck
         except Exception as problem:  # Inductor raises whatever it meets
             write_whole(path + ".no", (str(problem).splitlines() or [""])[0][:300] or type(problem).__name__)
         finally:
@@ -160,9 +162,13 @@ def call(graph, overload, arguments, dtypes, torch):
 
 
 def leave(*arguments):
-    """Leaves a process behind that is nobody's child."""
-    if os.fork() == 0:
+    """Leaves a process behind that is nobody's child, and says its number."""
+    child = os.fork()
+    if child == 0:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)  # or whoever reads the number would wait for the end of it all
         os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), *arguments])
+    print(child, flush=True)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,8 @@ class Parts:
             self.end(reason)
 
     def __call__(self, values):
-        return self.phase(values)
+        phase = self.phase  # which another thread may end
+        return self.owner.answer(values) if phase is None else phase(values)
 
     def over(self):
         return self.phase is None
@@ -112,7 +113,7 @@ class Parts:
     def look(self, values):
         owner = self.owner
         self.bf16 = bool(owner.choice)
-        texts, part_ns, whole_ns = owner.graph.find_parts(self.bf16, owner.tensors_of(values), owner.numbers_of(values))
+        texts, part_ns, whole_ns = owner.graph.find_parts(self.bf16, owner.tensors_of(values), owner.numbers_of(values), inductor.mode() == "now")
         result = owner.answer(values)
         share = sum(part_ns) / max(whole_ns, 1)
         owner.note["between_products"] = round(share, 3)
@@ -153,7 +154,7 @@ class Parts:
         return self.tried(values, self.begin)
 
     def begin(self, values):
-        why = inductor.start(self.missing())
+        why, self.process = inductor.start(self.missing())
         if why:
             self.lose(why, remember=False)
         else:
@@ -167,6 +168,8 @@ class Parts:
             self.look_at = now + POLL_S
             if not self.missing():
                 self.phase = self.load
+            elif not self.process.is_alive() and self.missing():  # it may have ended with the last one
+                self.lose("the process that compiles them ended early", remember=False)
         return self.owner.answer(values)
 
     # ---- trying --------------------------------------------------------------------------------------------------------------------------

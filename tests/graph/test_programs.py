@@ -29,6 +29,7 @@ class Captured:
                 self.values = values = list(arguments)
                 arguments.clear()
                 self.stock, self.exact, self.bf16 = (list(results) for results in (graph.stock(*values), graph.mine(False, values), graph.mine(True, values)))
+                self.in_parts = {bf16: self.cut(graph, bf16, values) for bf16 in (False, True)}
                 return tuple(self.stock)
 
             answer._boxed_call = True
@@ -41,15 +42,22 @@ class Captured:
         self.function = torch.compile(function, backend=aot_autograd(fw_compiler=keep, inference_compiler=keep), dynamic=dynamic)
         self(*inputs)
 
+    def cut(self, graph, bf16, values):
+        """The same with what Inductor may compile cut out, in steps of ours."""
+        tensors, numbers = graph.tensors_of(values), graph.numbers_of(values)
+        self.texts = graph.graph.find_parts(bf16, tensors, numbers, True)[0]
+        return list(graph.graph.run_parts(tensors, numbers))
+
     def __call__(self, *inputs):
         with torch.no_grad():
             self.function(*inputs)
         self.check()
 
     def check(self):
-        for name, results in (("exact", self.exact), ("bf16", self.bf16)):
+        forms = {"exact": self.exact, "bf16": self.bf16, "exact in parts": self.in_parts[False], "bf16 in parts": self.in_parts[True]}
+        for name, results in forms.items():
             trial = torch.classes.ipexrun.Trial()
-            good = trial.check(self.stock, results, name == "bf16")
+            good = trial.check(self.stock, results, "bf16" in name)
             assert good, f"{name}: error {trial.error()}"
 
     def fused(self, bf16=True):

@@ -196,13 +196,13 @@ class Builder final : public torch::CustomClassHolder {
   }
 
   /// Cuts out what Inductor may compile, for calls like this one, which it runs thrice. Gives the parts' texts, the nanoseconds that each took, and those
-  /// of the whole call.
+  /// of the whole call. `all`: however short they are.
   std::tuple<std::vector<std::string>, std::vector<std::int64_t>, std::int64_t> find_parts(bool bf16, const std::vector<at::Tensor>& tensors,
-                                                                                            const std::vector<std::int64_t>& numbers) {
+                                                                                            const std::vector<std::int64_t>& numbers, bool all) {
     Graph graph = graph_;
     Fused fused;
     optimize_around_parts(&graph, bf16, &fused);
-    Parts found = graph::find_parts(&graph, bf16, inputs_of(tensors, numbers));
+    Parts found = graph::find_parts(&graph, bf16, inputs_of(tensors, numbers), all);
     optimize_between_parts(&graph, bf16, &fused);
     auto made = std::make_shared<InParts>();
     made->program = std::make_unique<const Program>(graph);
@@ -352,9 +352,8 @@ void register_classes() {
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
           .def("find_parts",
-               [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors, std::vector<std::int64_t> numbers) {
-                 return self->find_parts(bf16, tensors, numbers);
-               })
+               [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors, std::vector<std::int64_t> numbers,
+                  bool all) { return self->find_parts(bf16, tensors, numbers, all); })
           .def("load_part", [](const c10::intrusive_ptr<Builder>& self, const std::string& text,
                                const std::string& path) { self->load_part(text, path); })
           .def("choose_parts", [](const c10::intrusive_ptr<Builder>& self, std::vector<at::Tensor> tensors,

@@ -75,7 +75,7 @@ bool stays(std::string_view name) {
 
 class Finder {
  public:
-  Finder(Graph* graph, bool bf16, const Values& inputs) : graph_(*graph), bf16_(bf16) { watch(inputs); }
+  Finder(Graph* graph, bool bf16, const Values& inputs, bool all) : graph_(*graph), bf16_(bf16), all_(all) { watch(inputs); }
 
   Parts run() {
     uses_ = graph_.uses();
@@ -160,7 +160,8 @@ class Finder {
     open_.clear();
     made_.clear();
     const auto computing = std::count_if(open.begin(), open.end(), [](const Node& node) { return !is_view(node); });
-    if (computing < kLeastOperators || ns < kLeastNs || static_cast<double>(ns) < kLeastShare * static_cast<double>(found_.whole_ns)) {
+    const bool is_short = ns < kLeastNs || static_cast<double>(ns) < kLeastShare * static_cast<double>(found_.whole_ns);
+    if (computing < kLeastOperators || (is_short && !all_)) {
       std::move(open.begin(), open.end(), std::back_inserter(nodes_));
       return;
     }
@@ -350,6 +351,7 @@ class Finder {
 
   Graph& graph_;
   const bool bf16_;
+  const bool all_;
   std::vector<Seen> seen_;
   std::vector<std::int64_t> node_ns_;
   std::vector<int> uses_;
@@ -363,6 +365,6 @@ class Finder {
 
 }  // namespace
 
-Parts find_parts(Graph* graph, bool bf16, const Values& inputs) { return Finder(graph, bf16, inputs).run(); }
+Parts find_parts(Graph* graph, bool bf16, const Values& inputs, bool all) { return Finder(graph, bf16, inputs, all).run(); }
 
 }  // namespace ipexrun::preload::graph

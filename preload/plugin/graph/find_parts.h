@@ -19,7 +19,7 @@ struct Parts {
 
 /// Runs the graph twice with these inputs to see sizes, strides and times; then each part that is worth it becomes a step (part_step.h), compiled for
 /// exactly what was seen. After optimize_around_parts(); what is left goes through optimize_between_parts(). Throws what torch throws.
-/// `bf16`: what only products read is written as bf16.
-Parts find_parts(Graph* graph, bool bf16, const Values& inputs);
+/// `bf16`: what only products read is written as bf16. `all`: a part is worth it however short it is.
+Parts find_parts(Graph* graph, bool bf16, const Values& inputs, bool all = false);
 
 }  // namespace ipexrun::preload::graph
