@@ -59,20 +59,24 @@ def compile_once(folder, name):
     path = os.path.join(folder, name)
     with open(path + ".lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.path.exists(path + ".so") or os.path.exists(path + ".no"):
-            return
         try:
-            with open(path + ".part") as text:
-                made = compiled(json.load(text))
-            shutil.copyfile(made, made + ".copy")
-            os.replace(made + ".copy", path + ".so")
-        except (OSError, MemoryError):
-            raise  # a full disk, say: another process may have more luck
-        except Exception as problem:  # Inductor raises whatever it meets
-            write_whole(path + ".no", (str(problem).splitlines() or [""])[0][:300] or type(problem).__name__)
+            if not os.path.exists(path + ".so") and not os.path.exists(path + ".no"):
+                make(path)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(path + ".lock")
+
+
+def make(path):
+    try:
+        with open(path + ".part") as text:
+            made = compiled(json.load(text))
+        shutil.copyfile(made, made + ".copy")
+        os.replace(made + ".copy", path + ".so")
+    except (OSError, MemoryError):
+        raise  # a full disk, say: another process may have more luck
+    except Exception as problem:  # Inductor raises whatever it meets
+        write_whole(path + ".no", (str(problem).splitlines() or [""])[0][:300] or type(problem).__name__)
 
 
 def write_whole(path, text):
