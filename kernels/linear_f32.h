@@ -1,4 +1,4 @@
-// linear_f32: C[M,N] = A[M,K] * B[K,N] (+ bias[N]) in fp32, or with all of them in fp16, with B packed once and fp32 accumulation.
+// linear_f32: C[M,N] = A[M,K] * B[K,N] (+ bias[N], then the epilogue) in fp32, or with all of them in fp16, with B packed once and fp32 accumulation.
 //
 // Nothing is rounded but the sums as they grow and, for fp16, C at the end, to nearest even; linear.h rounds operands to bf16. Method:
 // blocks of C in registers of AVX-512 or AVX2, fp16 widened on the way, or, from 7 rows on, up to 32 products added up in fp16 by
@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "configs/base/isa.h"
+#include "kernels/epilogue.h"
 #include "kernels/parallel.h"
 
 namespace ipexrun::kernels {
@@ -30,17 +31,34 @@ std::size_t packed_f32_bytes(std::int64_t k, std::int64_t n, bool half);
 /// Packs B into `to` (64-byte aligned, packed_f32_bytes long). The bits are the same whatever `isa`.
 void pack_f32(const MatrixF32& b, void* to, const Parallel& parallel, IsaSet isa);
 
+/// Rows of A that are windows of images, which a convolution multiplies: one pixel's channels lie side by side. Row (i * out[0] + y) * out[1] + x is
+/// the window of pixel (y, x) of image i, column (ky * kernel[1] + kx) * channels + c its channel c there; zeros outside of the image.
+struct ImageWindows {
+  std::int64_t channels = 0;
+  std::int64_t in[2] = {};   ///< height, width
+  std::int64_t out[2] = {};
+  std::int64_t kernel[2] = {1, 1};
+  std::int64_t stride[2] = {1, 1};
+  std::int64_t padding[2] = {};  ///< in front
+  std::int64_t dilation[2] = {1, 1};
+  std::int64_t image_stride = 0;  ///< elements from an image to the next, from a row of pixels to the next, from a pixel to the next
+  std::int64_t row_stride = 0;
+  std::int64_t pixel_stride = 0;
+};
+
 struct LinearF32Args {
   bool half = false;        ///< A, B, bias and C are fp16, not fp32
-  const void* a = nullptr;  ///< [M, K]
+  const void* a = nullptr;  ///< [M, K]; with `windows`, the first pixel of the first image
   std::int64_t lda = 0;     ///< elements between rows of A, >= K
   const void* packed_b = nullptr;
   const void* bias = nullptr;  ///< [N], null = none
-  void* c = nullptr;           ///< [M, N], must not overlap the inputs
+  void* c = nullptr;           ///< [M, N], must not overlap the inputs but epilogue.other
   std::int64_t ldc = 0;        ///< elements between rows of C, >= N
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  const ImageWindows* windows = nullptr;  ///< of fp32; K is what they have, and lda counts for nothing
+  Epilogue epilogue;                      ///< of fp32, its other one, too
 };
 
 /// True when `isa` has a variant that is worth offering: not the reference.

@@ -2,12 +2,24 @@
 #include "kernels/ref/linear_f32.h"
 
 #include "kernels/ref/convert.h"
+#include "kernels/ref/linear.h"
 
 namespace ipexrun::kernels::ref {
 namespace {
 
 double number(const void* data, bool half, std::int64_t i) {
   return static_cast<double>(half ? f16_to_f32(static_cast<const std::uint16_t*>(data)[i]) : static_cast<const float*>(data)[i]);
+}
+
+/// Of A, in row m and column k.
+double operand(const LinearF32Args& args, std::int64_t m, std::int64_t k) {
+  if (args.windows == nullptr) return number(args.a, args.half, m * args.lda + k);
+  const ImageWindows& w = *args.windows;
+  const std::int64_t tap = k / w.channels;
+  const std::int64_t y = m / w.out[1] % w.out[0] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
+  const std::int64_t x = m % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
+  if (y < 0 || y >= w.in[0] || x < 0 || x >= w.in[1]) return 0;
+  return number(args.a, args.half, m / w.out[1] / w.out[0] * w.image_stride + y * w.row_stride + x * w.pixel_stride + k % w.channels);
 }
 
 }  // namespace
@@ -23,9 +35,9 @@ void linear_f32(const LinearF32Args& args, const LinearBlock& block, void*) {
       double sum = args.bias != nullptr ? number(args.bias, args.half, n) : 0.0;
       for (std::int64_t k = 0; k < args.k; ++k) {
         const std::int64_t at = args.half ? packed_offset(k, n % kPanelColumns) : k * kPanelColumns + n % kPanelColumns;
-        sum += number(args.a, args.half, m * args.lda + k) * number(panel, args.half, at);
+        sum += operand(args, m, k) * number(panel, args.half, at);
       }
-      const auto rounded = static_cast<float>(sum);
+      const auto rounded = static_cast<float>(finished(args.epilogue, m, n, sum));
       if (args.half) {
         static_cast<std::uint16_t*>(args.c)[m * args.ldc + n] = f16_from_f32(rounded);
       } else {

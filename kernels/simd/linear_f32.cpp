@@ -10,6 +10,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/simd/epilogue.h"
+
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
@@ -270,8 +272,65 @@ Plan plan_of(const LinearF32Args& args, const LinearBlock& block) {
   return plan;
 }
 
+/// `count` numbers to column k of the row that begins at `to`, whose blocks of K are `block` apart.
+inline void put(const float* from, std::int64_t count, float* to, std::int64_t k, std::int64_t block) {
+  while (count > 0) {
+    const std::int64_t at = k % kBlockK;
+    const std::int64_t here = count < kBlockK - at ? count : kBlockK - at;
+    float* there = to + k / kBlockK * block + at;
+    if (from == nullptr) {
+      __builtin_memset(there, 0, static_cast<std::size_t>(here) * 4);
+    } else {
+      std::int64_t i = 0;
+      for (; i + kWidth <= here; i += kWidth) store(there + i, load(from + i));
+      for (; i < here; ++i) there[i] = from[i];
+      from += here;
+    }
+    k += here;
+    count -= here;
+  }
+}
+
+/// copy_rows() of windows: a run of pixels that lie side by side in the image is one piece.
+void copy_windows(const LinearF32Args& args, std::int64_t row, std::int64_t rows, float* to) {
+  const ImageWindows& w = *args.windows;
+  const std::int64_t block = rows * kRowStride;
+  const bool run = w.dilation[1] == 1 && w.pixel_stride == w.channels;
+  for (std::int64_t r = 0; r < rows; ++r, to += kRowStride) {
+    const std::int64_t pixel = row + r;
+    const std::int64_t x = pixel % w.out[1] * w.stride[1] - w.padding[1];
+    const std::int64_t y = pixel / w.out[1] % w.out[0] * w.stride[0] - w.padding[0];
+    const float* image = static_cast<const float*>(args.a) + pixel / w.out[1] / w.out[0] * w.image_stride;
+    std::int64_t k = 0;
+    for (std::int64_t ky = 0; ky < w.kernel[0]; ++ky) {
+      const std::int64_t in_y = y + ky * w.dilation[0];
+      if (in_y < 0 || in_y >= w.in[0]) {
+        put(nullptr, w.kernel[1] * w.channels, to, k, block);
+        k += w.kernel[1] * w.channels;
+        continue;
+      }
+      const float* line = image + in_y * w.row_stride;
+      if (run) {
+        const std::int64_t before = x < 0 ? (-x < w.kernel[1] ? -x : w.kernel[1]) : 0;
+        const std::int64_t inside = w.in[1] - x < w.kernel[1] ? w.in[1] - x : w.kernel[1];
+        const std::int64_t end = inside > before ? inside : before;
+        put(nullptr, before * w.channels, to, k, block);
+        put(line + (x + before) * w.pixel_stride, (end - before) * w.channels, to, k + before * w.channels, block);
+        put(nullptr, (w.kernel[1] - end) * w.channels, to, k + end * w.channels, block);
+        k += w.kernel[1] * w.channels;
+        continue;
+      }
+      for (std::int64_t kx = 0; kx < w.kernel[1]; ++kx, k += w.channels) {
+        const std::int64_t in_x = x + kx * w.dilation[1];
+        put(in_x < 0 || in_x >= w.in[1] ? nullptr : line + in_x * w.pixel_stride, w.channels, to, k, block);
+      }
+    }
+  }
+}
+
 /// Rows [row, row + rows) of A as fp32, blocks of K one after the other, zeros behind K as far as `plan.k`.
 void copy_rows(const LinearF32Args& args, const Plan& plan, std::int64_t row, std::int64_t rows, float* to) {
+  if (args.windows != nullptr) return copy_windows(args, row, rows, to);
   for (std::int64_t first = 0; first < plan.k; first += kBlockK) {
     const std::int64_t rest = args.k - first;
     const std::int64_t depth = rest < kBlockK ? rest : kBlockK;
@@ -372,7 +431,8 @@ void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scrat
         b = reinterpret_cast<const char*>(wide);
       }
       const std::int64_t columns = at_once * kPanelColumns;
-      const bool direct = !args.half && (panel + at_once) * kPanelColumns <= args.n;
+      // What the epilogue adds may lie where C does.
+      const bool direct = !args.half && (panel + at_once) * kPanelColumns <= args.n && args.epilogue.binary == Binary::kNone;
       float* to = direct ? static_cast<float*>(args.c) + row * args.ldc + panel * kPanelColumns : out;
       const std::int64_t stride = direct ? args.ldc : columns;
       // The next panel is fetched evenly over the groups and parts of this one, a few lines every kAheadRows rows of K.
@@ -397,7 +457,9 @@ void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scrat
           }
         }
       }
-      if (!direct) write_rows(args, row, rows, panel * kPanelColumns, columns, out);
+      const std::int64_t column = panel * kPanelColumns;
+      if (args.epilogue.any()) finish_rows(args.epilogue, row, rows, column, args.n - column < columns ? args.n - column : columns, to, stride);
+      if (!direct) write_rows(args, row, rows, column, columns, out);
       panel += at_once;
     }
   }

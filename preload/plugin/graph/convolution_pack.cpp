@@ -7,8 +7,12 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/linear_f32.h"
+
 #include "preload/plugin/adapters/digest.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/parallel.h"
+#include "preload/plugin/scratch.h"
 #include "preload/plugin/weight_use.h"
 
 namespace ipexrun::preload::graph {
@@ -58,6 +62,7 @@ int candidate_of(Method method) {
     case Method::kOwnBf16:
       return kOwnBf16;
     case Method::kOwnF32:
+    case Method::kWindowsF32:
       return kOwnF32;
     case Method::kOnednnBf16:
       return kOnednnBf16Packed;
@@ -67,9 +72,22 @@ int candidate_of(Method method) {
   return kStock;
 }
 
+/// [kernel, channels in, channels out]
+std::shared_ptr<const TensorPack> windows_pack(const ConvolutionCall& call) {
+  const at::Tensor& w = *call.w;
+  const at::Tensor lies = w.dim() == 4 ? w.contiguous(at::MemoryFormat::ChannelsLast) : w.transpose(1, 2).contiguous();
+  const std::size_t bytes = kernels::packed_f32_bytes(call.depth(), call.out_channels(), false);
+  if (bytes == 0) return nullptr;
+  at::Tensor to = pack_memory(bytes);
+  kernels::pack_f32({lies.const_data_ptr(), false, call.depth(), call.out_channels(), 1, call.depth()}, to.mutable_data_ptr(), torch_pool(),
+                    isa_of_process());
+  return std::make_shared<const TensorPack>(std::move(to), bytes);
+}
+
 std::shared_ptr<const TensorPack> made(const ConvolutionCall& call, Method method) {
   // Windows of one pixel have packs of two kinds, of which the op tier knows the product's.
   if (method == Method::kOwnBf16) return call.own_pack(kernels::DType::kBf16);
+  if (method == Method::kWindowsF32) return windows_pack(call);
   return call.pack(0, candidate_of(method));
 }
 
@@ -97,12 +115,14 @@ std::pair<at::Tensor, at::Tensor> fold(const at::Tensor& weight, const at::Tenso
   return {(weight.to(at::kDouble) * factor.reshape(rows)).to(at::kFloat), added.to(at::kFloat)};
 }
 
-Folded packed(TierState& state, const ConvolutionCall& call, const Norm& norm, Method method) {
-  const at::Tensor& w = *call.w;
+namespace {
+
+/// The weight as the method's pack stands for it.
+WeightUse use_of(const ConvolutionCall& call, const Norm& norm, Method method) {
   const at::Tensor bias = call.bias == nullptr ? at::Tensor() : *call.bias;
-  WeightUse use = weight_use_of(w);
+  WeightUse use = weight_use_of(*call.w);
   call.weight_view(0, &use.key);
-  const bool shared = !norm.any() && (method != Method::kOwnBf16 || !call.pointwise());
+  const bool shared = !norm.any() && method != Method::kWindowsF32 && (method != Method::kOwnBf16 || !call.pointwise());
   if (!shared) {
     use.key.strides[0] =
         static_cast<std::int64_t>(digest_of({use.key.strides[0], static_cast<std::int64_t>(method), address(norm.mean),
@@ -111,6 +131,22 @@ Folded packed(TierState& state, const ConvolutionCall& call, const Norm& norm, M
     std::memcpy(&eps, &norm.eps, sizeof eps);
     use.key.strides[1] = static_cast<std::int64_t>(digest_of({use.key.strides[1], eps}));
   }
+  return use;
+}
+
+}  // namespace
+
+void forget_pack(TierState& state, const ConvolutionCall& call, const Norm& norm, Method method) {
+  const at::Tensor& w = *call.w;
+  const WeightState known = state.weights.use(
+      use_of(call, norm, method), [&] { return liveness_of(w); }, true);
+  if (known.weight != nullptr && !state.weights.read_only()) state.weights.drop_pack_of(*known.weight, candidate_of(method));
+}
+
+Folded packed(TierState& state, const ConvolutionCall& call, const Norm& norm, Method method) {
+  const at::Tensor& w = *call.w;
+  const at::Tensor bias = call.bias == nullptr ? at::Tensor() : *call.bias;
+  const WeightUse use = use_of(call, norm, method);
   WeightState known = state.weights.use(
       use, [&] { return liveness_of(w); }, true);
   if (known.weight == nullptr) return {};

@@ -25,6 +25,7 @@ enum class Method : int {
   kOwnF32,      ///< conv.h: each channel has a window of its own
   kOnednnBf16,  ///< mkldnn::_convolution_pointwise
   kOnednnF32,
+  kWindowsF32,  ///< linear_f32.h over windows
 };
 
 struct Folded {
@@ -36,6 +37,9 @@ struct Folded {
 /// The pack of `call`'s weight for `method`, from the weight table: made at the first use, and again when one of the tensors behind it has
 /// changed. The weight is checked as the table does it, the others, which are short, in full.
 Folded packed(TierState& state, const ConvolutionCall& call, const Norm& norm, Method method);
+
+/// Another method answers from now on.
+void forget_pack(TierState& state, const ConvolutionCall& call, const Norm& norm, Method method);
 
 /// What a batch norm makes of a weight [Co, ...] and the bias before it, which may be undefined: both in float32, computed in double.
 std::pair<at::Tensor, at::Tensor> fold(const at::Tensor& weight, const at::Tensor& bias, const Norm& norm);

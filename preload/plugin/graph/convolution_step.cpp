@@ -1,5 +1,6 @@
 #include "preload/plugin/graph/convolution_step.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
@@ -11,14 +12,18 @@
 #include <ATen/ops/silu.h>
 
 #include <cmath>
+#include <cstdint>
 #include <new>
 
+#include "kernels/linear_f32.h"
 #include "preload/plugin/adapters/convolution_operators.h"
 #include "preload/plugin/adapters/images.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/duel.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
+#include "preload/select/clock.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -148,6 +153,35 @@ Method method_of(const ConvolutionCall& call, const Convolution& convolution, Is
   return onednn ? Method::kOnednnF32 : Method::kStock;
 }
 
+namespace {
+
+constexpr std::int64_t kDuelOfConvolutions = 2;
+
+/// Rows and columns of pixels, one group, all of it float32.
+bool may_take_windows(const ConvolutionStep::Operands& operands, const ConvolutionCall& call, const Convolution& convolution, IsaSet isa) {
+  const auto is_f32 = [](const at::Tensor& tensor) { return !tensor.defined() || tensor.scalar_type() == at::kFloat; };
+  if (call.groups != 1 || call.transposed || call.dims() > 2 || call.in[0] != 1 || !unary_of(convolution)) return false;
+  if (!is_f32(operands.x) || !is_f32(operands.weight) || !is_f32(operands.bias) || !is_f32(operands.other) || convolution.bf16_out) return false;
+  kernels::LinearF32Args args;
+  args.m = args.n = 1;
+  args.k = call.depth();
+  return kernels::linear_f32_supported(args, isa);
+}
+
+DuelKey key_of(const ConvolutionCall& call, const Convolution& convolution) {
+  std::vector<std::int64_t> detail{call.in_channels(), call.x->size(0), static_cast<std::int64_t>(convolution.activation),
+                                   static_cast<std::int64_t>(convolution.other != kNone) << 1 | static_cast<std::int64_t>(convolution.other_after)};
+  for (const Spatial* sizes : {&call.in, &call.kernel, &call.stride, &call.padding, &call.dilation}) {
+    detail.insert(detail.end(), sizes->begin(), sizes->end());
+  }
+  std::uint64_t digest = 0xcbf29ce484222325u;
+  for (const std::int64_t value : detail) digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u, digest ^= digest >> 29;
+  return {kDuelOfConvolutions, call.x->size(0) * call.out[1] * call.out[2], call.out_channels(), call.depth(), static_cast<std::int64_t>(digest),
+          at::get_num_threads()};
+}
+
+}  // namespace
+
 ConvolutionStep::ConvolutionStep(const Node& node) : convolution_(node.convolution), output_(node.outputs[0]) {}
 
 void ConvolutionStep::run(Values& values) const {
@@ -192,9 +226,22 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   const ForkGate::Passage passage(state->fork_gate);
   if (!passage) return {};
   const IsaSet isa = state->options.isa;
-  const Method method = method_of(call, convolution_, isa);
+  Method method = method_of(call, convolution_, isa);
   if (method == Method::kStock) return {};
-  const Folded folded = packed(*state, call, operands.norm, method);
+  Duel* duel = method == Method::kOnednnF32 && may_take_windows(operands, call, convolution_, isa) ? duel_of(key_of(call, convolution_)) : nullptr;
+  const bool open = duel != nullptr && !duel->decided();
+  const int way = duel == nullptr ? 0 : duel->way();
+  if (way == 1) method = Method::kWindowsF32;
+  if (duel != nullptr && !open && !forgot_.exchange(true, std::memory_order_relaxed)) {
+    forget_pack(*state, call, operands.norm, way == 1 ? Method::kOnednnF32 : Method::kWindowsF32);
+  }
+  const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
+  Folded folded = packed(*state, call, operands.norm, method);
+  if (folded.weight == nullptr && way == 1 && open) {  // no room for both
+    duel->failed(way);
+    method = Method::kOnednnF32;
+    folded = packed(*state, call, operands.norm, method);
+  }
   if (folded.weight == nullptr) return {};
   const at::ScalarType dtype = convolution_.bf16_out ? at::kBFloat16 : operands.weight.scalar_type();
   const bool last = convolution_.layout == Layout::kUnknown ? asks_for_channels_last(operands.x) || asks_for_channels_last(operands.weight)
@@ -202,10 +249,14 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   at::Tensor result;
   if (method == Method::kOnednnBf16 || method == Method::kOnednnF32) {
     result = run_onednn(operands, call, method, folded, isa);
+  } else if (method == Method::kWindowsF32) {
+    result = run_windows(operands, call, folded, isa);
   } else {
     // What is put into planar order is converted there: half the memory on the way.
     result = run_kernel(operands, call, method, folded, !last && method != Method::kOwnF32 ? at::kBFloat16 : dtype, isa);
   }
+  if (open && result.defined()) duel->took(way, steady_clock().now_ns() - started_ns);
+  if (open && !result.defined()) duel->failed(way);
   if (!result.defined()) return {};
   result = as_stock(result, dtype, last, isa);
   return operands.x.dim() == 3 ? result.squeeze(2) : result;
@@ -277,6 +328,54 @@ at::Tensor ConvolutionStep::run_kernel(const Operands& operands, const Convoluti
   args.low = convolution_.low;
   args.high = convolution_.high;
   return checked(kernels::convolve(args, torch_pool(), isa));
+}
+
+at::Tensor ConvolutionStep::run_windows(const Operands& operands, const ConvolutionCall& call, const Folded& folded, IsaSet isa) const {
+  const at::Tensor image = with_channels_last(widened(operands.x), at::kFloat, isa);
+  std::array<std::int64_t, 4> sizes{image.size(0), call.out_channels(), call.out[1], call.out[2]};
+  const bool in_place = reuses_other_ && operands.other.defined() && ours_alone(operands.other, sizes, at::kFloat, last_format(image));
+  at::Tensor result = in_place ? operands.other : scratch_empty(sizes, at::kFloat, last_format(image));
+  at::Tensor other = in_place ? result : operands.other;
+  if (other.defined() && !in_place) {
+    other = widened(other);
+    if (other.scalar_type() != at::kFloat || !other.is_contiguous(last_format(other))) other = channels_last(other, at::kFloat, isa);
+  }
+  kernels::ImageWindows windows;
+  const kernels::ConvStrides strides = kernel_strides(image);
+  windows.channels = call.in_channels();
+  for (std::size_t i = 0; i < 2; ++i) {
+    windows.in[i] = call.in[i + 1];
+    windows.out[i] = call.out[i + 1];
+    windows.kernel[i] = call.kernel[i + 1];
+    windows.stride[i] = call.stride[i + 1];
+    windows.padding[i] = call.padding[i + 1];
+    windows.dilation[i] = call.dilation[i + 1];
+  }
+  windows.image_stride = strides.image;
+  windows.row_stride = strides.axis[1];
+  windows.pixel_stride = strides.axis[2];
+  kernels::LinearF32Args args;
+  args.m = image.size(0) * call.out[1] * call.out[2];
+  args.k = args.lda = call.depth();
+  args.n = args.ldc = call.out_channels();
+  args.a = image.const_data_ptr();
+  if (!call.pointwise() || windows.pixel_stride != windows.channels || windows.row_stride != windows.channels * windows.in[1] ||
+      windows.image_stride != windows.row_stride * windows.in[0]) {
+    args.windows = &windows;
+  }
+  args.c = result.mutable_data_ptr();
+  args.packed_b = folded.weight->packed().const_data_ptr();
+  if (folded.bias.defined()) args.bias = folded.bias.const_data_ptr();
+  args.epilogue.unary = *unary_of(convolution_);
+  if (other.defined()) {
+    args.epilogue.binary = kernels::Binary::kAdd;
+    args.epilogue.binary_first = !convolution_.other_after;
+    args.epilogue.other = other.const_data_ptr();
+    args.epilogue.ld_other = call.out_channels();
+  }
+  const bool done = kernels::linear_f32(args, torch_pool(), isa);
+  if (!done && in_place) throw std::bad_alloc();  // what stock would add is no longer there
+  return done ? result : at::Tensor();
 }
 
 at::Tensor ConvolutionStep::run_onednn(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,

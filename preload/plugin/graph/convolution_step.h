@@ -1,6 +1,8 @@
 // The step of a convolution: the fastest kernel known for its form on a weight that is packed once, with what follows in the same pass.
 #pragma once
 
+#include <atomic>
+
 #include "preload/plugin/graph/convolution_pack.h"
 #include "preload/plugin/graph/executor.h"
 
@@ -17,20 +19,23 @@ class ConvolutionStep final : public Step {
   void run(Values& values) const override;
   void may_reuse(Value value) override { reuses_other_ = reuses_other_ || (value == convolution_.other && value != convolution_.x); }
 
- private:
   struct Operands;
+
+ private:
   /// False where the sizes do not fit, which stock raises for.
   bool describe(const Operands& operands, ConvolutionCall* call) const;
   [[nodiscard]] at::Tensor run_own(const Operands& operands) const;
   [[nodiscard]] at::Tensor run_stock(const Operands& operands) const;
   [[nodiscard]] at::Tensor run_kernel(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
                                       at::ScalarType result, IsaSet isa) const;
+  [[nodiscard]] at::Tensor run_windows(const Operands& operands, const ConvolutionCall& call, const Folded& folded, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_onednn(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
                                       IsaSet isa) const;
 
   Convolution convolution_;
   Value output_;
   bool reuses_other_ = false;
+  mutable std::atomic<bool> forgot_{false};  ///< the pack of the method that lost
 };
 
 /// A value in another order and dtype: on its way into convolutions, or out of them to somebody else.

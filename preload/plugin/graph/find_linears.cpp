@@ -38,7 +38,8 @@ void find_linears(Graph* graph, bool bf16, Fused* fused) {
     linear.weight = linear.rows_are_outputs ? weight->second : node.arguments[x_at + 1].value;
     const Facts& w = graph->facts[static_cast<std::size_t>(linear.weight)];
     if (!w.weight || !is_matrix(w)) continue;
-    if (w.dtype != at::kBFloat16 && !(bf16 && w.dtype == at::kFloat)) continue;
+    if (w.dtype != at::kBFloat16 && w.dtype != at::kFloat) continue;
+    linear.exact = w.dtype == at::kFloat && !bf16;
     linear.x = node.arguments[x_at].value;
     if (with_bias) {
       if (node.arguments[0].kind != Argument::Kind::kValue || !is_one(node.arguments[3]) || !is_one(node.arguments[4])) continue;

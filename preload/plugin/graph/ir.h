@@ -59,6 +59,7 @@ struct Linear {
   bool binary_first = false;
   Value other = kNone;
   bool bf16_out = false;  ///< only linear layers read the result, and these would round it to bf16 themselves
+  bool exact = false;     ///< float32 that no bf16 may stand for
 };
 
 /// A convolution, with the batch norm that was folded into it and what follows: kernels/conv.h over x.

@@ -64,7 +64,7 @@ class Joiner {
 
   [[nodiscard]] bool fits(const Node& node) const {
     if (node.kind != Node::Kind::kLinear || !node.linear.rows_are_outputs || node.linear.unary != kernels::Unary::kNone ||
-        node.linear.binary != kernels::Binary::kNone) {
+        node.linear.binary != kernels::Binary::kNone || node.linear.exact) {
       return false;
     }
     const Facts& result = match_.facts(node.outputs[0]);

@@ -1,5 +1,6 @@
 #include "preload/plugin/graph/linear_step.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/gelu.h>
@@ -11,32 +12,44 @@
 #include <ATen/ops/tanh.h>
 
 #include "kernels/linear.h"
+#include "kernels/linear_f32.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/view_step.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
 #include "preload/plugin/weight_use.h"
+#include "preload/select/clock.h"
 
 namespace ipexrun::preload::graph {
 namespace {
 
-std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w) {
+constexpr std::int64_t kDuelOfLinears = 1;
+
+/// `candidate`: kOwnBf16 or kOwnF32.
+std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w, int candidate) {
   WeightUse use;
   WeightState known = known_weight(state, w, &use);
   if (known.weight == nullptr) return nullptr;
-  auto& have = known.packs[kOwnBf16];
+  auto& have = known.packs[static_cast<std::size_t>(candidate)];
   if (have == nullptr) {
     if (state.weights.read_only() || !state.weights.may_pack(*known.weight)) return nullptr;
     state.weights.pin_bytes(*known.weight, use);
-    const std::size_t bytes = kernels::packed_b_bytes(w.k(), w.n());
+    const bool exact = candidate == kOwnF32;
+    const std::size_t bytes = exact ? kernels::packed_f32_bytes(w.k(), w.n(), false) : kernels::packed_b_bytes(w.k(), w.n());
     if (bytes == 0) return nullptr;
     at::Tensor to = pack_memory(bytes);
-    kernels::pack_b({w.tensor.const_data_ptr(), kernel_dtype(w.tensor), w.k(), w.n(), w.stride_k(), w.stride_n()}, to.mutable_data_ptr(),
-                    torch_pool(), state.options.isa);
+    if (exact) {
+      kernels::pack_f32({w.tensor.const_data_ptr(), false, w.k(), w.n(), w.stride_k(), w.stride_n()}, to.mutable_data_ptr(), torch_pool(),
+                        state.options.isa);
+    } else {
+      kernels::pack_b({w.tensor.const_data_ptr(), kernel_dtype(w.tensor), w.k(), w.n(), w.stride_k(), w.stride_n()}, to.mutable_data_ptr(),
+                      torch_pool(), state.options.isa);
+    }
     have = std::make_shared<const TensorPack>(std::move(to), bytes);
-    if (!state.weights.put(*known.weight, kOwnBf16, have, true)) return nullptr;
+    if (!state.weights.put(*known.weight, candidate, have, true)) return nullptr;
   }
   return std::static_pointer_cast<const TensorPack>(have);
 }
@@ -91,7 +104,11 @@ void LinearStep::run(Values& values) const {
   at::Tensor other = tensor_of(values, linear_.other);
   if (other.defined()) other = other.reshape({-1, weight.n()});
   at::Tensor result;
-  if (!run_own(x, weight, bias, other, &result)) result = run_stock(x, weight, bias, other);
+  if (linear_.exact) {
+    result = run_exact(x, weight, bias, other);
+  } else if (!run_own(x, weight, bias, other, &result)) {
+    result = run_stock(x, weight, bias, other);
+  }
   if (!shape_.empty()) {
     Sizes sizes;
     at::Tensor shaped = sizes_of(shape_[0], values, &sizes) ? viewed(result, sizes) : at::Tensor();
@@ -122,7 +139,7 @@ bool LinearStep::run_own(const at::Tensor& x, const Matrix& weight, const at::Te
   args.m = x.size(0);
   args.n = args.ldc = weight.n();
   args.k = x.size(1);
-  const std::shared_ptr<const TensorPack> pack = packed(*state, weight);
+  const std::shared_ptr<const TensorPack> pack = packed(*state, weight, kOwnBf16);
   if (pack == nullptr) return false;
   args.packed_b = pack->packed().const_data_ptr();
   if (bias.defined()) {
@@ -141,6 +158,59 @@ bool LinearStep::run_own(const at::Tensor& x, const Matrix& weight, const at::Te
   args.c = out->mutable_data_ptr();
   args.c_dtype = kernel_dtype(*out);
   return kernels::linear_bf16(args, torch_pool(), state->options.isa);
+}
+
+at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const {
+  const auto all_f32 = [](const at::Tensor& tensor) { return !tensor.defined() || (tensor.scalar_type() == at::kFloat && plain(tensor)); };
+  const bool fits = tier() != nullptr && allowed_here() && x.dim() == 2 && x.numel() > 0 && (x.size(1) == 1 || x.stride(1) == 1) &&
+                    (x.size(0) == 1 || x.stride(0) >= x.size(1)) && all_f32(x) && all_f32(weight.tensor) && all_f32(bias) && all_f32(other) &&
+                    (!bias.defined() || bias.is_contiguous());
+  Duel* duel = nullptr;
+  if (fits) {
+    const std::int64_t form = static_cast<std::int64_t>(linear_.unary) << 3 | static_cast<std::int64_t>(linear_.binary) << 1 |
+                              static_cast<std::int64_t>(linear_.binary_first);
+    duel = duel_of({kDuelOfLinears, x.size(0), weight.n(), weight.k(), form, at::get_num_threads()});
+  }
+  if (duel == nullptr) return run_stock(x, weight, bias, other);
+  const bool open = !duel->decided();
+  const int way = duel->way();
+  const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
+  at::Tensor result = way == 1 ? run_own_exact(x, weight, bias, other) : run_stock(x, weight, bias, other);
+  if (!result.defined()) {
+    if (open) duel->failed(way);
+    return run_stock(x, weight, bias, other);
+  }
+  if (open) duel->took(way, steady_clock().now_ns() - started_ns);
+  return result;
+}
+
+at::Tensor LinearStep::run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const {
+  TierState& state = *tier();
+  const ForkGate::Passage passage(state.fork_gate);
+  if (!passage) return {};
+  kernels::LinearF32Args args;
+  args.m = x.size(0);
+  args.n = args.ldc = weight.n();
+  args.k = x.size(1);
+  args.lda = x.size(0) > 1 ? x.stride(0) : x.size(1);
+  if (!kernels::linear_f32_supported(args, state.options.isa)) return {};
+  const std::shared_ptr<const TensorPack> pack = packed(state, weight, kOwnF32);
+  if (pack == nullptr) return {};
+  args.a = x.const_data_ptr();
+  args.packed_b = pack->packed().const_data_ptr();
+  if (bias.defined()) args.bias = bias.const_data_ptr();
+  args.epilogue.unary = linear_.unary;
+  at::Tensor beside;
+  if (other.defined()) {
+    beside = other.stride(1) == 1 || other.size(1) == 1 ? other : other.contiguous();
+    args.epilogue.binary = linear_.binary;
+    args.epilogue.binary_first = linear_.binary_first;
+    args.epilogue.other = beside.const_data_ptr();
+    args.epilogue.ld_other = beside.stride(0);
+  }
+  at::Tensor out = scratch_empty({args.m, args.n}, at::kFloat);
+  args.c = out.mutable_data_ptr();
+  return kernels::linear_f32(args, torch_pool(), state.options.isa) ? out : at::Tensor();
 }
 
 /// x may be bf16 beside a float32 weight (keep_bf16()).

@@ -36,6 +36,9 @@ class LinearStep final : public Step {
  private:
   [[nodiscard]] bool run_own(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other,
                              at::Tensor* out) const;
+  /// float32 as float32: our kernel or stock's operators (under ipexrun those of the op tier), which of them is measured.
+  [[nodiscard]] at::Tensor run_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
+  [[nodiscard]] at::Tensor run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
   [[nodiscard]] at::Tensor run_stock(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
 
   Linear linear_;

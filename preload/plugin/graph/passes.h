@@ -70,7 +70,7 @@ void find_written_attention(Graph* graph, Fused* fused);
 /// Attention whose logsumexp nobody reads is computed by our own kernel. `bf16`: in float32 too, with bf16 inside.
 void find_attention(Graph* graph, bool bf16, Fused* fused);
 
-/// Products with a weight (addmm, mm) become linear layers. `bf16`: also those in float32, which are then computed in bf16.
+/// Products with a weight (addmm, mm) become linear layers. `bf16`: those in float32 are computed in bf16.
 void find_linears(Graph* graph, bool bf16, Fused* fused);
 
 /// What follows a linear layer and is read by nobody else goes into it: an activation, then an addition or a product.
