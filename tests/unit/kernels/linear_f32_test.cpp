@@ -278,6 +278,118 @@ TEST_P(LinearF32OnIsa, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
+/// What the variant gives, beside the reference.
+void check_beside_reference(LinearF32Args args, IsaSet isa, int threads, const std::string& text) {
+  const auto count = static_cast<std::size_t>(args.m * args.n);
+  std::vector<float> mine(count, -7.0f);
+  std::vector<float> truth(count, -7.0f);
+  const bool in_place = args.epilogue.other != nullptr && args.epilogue.ld_other == args.n;
+  for (std::vector<float>* to : {&mine, &truth}) {
+    if (in_place) std::memcpy(to->data(), args.epilogue.other, count * 4);
+    LinearF32Args call = args;
+    call.c = to->data();
+    call.ldc = args.n;
+    if (in_place) call.epilogue.other = to->data();
+    ASSERT_TRUE(linear_f32(call, thread_parallel(threads), to == &mine ? isa : 0));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const double bound = 3e-6 * (1 + std::fabs(static_cast<double>(truth[i]))) * std::sqrt(static_cast<double>(args.k + 1));
+    if (std::isnan(truth[i]) ? std::isnan(mine[i]) : std::fabs(static_cast<double>(mine[i]) - static_cast<double>(truth[i])) <= bound) continue;
+    FAIL() << text << ": element " << i << " is " << mine[i] << ", not " << truth[i];
+  }
+}
+
+std::vector<float> random_numbers(std::int64_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  std::vector<float> numbers(static_cast<std::size_t>(count));
+  for (float& number : numbers) number = uniform(random);
+  return numbers;
+}
+
+TEST_P(LinearF32OnIsa, EveryEpilogueAsTheReferenceHasIt) {
+  for (const std::int64_t m : {1, 4, 19, 70}) {
+    for (const std::int64_t n : {1, 31, 32, 100}) {
+      const std::int64_t k = 300;
+      std::vector<float> a = random_numbers(m * k, 1);
+      a[0] = NAN;  // which relu keeps
+      const std::vector<float> b = random_numbers(k * n, 2);
+      const std::vector<float> bias = random_numbers(n, 3);
+      const std::vector<float> other = random_numbers(m * (n + 5), 4);
+      Guarded packed(packed_f32_bytes(k, n, false));
+      pack_f32({b.data(), false, k, n, 1, k}, packed.data(), {}, GetParam());
+      for (const Unary unary : {Unary::kNone, Unary::kRelu, Unary::kGelu, Unary::kGeluTanh, Unary::kTanh, Unary::kSigmoid, Unary::kSilu}) {
+        for (const Binary binary : {Binary::kNone, Binary::kAdd, Binary::kMul}) {
+          for (const std::int64_t extra : {0, 5}) {
+            LinearF32Args args;
+            args.a = a.data();
+            args.lda = k;
+            args.packed_b = packed.data();
+            args.bias = bias.data();
+            args.m = m;
+            args.n = n;
+            args.k = k;
+            args.epilogue.unary = unary;
+            args.epilogue.binary = binary;
+            args.epilogue.binary_first = extra == 0;
+            if (binary != Binary::kNone) {
+              args.epilogue.other = other.data();
+              args.epilogue.ld_other = n + extra;
+            }
+            check_beside_reference(args, GetParam(), 2, "m " + std::to_string(m) + " n " + std::to_string(n));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearF32OnIsa, WindowsOfImages) {
+  std::mt19937 random(20261125);
+  const auto pick = [&random](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  for (int i = 0; i < 120; ++i) {
+    ImageWindows w;
+    const std::int64_t images = pick(1, 2);
+    w.channels = i % 4 == 0 ? pick(60, 300) : pick(1, 40);
+    std::int64_t taps = 1;
+    for (int axis = 0; axis < 2; ++axis) {
+      w.kernel[axis] = pick(1, 4);
+      w.stride[axis] = pick(1, 3);
+      w.dilation[axis] = pick(1, 2);
+      w.padding[axis] = pick(0, 3);
+      const std::int64_t reach = w.dilation[axis] * (w.kernel[axis] - 1) + 1;
+      w.in[axis] = pick(1, 9);
+      if (w.in[axis] + 2 * w.padding[axis] < reach) w.in[axis] = reach;
+      w.out[axis] = (w.in[axis] + 2 * w.padding[axis] - reach) / w.stride[axis] + 1;
+      taps *= w.kernel[axis];
+    }
+    w.pixel_stride = w.channels + (i % 3 == 0 ? pick(0, 4) : 0);
+    w.row_stride = w.pixel_stride * w.in[1] + (i % 5 == 0 ? 3 : 0);
+    w.image_stride = w.row_stride * w.in[0];
+    const std::int64_t k = taps * w.channels;
+    const std::int64_t n = pick(1, 70);
+    const std::int64_t last = (images - 1) * w.image_stride + (w.in[0] - 1) * w.row_stride + (w.in[1] - 1) * w.pixel_stride + w.channels;
+    Guarded image(static_cast<std::size_t>(last * 4));  // ends at a page that faults
+    const std::vector<float> pixels = random_numbers(last, static_cast<std::uint32_t>(i));
+    std::memcpy(image.data(), pixels.data(), pixels.size() * 4);
+    const std::vector<float> b = random_numbers(k * n, 2);
+    Guarded packed(packed_f32_bytes(k, n, false));
+    pack_f32({b.data(), false, k, n, 1, k}, packed.data(), {}, GetParam());
+    LinearF32Args args;
+    args.a = image.data();
+    args.windows = &w;
+    args.packed_b = packed.data();
+    args.m = images * w.out[0] * w.out[1];
+    args.n = n;
+    args.k = k;
+    args.epilogue.unary = Unary::kRelu;
+    check_beside_reference(args, GetParam(), static_cast<int>(pick(1, 3)), "windows " + std::to_string(i));
+    if (HasFailure()) return;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, LinearF32OnIsa, testing::ValuesIn(levels_of(linear_f32_variants(true))),
                          [](const auto& level) { return name_of(level.param); });
 

@@ -1,0 +1,108 @@
+"""float32 layers and convolutions of graphs, by our kernels and by stock's operators in turn, until the faster one stays: results are stock's all along.
+
+Risk covered: a window of another pixel, an epilogue in another order, a sum that is written over something that is still read, a weight that changed
+after its pack was forgotten, several threads.
+"""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_programs import Captured, linear
+from torch import nn
+
+RUNS = 14  # more than both ways need
+
+
+def again_and_again(captured, *inputs):
+    for _ in range(RUNS):
+        captured(*inputs)
+    return captured
+
+
+def conv(ci, co, kernel, dims=2, **options):
+    torch.manual_seed(4)
+    return (nn.Conv1d, nn.Conv2d)[dims - 1](ci, co, kernel, **options).eval()
+
+
+@pytest.mark.parametrize("options", [{}, {"padding": 1}, {"stride": 2, "padding": 1}, {"dilation": 2, "padding": 2}, {"padding": (0, 2), "stride": (2, 1)}, {"bias": False}], ids=str)
+@pytest.mark.parametrize("after", ["nothing", "relu", "sum and relu", "silu and sum", "hardswish"])
+def test_convolutions(options, after):
+    layer, norm = conv(12, 40, 3, **options), nn.BatchNorm2d(40).eval()
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    other = torch.randn_like(layer(torch.randn(2, 12, 9, 11)))
+
+    def function(x):
+        y = norm(layer(x))
+        return {"nothing": lambda: y, "relu": lambda: F.relu(y), "sum and relu": lambda: F.relu(y + other), "silu and sum": lambda: F.silu(y) + other,
+                "hardswish": lambda: F.hardswish(y)}[after]()
+
+    again_and_again(Captured(function, torch.randn(2, 12, 9, 11)), torch.randn(2, 12, 9, 11))
+
+
+@pytest.mark.parametrize("kernel, dims, sizes", [(1, 2, (1, 24, 7, 7)), (1, 1, (3, 24, 20)), (5, 1, (2, 24, 33)), ((3, 1), 2, (1, 24, 6, 5)), (7, 2, (1, 24, 12, 12))], ids=str)
+def test_windows_of_other_sizes(kernel, dims, sizes):
+    layer = conv(24, 33, kernel, dims)
+    again_and_again(Captured(lambda x: F.relu(layer(x)), torch.randn(sizes)), torch.randn(sizes))
+
+
+def test_a_residual_block_whose_sums_are_written_in_place():
+    first, second, third = conv(16, 16, 1), conv(16, 16, 3, padding=1), conv(16, 16, 1)
+
+    def function(x):
+        y = F.relu(first(x))
+        for _ in range(3):
+            y = F.relu(third(F.relu(second(y))) + y)
+        return y
+
+    again_and_again(Captured(function, torch.randn(1, 16, 8, 8)), torch.randn(1, 16, 8, 8))
+
+
+def test_nan_and_infinities_stay():
+    layer = conv(8, 16, 3, padding=1)
+    x = torch.randn(1, 8, 6, 6)
+    x[0, 0, 2, 2], x[0, 1, 4, 4] = float("nan"), float("inf")
+    again_and_again(Captured(lambda x: F.relu(layer(x)), x), x)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 200])
+@pytest.mark.parametrize("after", ["nothing", "gelu", "sum", "silu and product"])
+def test_layers(rows, after):
+    layer, other = linear(96, 70), torch.randn(rows, 70)
+    function = {"nothing": lambda x: layer(x), "gelu": lambda x: F.gelu(layer(x)), "sum": lambda x: layer(x) + other, "silu and product": lambda x: F.silu(layer(x)) * other}[after]
+    again_and_again(Captured(function, torch.randn(rows, 96)), torch.randn(rows, 96))
+
+
+def test_weights_that_change_are_seen_whoever_won():
+    layer, image = linear(96, 70), conv(12, 40, 3)
+    captured = Captured(lambda x, y: (layer(x), F.relu(image(y))), torch.randn(9, 96), torch.randn(1, 12, 9, 9))
+    for _ in range(RUNS):
+        captured(torch.randn(9, 96), torch.randn(1, 12, 9, 9))
+        with torch.no_grad():
+            layer.weight.mul_(-1.01)
+            image.weight.add_(0.01)
+
+
+def test_threads_share_duels():
+    layer = linear(96, 70)
+    captured = Captured(lambda x: F.relu(layer(x)), torch.randn(31, 96))
+    graph = captured.graphs[-1]
+    wrong = []
+
+    def work(seed):
+        x = torch.randn(31, 96, generator=torch.Generator().manual_seed(seed))
+        values = [x if value.shape == (31, 96) else value for value in captured.values]
+        with torch.no_grad():
+            for _ in range(50):
+                (got,) = graph.mine(False, list(values))
+                if not torch.allclose(got, F.relu(layer(x)), rtol=1e-5, atol=1e-6):
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
