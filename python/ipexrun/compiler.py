@@ -19,6 +19,7 @@ from .translation import Translation, Unsupported
 
 BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 REMATCHES = 2  # after races that looked won but for calls that something else on the machine disturbed
+UNSETTLED = 32  # calls that are left out of a race because something inside was still being chosen
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
 
 graphs = []  # what became of each graph, for ipexrun.report()
@@ -172,6 +173,7 @@ class Compiled:
     def explore(self, values):
         """The user gets stock's result; ours is computed beside it, judged and timed."""
         candidate = self.open[0]
+        unsettled = self.graph.unsettled_runs()
         mine_first = self.calls % 2 == 1
         if mine_first:
             mine, mine_ns = self.attempt(candidate, values)
@@ -185,7 +187,9 @@ class Compiled:
             self.lose(values, f"failed: {self.problem}")
             return result
         decided = 0
-        if self.calls > 1:  # the first call packs
+        # The first call packs; and while kernels inside are still chosen, times say nothing of what they will be.
+        self.unsettled += self.graph.unsettled_runs() != unsettled
+        if self.calls > 1 and (self.graph.unsettled_runs() == unsettled or self.unsettled > UNSETTLED):
             self.trial.add(stock_ns, mine_ns)
             self.times[0].append(stock_ns)
             self.times[1].append(mine_ns)
@@ -230,7 +234,7 @@ class Compiled:
 
     def begin_trial(self):
         self.trial = torch.classes.ipexrun.Trial()
-        self.calls = self.checks = self.rematches = 0
+        self.calls = self.checks = self.rematches = self.unsettled = 0
         self.times = [], []  # nanoseconds of stock's form and of ours
 
     def free(self):

@@ -21,7 +21,7 @@ LEAST_SHARE = 0.15  # of the call's time between products
 MOST = 10  # parts that are compiled
 ENOUGH = 0.95  # of the time between products
 POLL_S = 0.5
-CHECKS, REMATCHES, LOOKED_WON = 3, 2, 0.95  # as compiler.py has them
+CHECKS, REMATCHES, LOOKED_WON, UNSETTLED = 3, 2, 0.95, 32  # as compiler.py has them
 WON = "inductor"
 BY_INDUCTOR = ", parts by Inductor"
 
@@ -40,7 +40,7 @@ class Parts:
         self.owner = owner
         self.phase = self.wait
         self.spent_s = 0.0
-        self.calls = self.checks = self.rematches = 0
+        self.calls = self.checks = self.rematches = self.unsettled = 0
         self.key = f"{owner.name},by=inductor" if owner.name else ""
         known = remembered.graph_choice(self.key) if self.key else ""
         self.certain = known == WON
@@ -201,7 +201,7 @@ class Parts:
 
     def compare(self, values):
         """The form that answers so far does; with the parts the graph runs beside it."""
-        owner, mine = self.owner, None
+        owner, mine, unsettled = self.owner, None, self.owner.graph.unsettled_runs()
         mine_first = self.calls % 2 == 1
         if mine_first:
             mine, mine_ns = self.clocked(self.run, values)
@@ -210,7 +210,8 @@ class Parts:
             mine, mine_ns = self.clocked(self.run, values)
         self.calls += 1
         decided = 0
-        if self.calls > 1:
+        self.unsettled += owner.graph.unsettled_runs() != unsettled  # kernels inside are still being chosen
+        if self.calls > 1 and (owner.graph.unsettled_runs() == unsettled or self.unsettled > UNSETTLED):
             self.trial.add(before_ns, mine_ns)
             self.times[0].append(before_ns)
             self.times[1].append(mine_ns)

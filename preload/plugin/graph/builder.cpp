@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/executor.h"
 #include "preload/plugin/graph/find_parts.h"
 #include "preload/plugin/graph/op_times.h"
@@ -348,6 +349,7 @@ void register_classes() {
           .def("compile", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->compile(bf16); })
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
+          .def("unsettled_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t kMostDuels = 8192;
 
+std::atomic<std::uint64_t> runs_of_all{0};
+
 struct Hash {
   std::size_t operator()(const DuelKey& key) const noexcept {
     std::uint64_t hash = 0xcbf29ce484222325u;
@@ -29,7 +31,10 @@ int Duel::way() const noexcept {
   return runs_[0].load(std::memory_order_relaxed) <= runs_[1].load(std::memory_order_relaxed) ? 0 : 1;
 }
 
+std::uint64_t duel_runs() noexcept { return runs_of_all.load(std::memory_order_relaxed); }
+
 void Duel::took(int way, std::int64_t ns) noexcept {
+  runs_of_all.fetch_add(1, std::memory_order_relaxed);
   if (decided()) return;
   const auto at = static_cast<std::size_t>(way);
   const int before = runs_[at].fetch_add(1, std::memory_order_relaxed);

@@ -40,6 +40,9 @@ struct DuelKey {
   bool operator==(const DuelKey&) const = default;
 };
 
+/// Runs of the process so far that were part of a duel: what was timed around them says little.
+std::uint64_t duel_runs() noexcept;
+
 /// The process's duel of that key, for good; null where there are too many.
 Duel* duel_of(const DuelKey& key) noexcept;
 

@@ -17,6 +17,7 @@
 #include "configs/base/log.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/recorder.h"
 #include "preload/plugin/graph/remembered.h"
@@ -179,7 +180,7 @@ class Region::Exploring {
   torch::jit::Stack truth;  ///< results of torch's own kernels, where the call was recorded
   std::int64_t mine_ns = 0;
   std::int64_t started_ns = 0;
-  std::uint64_t explorations = exploration_count();
+  std::uint64_t explorations = exploration_count() + duel_runs();
 
   void attempt() {
     const std::int64_t begun = now_ns();
@@ -481,7 +482,7 @@ void Region::explored(Exploring& run) {
   int decided = 0;
   bool accurate = true;
   // The first call packs. While the op tier tries its own candidates inside of either form, times say nothing.
-  const bool disturbed = exploration_count() != run.explorations && choice.disturbed++ < kMostDisturbed;
+  const bool disturbed = (exploration_count() + duel_runs() != run.explorations) && choice.disturbed++ < kMostDisturbed;
   const bool first = form.runs++ == 0;
   if (choice.remembered) {
     decided = static_cast<int>(choice.checks + 1 >= kChecksAgain);

@@ -104,7 +104,7 @@ struct Tensor {
   [[nodiscard]] std::int64_t size() const { return type == PointType::kF32 ? 4 : type == PointType::kBf16 ? 2 : 1; }
   [[nodiscard]] float at(std::int64_t element) const {
     float value = 0;
-    ref::point_load(bytes.data() + element * size(), type, 1, 1, &value);
+    ref::point_load(bytes.data() + element * size(), type, 1, 1, 0, 1, &value);
     return value;
   }
 };
