@@ -49,6 +49,9 @@ Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while no
 Saving = collections.namedtuple("Saving", "parts")  # a call while these wait for being worth it
 
 
+LOST = "as a whole it was not faster"
+
+
 class GivenUp(Exception):
     pass
 
@@ -161,6 +164,7 @@ class Target:
         self.idle = 0
         self.progress = []  # calls of the graphs that are not decided
         self.verdict = None
+        self.lost = False  # a race, but parts of its graphs are still being compiled
         self.phase = self.wait
         self.module_hooks = None  # until it is traced
         self.trial = torch.classes.ipexrun.Trial()
@@ -263,7 +267,7 @@ class Target:
 
     def tell_end(self):
         captured = self.note["state"] == "captured"
-        if self.attempts and self.phase in (self.explore, self.race, self.capture):
+        if self.attempts and self.phase in (self.explore, self.race, self.capture, self.wait_for_parts):
             self.remember(remembered.UNDECIDED, "the process ended")
         self.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", self.note["state"].removeprefix("stock: ")))
 
@@ -405,12 +409,17 @@ class Target:
     def wait_for_parts(self, module, args, kwargs):
         """No graph won, but with parts that Inductor compiles one may: until these are there the module answers, and its time counts."""
         waiting = [graph.parts for graph in self.compiled if graph.parts_pending()]
+        if self.lost and not waiting and not any(graph.has_parts() for graph in self.compiled):
+            self.give_up(LOST)
+            return self.eager
         if waiting and not any(one.wants_calls() for one in waiting):
             self.timed[threading.get_ident()] = Saving(waiting)
             return self.eager
         result, _ = self.captured(module, args, kwargs)
-        if self.phase == self.wait_for_parts and (any(graph.gained() for graph in self.compiled) or not waiting):
+        won = any(graph.has_parts() if self.lost else graph.gained() for graph in self.compiled)
+        if self.phase == self.wait_for_parts and (won or (not waiting and not self.lost)):
             self.calls = self.idle = 0
+            self.lost = False
             self.phase = self.explore
         return result
 
@@ -454,7 +463,15 @@ class Target:
             self.trial = torch.classes.ipexrun.Trial()
         elif decided == -1:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
-            self.give_up("as a whole it was not faster")
+            if any(graph.parts_pending() for graph in self.compiled):
+                self.trial = torch.classes.ipexrun.Trial()
+                self.times = {}
+                self.pairs.clear()
+                self.lost = True
+                self.note["state"] = "waiting for Inductor"
+                self.phase = self.wait_for_parts
+            else:
+                self.give_up(LOST)
 
     def answer(self, module, args, kwargs):
         if not self.express_begun and not any(graph.parts_pending() for graph in self.compiled):
@@ -464,7 +481,7 @@ class Target:
             found, self.found = self.found, []
             if not found and self.proved:
                 pass  # traced again in vain
-            elif any(graph.parts is not None and graph.parts.answers() for graph in self.compiled):
+            elif any(graph.has_parts() for graph in self.compiled):
                 self.note["no_trace"] = "Inductor compiled parts of its graph"
             elif self.proved + len(found) == len(self.compiled) and self.graphs_a_call == 1 and not self.breaks:
                 self.express = express.begin(self, module, found)

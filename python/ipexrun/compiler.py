@@ -154,8 +154,11 @@ class Compiled:
 
     def gained(self):
         """It answers in a form of ours."""
+        return self.choice is not None or self.has_parts()
+
+    def has_parts(self):
         parts = self.parts  # which another thread may end
-        return self.choice is not None or (parts is not None and parts.answers())
+        return parts is not None and parts.answers()
 
     def parts_pending(self):
         parts = self.parts
@@ -239,6 +242,8 @@ class Compiled:
 
     def free(self):
         """Nobody calls it any more on our behalf: who does gets what was captured, and our programs go."""
+        if self.parts_pending():
+            self.note["inductor"] = "given up with its module"
         self.open, self.choice, self.parts = [], None, None
         self.graph.drop_programs()
 

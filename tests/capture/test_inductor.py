@@ -354,6 +354,7 @@ with torch.no_grad():
     until = time.time() + float(sys.argv[1])
     while time.time() < until:
         got = model(x)
+        time.sleep(0.01)  # the compiler may have the core
         assert got.stride() == want.stride() and torch.allclose(got, want, rtol=1e-2, atol=1e-2), (got - want).abs().max()
         if any("parts" in one or "failed" in one or "there is no" in one or "kept" in one or "faster" in one or "refused" in one for one in parts()):
             break
@@ -363,10 +364,10 @@ print(json.dumps({"parts": parts(), "compiler": "torch._inductor.graph" in sys.m
 """
 
 
-def run(folder, *options, seconds=240, **more):
+def run(folder, *options, seconds=800, **more):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": str(folder), "PYTHONPATH": f"{BUILD}/lib/ipexrun/python",
                    "IPEXRUN_GRAPH_WAIT": "0", "IPEXRUN_INDUCTOR": "now", **more}
-    done = subprocess.run([IPEXRUN, "--dtype", "float32", *options, sys.executable, "-c", PROGRAM, str(seconds)], capture_output=True, text=True, timeout=400, env=environment)
+    done = subprocess.run([IPEXRUN, "--dtype", "float32", *options, sys.executable, "-c", PROGRAM, str(seconds)], capture_output=True, text=True, timeout=900, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
