@@ -16,12 +16,14 @@ constexpr const char* kJemallocConf = "oversize_threshold:1,background_thread:tr
 
 /// --memory bounded: jemalloc's own way to give pages back soon; none of its words keeps memory for ever.
 constexpr const char* kJemallocBounded = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
-constexpr double kQuotaForCompiler = 4;  ///< CPUs
 constexpr const char* kBoundedPrimitives = "64";
 
 /// --memory throughput with the C library's malloc: the largest mmap threshold that it takes, and what may stay unused at the top.
 constexpr const char* kMmapBytes = "33554432";
 constexpr const char* kKeptBytes = "536870912";
+
+/// CPUs of a quota below which no compiler runs beside the program.
+constexpr double kQuotaForCompiler = 4;
 
 /// oneDNN's name of what ATEN_CPU_CAPABILITY caps. IPEX's avx512_fp16 includes AMX, as oneDNN's AVX512_CORE_AMX includes fp16.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOnednnIsa{{{"default", "SSE41"},

@@ -123,7 +123,8 @@ class Compiled:
         if not enabled_here():
             return self.stock(*values)
         if not self.open:
-            return self.answer(values) if self.parts is None else self.with_parts(values)
+            parts = self.parts  # which another thread may end
+            return self.answer(values) if parts is None else self.with_parts(parts, values)
         if not self.exploring.acquire(blocking=False):
             return self.stock(*values)
         try:
@@ -146,9 +147,9 @@ class Compiled:
             self.note["choice"] = f"stock: {first_line(problem)}"
             return result
 
-    def with_parts(self, values):
-        result = self.parts(values)
-        if self.parts is not None and self.parts.over():
+    def with_parts(self, parts, values):
+        result = parts(values)
+        if parts.over() and self.parts is parts:
             self.parts = None
         return result
 

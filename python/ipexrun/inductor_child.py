@@ -22,6 +22,7 @@ LOOK_S = 0.5  # at the owner
 
 
 def main(folder, owner, threads, nice, *names):
+    sys.path[:] = [one for one in sys.path if one != os.path.dirname(os.path.abspath(__file__))]  # modules of ours are nobody's else
     with contextlib.suppress(OSError):
         os.nice(int(nice))
     with contextlib.suppress(OSError):

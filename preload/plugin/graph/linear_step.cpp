@@ -167,6 +167,8 @@ at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, cons
                     (!bias.defined() || bias.is_contiguous());
   Duel* duel = nullptr;
   if (fits) {
+    const ForkGate::Passage passage(tier()->fork_gate);  // no fork while the table of duels is locked
+    if (!passage) return run_stock(x, weight, bias, other);
     const std::int64_t form = static_cast<std::int64_t>(linear_.unary) << 3 | static_cast<std::int64_t>(linear_.binary) << 1 |
                               static_cast<std::int64_t>(linear_.binary_first);
     duel = duel_of({kDuelOfLinears, x.size(0), weight.n(), weight.k(), form, at::get_num_threads()});

@@ -17,7 +17,7 @@
 
 namespace ipexrun::preload::graph {
 
-/// A shared object that AOTInductor made, open for good: torch's runtime keeps what it opened.
+/// A shared object that AOTInductor made, open as long as somebody holds it.
 class CompiledPart {
  public:
   /// Throws what torch throws.
