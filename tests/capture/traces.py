@@ -416,8 +416,8 @@ def in_place_on_its_own():
 def refused_values_in_python():
     class RefusedValues(Block):
         def forward(self, x):
-            x = super().forward(x)
-            return x if x.sum() > 0 else -2 * x
+            # A norm's sum would be zero but for rounding.
+            return super().forward(x) * (1 if x.sum() > 0 else -2)
 
     return called(RefusedValues().eval(), inputs(8, 64))
 
@@ -673,7 +673,7 @@ def refused_globals_that_change():
 
     class RefusedGlobals(Block):
         def forward(self, x):
-            scale[0] *= 1.5
+            scale[0] *= 1.05
             return super().forward(x) * scale[0]
 
     return called(RefusedGlobals().eval(), inputs(8, 64))

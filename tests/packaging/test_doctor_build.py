@@ -59,7 +59,7 @@ def check(report, name):
 
 def test_sources_are_small_and_complete_enough_to_configure(installed):
     files = [path for path in (installed / "share/ipexrun/src").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 3_000_000
+    assert sum(path.stat().st_size for path in files) < 4_000_000
     assert not [path for path in files if path.suffix in (".o", ".so", ".pyc")]
 
 

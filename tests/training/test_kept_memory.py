@@ -124,5 +124,6 @@ def test_a_loop_stops_faulting():
 
 @pytest.mark.parametrize("options, more", [(("--select", "off"), {}), ((), {"MALLOC_TRIM_THRESHOLD_": "131072"}), (("--no-optimize",), {})])
 def test_it_is_left_alone(options, more):
-    before, after, said = loop(*options, **more)
-    assert said == "None" and after > before / 2, (before, after, said)
+    _, after, said = loop(*options, **more)
+    gradient = 4 * 3072 * 3072 // os.sysconf("SC_PAGE_SIZE")  # pages that come and go with each step
+    assert said == "None" and after > gradient / 2, (after, gradient, said)

@@ -48,7 +48,8 @@ def test_as_stock(launched, stock):
         assert shown == stock[name][0], name  # the state is stock's
         assert number == pytest.approx(stock[name][1], rel=1e-4), name
     for name in NAMES[:-1]:
-        assert re.search(rf"^ipexrun: xpu: {name} (fused|stock|undecided) \(.* speed\): [1-9]\d* of 28 steps fused$", said, re.M), said
+        # A busy machine may leave the race undecided.
+        assert re.search(rf"^ipexrun: xpu: {name} ((fused|stock) \(.* speed\)|undecided): [1-9]\d* of 28 steps fused$", said, re.M), said
     assert " inside " not in said, said
 
 

@@ -2,17 +2,17 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
 
 #include "preload/select/selector.h"
 
 namespace ipexrun::preload::testing {
 
+/// Each thread has a time of its own, as if on a core of its own: what a test says a call takes is what that call is seen to take.
 class FakeClock final : public Clock {
  public:
-  std::int64_t now_ns() noexcept override { return now_.load(); }
-  std::int64_t thread_cpu_ns() noexcept override { return now_.load() - stood_still_.load(); }
+  std::int64_t now_ns() noexcept override { return now_; }
+  std::int64_t thread_cpu_ns() noexcept override { return now_ - stood_still_; }
   void advance(std::int64_t ns) { now_ += ns; }
   /// The thread waits, for instance because a quota is used up.
   void stand_still(std::int64_t ns) {
@@ -21,8 +21,8 @@ class FakeClock final : public Clock {
   }
 
  private:
-  std::atomic<std::int64_t> now_{1'000'000};
-  std::atomic<std::int64_t> stood_still_{0};
+  static inline thread_local std::int64_t now_ = 1'000'000;
+  static inline thread_local std::int64_t stood_still_ = 0;
 };
 
 class FakeTrial final : public Trial {
