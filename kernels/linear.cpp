@@ -11,6 +11,13 @@
 namespace ipexrun::kernels {
 namespace {
 
+/// Tiles take no windows.
+const LinearVariant& variant_of(const LinearArgs& args, IsaSet isa) {
+  const LinearVariants table = linear_variants();
+  if (args.k <= 0) return table.first[table.count - 1];
+  return choose(table, args.windows != nullptr ? isa & ~IsaSet{kIsaAmxBf16} : isa);
+}
+
 struct Job {
   const LinearArgs* args;
   const LinearVariant* variant;
@@ -38,16 +45,15 @@ void task(void* arg, int index) {
 }  // namespace
 
 bool linear_bf16_supported(const LinearArgs& args, IsaSet isa) {
-  return args.m > 0 && args.n > 0 && args.k > 0 && packed_b_bytes(args.k, args.n) != 0 && choose(linear_variants(), isa).native;
+  return args.m > 0 && args.n > 0 && args.k > 0 && packed_b_bytes(args.k, args.n) != 0 && variant_of(args, isa).native;
 }
 
-const char* linear_bf16_variant(const LinearArgs&, IsaSet isa) { return choose(linear_variants(), isa).name; }
+const char* linear_bf16_variant(const LinearArgs& args, IsaSet isa) { return variant_of(args, isa).name; }
 
 bool linear_bf16(const LinearArgs& args, const Parallel& parallel, IsaSet isa) {
   if (args.m <= 0 || args.n <= 0) return true;
   // Without a K there is nothing to multiply: the reference writes the bias or zeros.
-  const LinearVariants table = linear_variants();
-  const LinearVariant& variant = args.k > 0 ? choose(table, isa) : table.first[table.count - 1];
+  const LinearVariant& variant = variant_of(args, isa);
   Job job{&args, &variant, choose_grid(args.m, args.n, workers_for(args.m, args.n, args.k, parallel))};
   parallel(static_cast<int>(job.grid.rows * job.grid.panels), task, &job);
   return !job.failed.load(std::memory_order_relaxed);

@@ -12,6 +12,7 @@
 #include "kernels/dtype.h"
 #include "kernels/epilogue.h"
 #include "kernels/parallel.h"
+#include "kernels/windows.h"
 
 namespace ipexrun::kernels {
 
@@ -34,7 +35,7 @@ std::size_t packed_b_bytes(std::int64_t k, std::int64_t n);
 void pack_b(const MatrixB& b, void* to, const Parallel& parallel, IsaSet isa);
 
 struct LinearArgs {
-  const void* a = nullptr;  ///< [M, K]
+  const void* a = nullptr;  ///< [M, K]; with `windows`, the first pixel of the first image
   DType a_dtype = DType::kF32;
   std::int64_t lda = 0;  ///< elements between rows of A, >= K
   const void* packed_b = nullptr;
@@ -47,6 +48,7 @@ struct LinearArgs {
   std::int64_t n = 0;
   std::int64_t k = 0;
   Epilogue epilogue;
+  const ImageWindows* windows = nullptr;  ///< K is what they have, and lda counts for nothing; not by AMX, for which conv.h is
 };
 
 /// True when linear_bf16() has a variant for these shapes on `isa` that is worth offering (not the reference).

@@ -12,6 +12,7 @@
 #include "configs/base/isa.h"
 #include "kernels/epilogue.h"
 #include "kernels/parallel.h"
+#include "kernels/windows.h"
 
 namespace ipexrun::kernels {
 
@@ -30,21 +31,6 @@ std::size_t packed_f32_bytes(std::int64_t k, std::int64_t n, bool half);
 
 /// Packs B into `to` (64-byte aligned, packed_f32_bytes long). The bits are the same whatever `isa`.
 void pack_f32(const MatrixF32& b, void* to, const Parallel& parallel, IsaSet isa);
-
-/// Rows of A that are windows of images, which a convolution multiplies: one pixel's channels lie side by side. Row (i * out[0] + y) * out[1] + x is
-/// the window of pixel (y, x) of image i, column (ky * kernel[1] + kx) * channels + c its channel c there; zeros outside of the image.
-struct ImageWindows {
-  std::int64_t channels = 0;
-  std::int64_t in[2] = {};   ///< height, width
-  std::int64_t out[2] = {};
-  std::int64_t kernel[2] = {1, 1};
-  std::int64_t stride[2] = {1, 1};
-  std::int64_t padding[2] = {};  ///< in front
-  std::int64_t dilation[2] = {1, 1};
-  std::int64_t image_stride = 0;  ///< elements from an image to the next, from a row of pixels to the next, from a pixel to the next
-  std::int64_t row_stride = 0;
-  std::int64_t pixel_stride = 0;
-};
 
 struct LinearF32Args {
   bool half = false;        ///< A, B, bias and C are fp16, not fp32

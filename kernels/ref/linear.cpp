@@ -7,6 +7,7 @@
 #include "kernels/packed.h"
 #include "kernels/ref/activation.h"
 #include "kernels/ref/element.h"
+#include "kernels/ref/windows.h"
 
 namespace ipexrun::kernels::ref {
 
@@ -33,7 +34,8 @@ void linear(const LinearArgs& args, const LinearBlock& block, void*) {
       const std::uint16_t* panel = packed + n / kPanelColumns * steps_of(args.k) * kStepElements;
       double sum = args.bias != nullptr ? get(args.bias, args.bias_dtype, n) : 0.0;
       for (std::int64_t k = 0; k < args.k; ++k) {
-        const float a = bf16_to_f32(bf16_from_f32(static_cast<float>(get(args.a, args.a_dtype, m * args.lda + k))));
+        const std::int64_t at = args.windows == nullptr ? m * args.lda + k : window_element(*args.windows, m, k);
+        const float a = at < 0 ? 0.0f : bf16_to_f32(bf16_from_f32(static_cast<float>(get(args.a, args.a_dtype, at))));
         const float b = bf16_to_f32(panel[packed_offset(k, n % kPanelColumns)]);
         sum += static_cast<double>(a) * static_cast<double>(b);
       }

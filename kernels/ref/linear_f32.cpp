@@ -3,6 +3,7 @@
 
 #include "kernels/ref/convert.h"
 #include "kernels/ref/linear.h"
+#include "kernels/ref/windows.h"
 
 namespace ipexrun::kernels::ref {
 namespace {
@@ -14,12 +15,8 @@ double number(const void* data, bool half, std::int64_t i) {
 /// Of A, in row m and column k.
 double operand(const LinearF32Args& args, std::int64_t m, std::int64_t k) {
   if (args.windows == nullptr) return number(args.a, args.half, m * args.lda + k);
-  const ImageWindows& w = *args.windows;
-  const std::int64_t tap = k / w.channels;
-  const std::int64_t y = m / w.out[1] % w.out[0] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
-  const std::int64_t x = m % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
-  if (y < 0 || y >= w.in[0] || x < 0 || x >= w.in[1]) return 0;
-  return number(args.a, args.half, m / w.out[1] / w.out[0] * w.image_stride + y * w.row_stride + x * w.pixel_stride + k % w.channels);
+  const std::int64_t at = window_element(*args.windows, m, k);
+  return at < 0 ? 0 : number(args.a, args.half, at);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "kernels/bf16.h"
 #include "kernels/packed.h"
 #include "kernels/simd/epilogue.h"
+#include "kernels/simd/windows.h"
 
 #if defined(IPEXRUN_KERNEL_ISA_AVX512_BF16)
 #include "kernels/simd/isa_avx512_bf16.h"
@@ -130,6 +131,45 @@ std::int64_t row_block_of(const LinearArgs& args, const LinearBlock& block) {
   return rows < most ? rows : most;
 }
 
+/// `count` elements of `size` bytes, or zeros: windows have many short pieces, for which a call would take longer than the copy.
+void copy_piece(const char* from, std::int64_t count, char* to, std::int64_t size) {
+  constexpr std::int64_t kVectorBytes = Isa::kWidth * 4;
+  const std::int64_t bytes = count * size;
+  std::int64_t i = 0;
+  if (from == nullptr) {
+    __builtin_memset(to, 0, static_cast<std::size_t>(bytes));
+    return;
+  }
+  for (; i + kVectorBytes <= bytes; i += kVectorBytes)
+    Isa::store(reinterpret_cast<float*>(to + i), Isa::load(reinterpret_cast<const float*>(from + i)));
+  if (i < bytes) __builtin_memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+}
+
+std::int64_t window_bytes(const LinearArgs& args) { return args.windows == nullptr ? 0 : ceil_div(args.k * 4, 64) * 64; }
+
+/// Rows [row, row + rows) of A, converted. `line` has room for a row of windows as it lies in the images.
+void convert_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, Isa::A* to, char* line) {
+  const std::int64_t size = args.a_dtype == DType::kF32 ? 4 : 2;
+  const std::int64_t stride = steps_of(args.k) * kStepK;
+  const char* from = static_cast<const char*>(args.a);
+  for (std::int64_t r = 0; r < rows; ++r, to += stride) {
+    if (args.windows == nullptr) {
+      Isa::convert_row(from + (row + r) * args.lda * size, args.a_dtype, args.k, to);
+      continue;
+    }
+    const bool as_it_is = sizeof(Isa::A) == 2 && size == 2;
+    char* piece_to = as_it_is ? reinterpret_cast<char*>(to) : line;
+    for_pieces_of_window(*args.windows, row + r, [&](std::int64_t at, std::int64_t count, std::int64_t k) {
+      copy_piece(at < 0 ? nullptr : from + at * size, count, piece_to + k * size, size);
+    });
+    if (as_it_is) {
+      for (std::int64_t k = args.k; k < stride; ++k) to[k] = 0;
+    } else {
+      Isa::convert_row(line, args.a_dtype, args.k, to);
+    }
+  }
+}
+
 std::int64_t sum_bytes(std::int64_t rows) { return rows * kColumnsAtOnce * static_cast<std::int64_t>(sizeof(float)); }
 
 /// Columns of a group for rows [row, row + rows), whose converted A is `a`. `sums` has a line a row.
@@ -175,21 +215,19 @@ std::int64_t run_alone(const LinearArgs& args, const LinearBlock& block, const I
 
 std::size_t linear_scratch_bytes(const LinearArgs& args, const LinearBlock& block) {
   const std::int64_t rows = row_block_of(args, block);
-  return static_cast<std::size_t>(rows * row_bytes(args) + sum_bytes(rows < Isa::kRows ? 4 * Isa::kRows : rows));
+  return static_cast<std::size_t>(window_bytes(args) + rows * row_bytes(args) + sum_bytes(rows < Isa::kRows ? 4 * Isa::kRows : rows));
 }
 
 void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
-  auto* a = static_cast<Isa::A*>(scratch);
+  auto* line = static_cast<char*>(scratch);
+  auto* a = reinterpret_cast<Isa::A*>(line + window_bytes(args));
   const auto* packed = static_cast<const std::uint16_t*>(args.packed_b);
   const std::int64_t steps = steps_of(args.k);
   const std::int64_t row_block = row_block_of(args, block);
-  auto* sums = reinterpret_cast<float*>(static_cast<char*>(scratch) + row_block * row_bytes(args));
+  auto* sums = reinterpret_cast<float*>(reinterpret_cast<char*>(a) + row_block * row_bytes(args));
   for (std::int64_t row = block.row_begin; row < block.row_end; row += row_block) {
     const std::int64_t rows = block.row_end - row < row_block ? block.row_end - row : row_block;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const char* from = static_cast<const char*>(args.a) + (row + r) * args.lda * (args.a_dtype == DType::kF32 ? 4 : 2);
-      Isa::convert_row(from, args.a_dtype, args.k, a + r * steps * kStepK);
-    }
+    convert_rows(args, row, rows, a, line);
     std::int64_t panel = block.panel_begin;
     if (rows <= Isa::kRows && Isa::kTilesAtOnce == 2) panel = run_alone(args, block, a, row, rows, sums);
     for (; panel < block.panel_end; ++panel) {

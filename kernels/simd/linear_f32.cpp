@@ -11,6 +11,7 @@
 #include <immintrin.h>
 
 #include "kernels/simd/epilogue.h"
+#include "kernels/simd/windows.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
@@ -291,40 +292,14 @@ inline void put(const float* from, std::int64_t count, float* to, std::int64_t k
   }
 }
 
-/// copy_rows() of windows: a run of pixels that lie side by side in the image is one piece.
+/// copy_rows() of windows.
 void copy_windows(const LinearF32Args& args, std::int64_t row, std::int64_t rows, float* to) {
-  const ImageWindows& w = *args.windows;
   const std::int64_t block = rows * kRowStride;
-  const bool run = w.dilation[1] == 1 && w.pixel_stride == w.channels;
+  const float* images = static_cast<const float*>(args.a);
   for (std::int64_t r = 0; r < rows; ++r, to += kRowStride) {
-    const std::int64_t pixel = row + r;
-    const std::int64_t x = pixel % w.out[1] * w.stride[1] - w.padding[1];
-    const std::int64_t y = pixel / w.out[1] % w.out[0] * w.stride[0] - w.padding[0];
-    const float* image = static_cast<const float*>(args.a) + pixel / w.out[1] / w.out[0] * w.image_stride;
-    std::int64_t k = 0;
-    for (std::int64_t ky = 0; ky < w.kernel[0]; ++ky) {
-      const std::int64_t in_y = y + ky * w.dilation[0];
-      if (in_y < 0 || in_y >= w.in[0]) {
-        put(nullptr, w.kernel[1] * w.channels, to, k, block);
-        k += w.kernel[1] * w.channels;
-        continue;
-      }
-      const float* line = image + in_y * w.row_stride;
-      if (run) {
-        const std::int64_t before = x < 0 ? (-x < w.kernel[1] ? -x : w.kernel[1]) : 0;
-        const std::int64_t inside = w.in[1] - x < w.kernel[1] ? w.in[1] - x : w.kernel[1];
-        const std::int64_t end = inside > before ? inside : before;
-        put(nullptr, before * w.channels, to, k, block);
-        put(line + (x + before) * w.pixel_stride, (end - before) * w.channels, to, k + before * w.channels, block);
-        put(nullptr, (w.kernel[1] - end) * w.channels, to, k + end * w.channels, block);
-        k += w.kernel[1] * w.channels;
-        continue;
-      }
-      for (std::int64_t kx = 0; kx < w.kernel[1]; ++kx, k += w.channels) {
-        const std::int64_t in_x = x + kx * w.dilation[1];
-        put(in_x < 0 || in_x >= w.in[1] ? nullptr : line + in_x * w.pixel_stride, w.channels, to, k, block);
-      }
-    }
+    for_pieces_of_window(*args.windows, row + r, [&](std::int64_t from, std::int64_t count, std::int64_t k) {
+      put(from < 0 ? nullptr : images + from, count, to, k, block);
+    });
   }
 }
 

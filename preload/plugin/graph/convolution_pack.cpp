@@ -52,7 +52,11 @@ class FoldedPack final : public Pack {
   std::array<Copy, 5> made_from_;
 };
 
-bool is_bf16(Method method) { return method == Method::kProduct || method == Method::kOwnBf16 || method == Method::kOnednnBf16; }
+bool is_bf16(Method method) {
+  return method == Method::kProduct || method == Method::kOwnBf16 || method == Method::kOnednnBf16 || method == Method::kWindowsBf16;
+}
+
+bool is_of_windows(Method method) { return method == Method::kWindowsF32 || method == Method::kWindowsBf16; }
 
 int candidate_of(Method method) {
   switch (method) {
@@ -60,6 +64,7 @@ int candidate_of(Method method) {
       return kStock;
     case Method::kProduct:
     case Method::kOwnBf16:
+    case Method::kWindowsBf16:
       return kOwnBf16;
     case Method::kOwnF32:
     case Method::kWindowsF32:
@@ -73,21 +78,26 @@ int candidate_of(Method method) {
 }
 
 /// [kernel, channels in, channels out]
-std::shared_ptr<const TensorPack> windows_pack(const ConvolutionCall& call) {
+std::shared_ptr<const TensorPack> windows_pack(const ConvolutionCall& call, bool bf16) {
   const at::Tensor& w = *call.w;
   const at::Tensor lies = w.dim() == 4 ? w.contiguous(at::MemoryFormat::ChannelsLast) : w.transpose(1, 2).contiguous();
-  const std::size_t bytes = kernels::packed_f32_bytes(call.depth(), call.out_channels(), false);
+  const std::int64_t k = call.depth();
+  const std::int64_t n = call.out_channels();
+  const std::size_t bytes = bf16 ? kernels::packed_b_bytes(k, n) : kernels::packed_f32_bytes(k, n, false);
   if (bytes == 0) return nullptr;
   at::Tensor to = pack_memory(bytes);
-  kernels::pack_f32({lies.const_data_ptr(), false, call.depth(), call.out_channels(), 1, call.depth()}, to.mutable_data_ptr(), torch_pool(),
-                    isa_of_process());
+  if (bf16) {
+    kernels::pack_b({lies.const_data_ptr(), kernel_dtype(lies), k, n, 1, k}, to.mutable_data_ptr(), torch_pool(), isa_of_process());
+  } else {
+    kernels::pack_f32({lies.const_data_ptr(), false, k, n, 1, k}, to.mutable_data_ptr(), torch_pool(), isa_of_process());
+  }
   return std::make_shared<const TensorPack>(std::move(to), bytes);
 }
 
 std::shared_ptr<const TensorPack> made(const ConvolutionCall& call, Method method) {
   // Windows of one pixel have packs of two kinds, of which the op tier knows the product's.
   if (method == Method::kOwnBf16) return call.own_pack(kernels::DType::kBf16);
-  if (method == Method::kWindowsF32) return windows_pack(call);
+  if (is_of_windows(method)) return windows_pack(call, is_bf16(method));
   return call.pack(0, candidate_of(method));
 }
 
@@ -122,7 +132,7 @@ WeightUse use_of(const ConvolutionCall& call, const Norm& norm, Method method) {
   const at::Tensor bias = call.bias == nullptr ? at::Tensor() : *call.bias;
   WeightUse use = weight_use_of(*call.w);
   call.weight_view(0, &use.key);
-  const bool shared = !norm.any() && method != Method::kWindowsF32 && (method != Method::kOwnBf16 || !call.pointwise());
+  const bool shared = !norm.any() && !is_of_windows(method) && (method != Method::kOwnBf16 || !call.pointwise());
   if (!shared) {
     use.key.strides[0] =
         static_cast<std::int64_t>(digest_of({use.key.strides[0], static_cast<std::int64_t>(method), address(norm.mean),

@@ -25,7 +25,8 @@ enum class Method : int {
   kOwnF32,      ///< conv.h: each channel has a window of its own
   kOnednnBf16,  ///< mkldnn::_convolution_pointwise
   kOnednnF32,
-  kWindowsF32,  ///< linear_f32.h over windows
+  kWindowsF32,   ///< linear_f32.h over windows
+  kWindowsBf16,  ///< linear.h over windows
 };
 
 struct Folded {

@@ -157,20 +157,44 @@ namespace {
 
 constexpr std::int64_t kDuelOfConvolutions = 2;
 
-/// Rows and columns of pixels, one group, all of it float32.
-bool may_take_windows(const ConvolutionStep::Operands& operands, const ConvolutionCall& call, const Convolution& convolution, IsaSet isa) {
-  const auto is_f32 = [](const at::Tensor& tensor) { return !tensor.defined() || tensor.scalar_type() == at::kFloat; };
-  if (call.groups != 1 || call.transposed || call.dims() > 2 || call.in[0] != 1 || !unary_of(convolution)) return false;
-  if (!is_f32(operands.x) || !is_f32(operands.weight) || !is_f32(operands.bias) || !is_f32(operands.other) || convolution.bf16_out) return false;
-  kernels::LinearF32Args args;
-  args.m = args.n = 1;
-  args.k = call.depth();
-  return kernels::linear_f32_supported(args, isa);
+/// Rows and columns of pixels, one group.
+bool may_take_windows(const ConvolutionCall& call, const Convolution& convolution) {
+  return call.groups == 1 && !call.transposed && call.dims() <= 2 && call.in[0] == 1 && unary_of(convolution).has_value();
 }
+
+bool all_f32(const ConvolutionStep::Operands& operands, const Convolution& convolution) {
+  const auto is_f32 = [](const at::Tensor& tensor) { return !tensor.defined() || tensor.scalar_type() == at::kFloat; };
+  return is_f32(operands.x) && is_f32(operands.weight) && is_f32(operands.bias) && is_f32(operands.other) && !convolution.bf16_out;
+}
+
+/// The other way beside `method`, where it is not known which one is faster; else `method`.
+Method rival_of(Method method, const ConvolutionStep::Operands& operands, const ConvolutionCall& call, const Convolution& convolution, IsaSet isa) {
+  if (method == Method::kOnednnF32) {
+    kernels::LinearF32Args args;
+    args.m = args.n = 1;
+    args.k = call.depth();
+    const bool may = may_take_windows(call, convolution) && all_f32(operands, convolution) && kernels::linear_f32_supported(args, isa);
+    return may ? Method::kWindowsF32 : method;
+  }
+  if (isa_has(isa, kIsaAmxBf16)) return method;  // ours were ahead everywhere: docs/performance-kernels.md
+  if (method == Method::kOnednnBf16) {
+    const kernels::ImageWindows any;
+    kernels::LinearArgs args;
+    args.m = args.n = 1;
+    args.k = call.depth();
+    args.windows = &any;
+    return may_take_windows(call, convolution) && kernels::linear_bf16_supported(args, isa) ? Method::kWindowsBf16 : method;
+  }
+  const bool onednn = convolution_operators().reorder && convolution_operators().pointwise;
+  return method == Method::kProduct && onednn ? Method::kOnednnBf16 : method;
+}
+
+bool by_onednn(Method method) { return method == Method::kOnednnBf16 || method == Method::kOnednnF32; }
 
 DuelKey key_of(const ConvolutionCall& call, const Convolution& convolution) {
   std::vector<std::int64_t> detail{call.in_channels(), call.x->size(0), static_cast<std::int64_t>(convolution.activation),
-                                   static_cast<std::int64_t>(convolution.other != kNone) << 1 | static_cast<std::int64_t>(convolution.other_after)};
+                                   static_cast<std::int64_t>(convolution.other != kNone) << 1 | static_cast<std::int64_t>(convolution.other_after),
+                                   static_cast<std::int64_t>(convolution.bf16) << 1 | static_cast<std::int64_t>(convolution.bf16_out)};
   for (const Spatial* sizes : {&call.in, &call.kernel, &call.stride, &call.padding, &call.dilation}) {
     detail.insert(detail.end(), sizes->begin(), sizes->end());
   }
@@ -178,6 +202,24 @@ DuelKey key_of(const ConvolutionCall& call, const Convolution& convolution) {
   for (const std::int64_t value : detail) digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u, digest ^= digest >> 29;
   return {kDuelOfConvolutions, call.x->size(0) * call.out[1] * call.out[2], call.out_channels(), call.depth(), static_cast<std::int64_t>(digest),
           at::get_num_threads()};
+}
+
+kernels::ImageWindows windows_of(const ConvolutionCall& call, const at::Tensor& image) {
+  kernels::ImageWindows windows;
+  const kernels::ConvStrides strides = kernel_strides(image);
+  windows.channels = call.in_channels();
+  for (std::size_t i = 0; i < 2; ++i) {
+    windows.in[i] = call.in[i + 1];
+    windows.out[i] = call.out[i + 1];
+    windows.kernel[i] = call.kernel[i + 1];
+    windows.stride[i] = call.stride[i + 1];
+    windows.padding[i] = call.padding[i + 1];
+    windows.dilation[i] = call.dilation[i + 1];
+  }
+  windows.image_stride = strides.image;
+  windows.row_stride = strides.axis[1];
+  windows.pixel_stride = strides.axis[2];
+  return windows;
 }
 
 }  // namespace
@@ -228,18 +270,20 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   const IsaSet isa = state->options.isa;
   Method method = method_of(call, convolution_, isa);
   if (method == Method::kStock) return {};
-  Duel* duel = method == Method::kOnednnF32 && may_take_windows(operands, call, convolution_, isa) ? duel_of(key_of(call, convolution_)) : nullptr;
+  const Method first = method;
+  const Method rival = rival_of(first, operands, call, convolution_, isa);
+  Duel* duel = rival != first ? duel_of(key_of(call, convolution_)) : nullptr;
   const bool open = duel != nullptr && !duel->decided();
   const int way = duel == nullptr ? 0 : duel->way();
-  if (way == 1) method = Method::kWindowsF32;
+  if (way == 1) method = rival;
   if (duel != nullptr && !open && !forgot_.exchange(true, std::memory_order_relaxed)) {
-    forget_pack(*state, call, operands.norm, way == 1 ? Method::kOnednnF32 : Method::kWindowsF32);
+    forget_pack(*state, call, operands.norm, way == 1 ? first : rival);
   }
   const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
   Folded folded = packed(*state, call, operands.norm, method);
   if (folded.weight == nullptr && way == 1 && open) {  // no room for both
     duel->failed(way);
-    method = Method::kOnednnF32;
+    method = first;
     folded = packed(*state, call, operands.norm, method);
   }
   if (folded.weight == nullptr) return {};
@@ -247,7 +291,7 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   const bool last = convolution_.layout == Layout::kUnknown ? asks_for_channels_last(operands.x) || asks_for_channels_last(operands.weight)
                                                             : convolution_.layout == Layout::kChannelsLast;
   at::Tensor result;
-  if (method == Method::kOnednnBf16 || method == Method::kOnednnF32) {
+  if (by_onednn(method)) {
     result = run_onednn(operands, call, method, folded, isa);
   } else if (method == Method::kWindowsF32) {
     result = run_windows(operands, call, folded, isa);
@@ -286,8 +330,16 @@ at::Tensor ConvolutionStep::run_kernel(const Operands& operands, const Convoluti
     if (!done && in_place) throw std::bad_alloc();  // memory was short, and what stock would add is no longer there
     return done ? result : at::Tensor();
   };
-  if (method == Method::kProduct) {
+  if (method == Method::kProduct || method == Method::kWindowsBf16) {
     kernels::LinearArgs args = call.linear_args();
+    kernels::ImageWindows windows;
+    if (method == Method::kWindowsBf16) {
+      windows = windows_of(call, image);
+      args.m = image.size(0) * call.out[1] * call.out[2];
+      args.k = args.lda = call.depth();
+      args.n = args.ldc = call.out_channels();
+      args.windows = &windows;
+    }
     args.a = image.const_data_ptr();
     args.a_dtype = kernel_dtype(image);
     args.c = result.mutable_data_ptr();
@@ -340,20 +392,7 @@ at::Tensor ConvolutionStep::run_windows(const Operands& operands, const Convolut
     other = widened(other);
     if (other.scalar_type() != at::kFloat || !other.is_contiguous(last_format(other))) other = channels_last(other, at::kFloat, isa);
   }
-  kernels::ImageWindows windows;
-  const kernels::ConvStrides strides = kernel_strides(image);
-  windows.channels = call.in_channels();
-  for (std::size_t i = 0; i < 2; ++i) {
-    windows.in[i] = call.in[i + 1];
-    windows.out[i] = call.out[i + 1];
-    windows.kernel[i] = call.kernel[i + 1];
-    windows.stride[i] = call.stride[i + 1];
-    windows.padding[i] = call.padding[i + 1];
-    windows.dilation[i] = call.dilation[i + 1];
-  }
-  windows.image_stride = strides.image;
-  windows.row_stride = strides.axis[1];
-  windows.pixel_stride = strides.axis[2];
+  const kernels::ImageWindows windows = windows_of(call, image);
   kernels::LinearF32Args args;
   args.m = image.size(0) * call.out[1] * call.out[2];
   args.k = args.lda = call.depth();

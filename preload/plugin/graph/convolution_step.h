@@ -10,7 +10,8 @@ namespace ipexrun::preload::graph {
 
 /// Which kernel computes a call. bf16 inside: our product where windows are one pixel, our own convolutions where the CPU has AMX, each
 /// channel's own window in float32 (more exact, and as fast); else oneDNN. float32: oneDNN, and our own where each channel has a window of
-/// its own and the image is not larger than the caches. No timing decides: docs/performance-kernels.md has them side by side.
+/// its own and the image is not larger than the caches: docs/performance-kernels.md has them side by side. Where that did not show who is
+/// faster (products and oneDNN, without AMX; windows and oneDNN), a duel of the step's own runs decides.
 Method method_of(const ConvolutionCall& call, const Convolution& convolution, IsaSet isa);
 
 class ConvolutionStep final : public Step {

@@ -11,6 +11,7 @@
 #include "kernels/linear_f32_variants.h"
 #include "kernels/ref/convert.h"
 #include "tests/unit/kernels/support.h"
+#include "tests/unit/kernels/window_case.h"
 
 namespace ipexrun::kernels::test {
 namespace {
@@ -350,29 +351,12 @@ TEST_P(LinearF32OnIsa, WindowsOfImages) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   for (int i = 0; i < 120; ++i) {
-    ImageWindows w;
-    const std::int64_t images = pick(1, 2);
-    w.channels = i % 4 == 0 ? pick(60, 300) : pick(1, 40);
-    std::int64_t taps = 1;
-    for (int axis = 0; axis < 2; ++axis) {
-      w.kernel[axis] = pick(1, 4);
-      w.stride[axis] = pick(1, 3);
-      w.dilation[axis] = pick(1, 2);
-      w.padding[axis] = pick(0, 3);
-      const std::int64_t reach = w.dilation[axis] * (w.kernel[axis] - 1) + 1;
-      w.in[axis] = pick(1, 9);
-      if (w.in[axis] + 2 * w.padding[axis] < reach) w.in[axis] = reach;
-      w.out[axis] = (w.in[axis] + 2 * w.padding[axis] - reach) / w.stride[axis] + 1;
-      taps *= w.kernel[axis];
-    }
-    w.pixel_stride = w.channels + (i % 3 == 0 ? pick(0, 4) : 0);
-    w.row_stride = w.pixel_stride * w.in[1] + (i % 5 == 0 ? 3 : 0);
-    w.image_stride = w.row_stride * w.in[0];
-    const std::int64_t k = taps * w.channels;
+    const WindowCase made = window_case(i, random);
+    const ImageWindows& w = made.windows;
+    const std::int64_t k = made.k;
     const std::int64_t n = pick(1, 70);
-    const std::int64_t last = (images - 1) * w.image_stride + (w.in[0] - 1) * w.row_stride + (w.in[1] - 1) * w.pixel_stride + w.channels;
-    Guarded image(static_cast<std::size_t>(last * 4));  // ends at a page that faults
-    const std::vector<float> pixels = random_numbers(last, static_cast<std::uint32_t>(i));
+    Guarded image(static_cast<std::size_t>(made.elements * 4));  // ends at a page that faults
+    const std::vector<float> pixels = random_numbers(made.elements, static_cast<std::uint32_t>(i));
     std::memcpy(image.data(), pixels.data(), pixels.size() * 4);
     const std::vector<float> b = random_numbers(k * n, 2);
     Guarded packed(packed_f32_bytes(k, n, false));
@@ -381,7 +365,7 @@ TEST_P(LinearF32OnIsa, WindowsOfImages) {
     args.a = image.data();
     args.windows = &w;
     args.packed_b = packed.data();
-    args.m = images * w.out[0] * w.out[1];
+    args.m = made.rows;
     args.n = n;
     args.k = k;
     args.epilogue.unary = Unary::kRelu;

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <vector>
 
+#include "kernels/bf16.h"
 #include "kernels/dispatch.h"
 #include "tests/unit/kernels/support.h"
+#include "tests/unit/kernels/window_case.h"
 
 namespace ipexrun::kernels::test {
 namespace {
@@ -218,6 +222,46 @@ TEST_P(LinearOnIsa, PaddingNeverMeetsInfinity) {
   }
   ASSERT_TRUE(problem.run(GetParam()));
   EXPECT_EQ(problem.difference(), "");
+}
+
+TEST_P(LinearOnIsa, WindowsOfImages) {
+  std::mt19937 random(20261126);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  for (int i = 0; i < 120; ++i) {
+    const WindowCase made = window_case(i, random);
+    const std::int64_t n = 1 + static_cast<std::int64_t>(random() % 70);
+    const DType dtype = i % 2 == 0 ? DType::kBf16 : DType::kF32;
+    const auto size = static_cast<std::size_t>(i % 2 == 0 ? 2 : 4);
+    Guarded image(static_cast<std::size_t>(made.elements) * size);  // ends at a page that faults
+    for (std::int64_t j = 0; j < made.elements; ++j) {
+      const float number = uniform(random);
+      const std::uint16_t half = bf16_from_f32(number);
+      std::memcpy(image.data() + static_cast<std::size_t>(j) * size, dtype == DType::kBf16 ? static_cast<const void*>(&half) : &number, size);
+    }
+    std::vector<float> b(static_cast<std::size_t>(made.k * n));
+    for (float& number : b) number = uniform(random);
+    Guarded packed(packed_b_bytes(made.k, n));
+    pack_b({b.data(), DType::kF32, made.k, n, 1, made.k}, packed.data(), {}, GetParam());
+    LinearArgs args;
+    args.a = image.data();
+    args.a_dtype = dtype;
+    args.windows = &made.windows;
+    args.packed_b = packed.data();
+    args.m = made.rows;
+    args.n = args.ldc = n;
+    args.k = made.k;
+    args.epilogue.unary = Unary::kRelu;
+    std::vector<float> mine(static_cast<std::size_t>(args.m * n), -7.0f);
+    std::vector<float> truth = mine;
+    args.c = mine.data();
+    ASSERT_TRUE(linear_bf16(args, thread_parallel(1 + i % 3), GetParam()));
+    args.c = truth.data();
+    ASSERT_TRUE(linear_bf16(args, {}, 0));
+    for (std::size_t j = 0; j < mine.size(); ++j) {
+      ASSERT_NEAR(mine[j], truth[j], 3e-6 * (1 + std::fabs(static_cast<double>(truth[j]))) * std::sqrt(static_cast<double>(made.k + 1)))
+          << "windows " << i << ", element " << j;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, LinearOnIsa, testing::ValuesIn(levels_here()), [](const auto& level) { return variant_of(level.param); });
