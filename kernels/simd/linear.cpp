@@ -182,15 +182,17 @@ void run_columns(const LinearArgs& args, const Isa::A* a, std::int64_t row, std:
   load_bias(args, column, kColumnsAtOnce, bias);
   for (std::int64_t first = 0; first < steps; first += kStepsAtOnce) {
     const std::int64_t here = steps - first < kStepsAtOnce ? steps - first : kStepsAtOnce;
+    const bool last = first + here == steps;
     for (std::int64_t r = 0; r < rows; r += at_once) {
       const std::int64_t height = rows - r < at_once ? rows - r : at_once;
-      float* line = sums + r * kColumnsAtOnce;
+      // What is finished at once needs no place of its own.
+      float* line = first == 0 && last ? sums : sums + r * kColumnsAtOnce;
       const Multiply run = r == 0 ? ByRows::kFirst[height - 1] : ByRows::kOne[height - 1];
       run(a + r * stride + first * kStepK, stride, b + first * kStepElements, 0, here, first == 0 ? bias : line,
           first == 0 ? 0 : kColumnsAtOnce, line);
+      if (last) write_rows(args, row + r, height, column, kColumnsAtOnce, line);  // while it is in L1
     }
   }
-  write_rows(args, row, rows, column, kColumnsAtOnce, sums);
 }
 
 /// So few rows that they are one group: each line of B is read once, by several groups of columns in turn. Gives the first panel that is

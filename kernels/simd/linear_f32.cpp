@@ -430,11 +430,14 @@ void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scrat
             const float* start = k == 0 ? bias + part : sums + part;
             run({from, rows * kRowStride, b + offset, panel_bytes, depth, start, k == 0 ? 0 : stride, sums + part, stride, ahead, lines});
           }
+          if (k + depth < plan.k) continue;
+          // While the sums are in L1.
+          const std::int64_t column = panel * kPanelColumns;
+          if (args.epilogue.any())
+            finish_rows(args.epilogue, row + first, here, column, args.n - column < columns ? args.n - column : columns, sums, stride);
+          if (!direct) write_rows(args, row + first, here, column, columns, sums);
         }
       }
-      const std::int64_t column = panel * kPanelColumns;
-      if (args.epilogue.any()) finish_rows(args.epilogue, row, rows, column, args.n - column < columns ? args.n - column : columns, to, stride);
-      if (!direct) write_rows(args, row, rows, column, columns, out);
       panel += at_once;
     }
   }
