@@ -27,6 +27,11 @@ struct Isa : Store512 {
   /// acc + a[0] * even k + a[1] * odd k
   static Vector add(Vector acc, Pair a, Operand b) { return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b); }
 
+  /// 32 neighbours, rounded.
+  static void store_bf16(std::uint16_t* to, Vector first, Vector second) {
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+  }
+
   static void convert_row(const void* row, DType dtype, std::int64_t k, A* to) {
     const std::int64_t whole = k / kStepK * kStepK;
     if (dtype == DType::kF32) {

@@ -93,7 +93,65 @@ constexpr Tables<R...> tables_of(std::index_sequence<R...>) {
 }
 using ByRows = decltype(tables_of(std::make_index_sequence<Isa::kRows>()));  // by rows - 1
 
+void store_pair(std::uint16_t* to, Floats::Vector first, Floats::Vector second) {
+#if defined(IPEXRUN_KERNEL_ISA_AVX512_BF16)
+  Isa::store_bf16(to, first, second);
+#else
+  InOrderBf16::store(to, first);
+  InOrderBf16::store(to + Lanes::kCount, second);
+#endif
+}
+
+/// Rows of sums to C in bf16, all columns of which are there, with a sum in bf16, relu behind it, one of them or neither: one pass.
+template <bool kSum, bool kRelu>
+void put_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, const float* from) {
+  const Floats::Vector zero = Floats::all(0.0f);
+  for (std::int64_t r = 0; r < rows; ++r, from += columns) {
+    std::uint16_t* to = static_cast<std::uint16_t*>(args.c) + (row + r) * args.ldc + column;
+    const std::uint16_t* other = static_cast<const std::uint16_t*>(args.epilogue.other) + (kSum ? (row + r) * args.epilogue.ld_other + column : 0);
+    for (std::int64_t n = 0; n < columns; n += 2 * Lanes::kCount) {
+      Floats::Vector first = InOrderF32::load(from + n);
+      Floats::Vector second = InOrderF32::load(from + n + Lanes::kCount);
+      if constexpr (kSum) {
+        first = Floats::add(first, InOrderBf16::load(other + n));
+        second = Floats::add(second, InOrderBf16::load(other + n + Lanes::kCount));
+      }
+      if constexpr (kRelu) {
+        first = Floats::at_least(zero, first);
+        second = Floats::at_least(zero, second);
+      }
+      store_pair(to + n, first, second);
+    }
+  }
+}
+
+/// False where put_rows() is not made for it.
+bool put(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, const float* from) {
+  const Epilogue& e = args.epilogue;
+  const bool relu = e.unary == Unary::kRelu;
+  const bool sum = e.binary == Binary::kAdd;
+  if (args.c_dtype != DType::kBf16 || column + columns > args.n || (e.unary != Unary::kNone && !relu)) return false;
+  if (e.binary != Binary::kNone && !(sum && e.other_dtype == DType::kBf16 && (e.binary_first || !relu))) return false;
+  const auto run = sum ? (relu ? put_rows<true, true> : put_rows<true, false>) : (relu ? put_rows<false, true> : put_rows<false, false>);
+  run(args, row, rows, column, columns, from);
+  return true;
+}
+
+/// What a group's last sums will meet, fetched while they are computed.
+void fetch_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column) {
+  const Epilogue& e = args.epilogue;
+  const std::int64_t size = args.c_dtype == DType::kF32 ? 4 : 2;
+  const std::int64_t other_size = e.other_dtype == DType::kF32 ? 4 : 2;
+  const char* to = static_cast<const char*>(args.c) + (row * args.ldc + column) * size;
+  const char* other = static_cast<const char*>(e.other) + (row * e.ld_other + column) * other_size;
+  for (std::int64_t r = 0; r < rows; ++r, to += args.ldc * size, other += e.ld_other * other_size) {
+    __builtin_prefetch(to, 1);
+    if (e.binary != Binary::kNone && other != to) __builtin_prefetch(other);
+  }
+}
+
 void write_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, float* from) {
+  if (put(args, row, rows, column, columns, from)) return;
   const std::int64_t valid = args.n - column < columns ? args.n - column : columns;
   if (args.epilogue.any()) finish_rows(args.epilogue, row, rows, column, valid, from, columns);
   for (std::int64_t r = 0; r < rows; ++r, from += columns) {
@@ -121,7 +179,18 @@ void load_bias(const LinearArgs& args, std::int64_t column, std::int64_t columns
   }
 }
 
-std::int64_t row_bytes(const LinearArgs& args) { return steps_of(args.k) * kStepK * static_cast<std::int64_t>(sizeof(Isa::A)); }
+/// Elements from a converted row of A to the next: a line more than they need, so that the rows of a group do not meet in one set of L1.
+std::int64_t row_stride_of(const LinearArgs& args) {
+  return steps_of(args.k) * kStepK + 64 / static_cast<std::int64_t>(sizeof(Isa::A));
+}
+
+std::int64_t row_bytes(const LinearArgs& args) { return row_stride_of(args) * static_cast<std::int64_t>(sizeof(Isa::A)); }
+
+/// A is multiplied where it lies: it needs no rounding and no zeros behind, and its rows do not meet in one set of L1.
+bool reads_a(const LinearArgs& args) {
+  const bool as_it_is = sizeof(Isa::A) == 2 && args.a_dtype == DType::kBf16 && args.windows == nullptr;
+  return as_it_is && args.k % kStepK == 0 && args.lda * 2 % 4096 != 0;
+}
 
 /// Rows of A that are copied at a time: half of L2.
 std::int64_t row_block_of(const LinearArgs& args, const LinearBlock& block) {
@@ -150,7 +219,8 @@ std::int64_t window_bytes(const LinearArgs& args) { return args.windows == nullp
 /// Rows [row, row + rows) of A, converted. `line` has room for a row of windows as it lies in the images.
 void convert_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, Isa::A* to, char* line) {
   const std::int64_t size = args.a_dtype == DType::kF32 ? 4 : 2;
-  const std::int64_t stride = steps_of(args.k) * kStepK;
+  const std::int64_t padded = steps_of(args.k) * kStepK;
+  const std::int64_t stride = row_stride_of(args);
   const char* from = static_cast<const char*>(args.a);
   for (std::int64_t r = 0; r < rows; ++r, to += stride) {
     if (args.windows == nullptr) {
@@ -163,7 +233,7 @@ void convert_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, I
       copy_piece(at < 0 ? nullptr : from + at * size, count, piece_to + k * size, size);
     });
     if (as_it_is) {
-      for (std::int64_t k = args.k; k < stride; ++k) to[k] = 0;
+      for (std::int64_t k = args.k; k < padded; ++k) to[k] = 0;
     } else {
       Isa::convert_row(line, args.a_dtype, args.k, to);
     }
@@ -172,11 +242,16 @@ void convert_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, I
 
 std::int64_t sum_bytes(std::int64_t rows) { return rows * kColumnsAtOnce * static_cast<std::int64_t>(sizeof(float)); }
 
-/// Columns of a group for rows [row, row + rows), whose converted A is `a`. `sums` has a line a row.
-void run_columns(const LinearArgs& args, const Isa::A* a, std::int64_t row, std::int64_t rows, const std::uint16_t* b, std::int64_t column,
+/// Rows of A as they are multiplied.
+struct RowsOfA {
+  const Isa::A* first;
+  std::int64_t stride;
+};
+
+/// Columns of a group for rows [row, row + rows) of A. `sums` has a line a row.
+void run_columns(const LinearArgs& args, const RowsOfA& a, std::int64_t row, std::int64_t rows, const std::uint16_t* b, std::int64_t column,
                  float* sums) {
   const std::int64_t steps = steps_of(args.k);
-  const std::int64_t stride = steps * kStepK;
   const std::int64_t at_once = ceil_div(rows, ceil_div(rows, Isa::kRows));  // groups of about the same height
   alignas(64) float bias[kColumnsAtOnce];
   load_bias(args, column, kColumnsAtOnce, bias);
@@ -188,7 +263,8 @@ void run_columns(const LinearArgs& args, const Isa::A* a, std::int64_t row, std:
       // What is finished at once needs no place of its own.
       float* line = first == 0 && last ? sums : sums + r * kColumnsAtOnce;
       const Multiply run = r == 0 ? ByRows::kFirst[height - 1] : ByRows::kOne[height - 1];
-      run(a + r * stride + first * kStepK, stride, b + first * kStepElements, 0, here, first == 0 ? bias : line,
+      if (last) fetch_rows(args, row + r, height, column);
+      run(a.first + r * a.stride + first * kStepK, a.stride, b + first * kStepElements, 0, here, first == 0 ? bias : line,
           first == 0 ? 0 : kColumnsAtOnce, line);
       if (last) write_rows(args, row + r, height, column, kColumnsAtOnce, line);  // while it is in L1
     }
@@ -197,7 +273,7 @@ void run_columns(const LinearArgs& args, const Isa::A* a, std::int64_t row, std:
 
 /// So few rows that they are one group: each line of B is read once, by several groups of columns in turn. Gives the first panel that is
 /// left.
-std::int64_t run_alone(const LinearArgs& args, const LinearBlock& block, const Isa::A* a, std::int64_t row, std::int64_t rows,
+std::int64_t run_alone(const LinearArgs& args, const LinearBlock& block, const RowsOfA& a, std::int64_t row, std::int64_t rows,
                        float* sums) {
   const auto* packed = static_cast<const std::uint16_t*>(args.packed_b);
   const std::int64_t steps = steps_of(args.k);
@@ -207,7 +283,7 @@ std::int64_t run_alone(const LinearArgs& args, const LinearBlock& block, const I
   std::int64_t panel = block.panel_begin;
   for (; panel + groups <= block.panel_end; panel += groups) {
     load_bias(args, panel * kPanelColumns, columns, bias);
-    ByRows::kAlone[rows - 1](a, steps * kStepK, packed + panel * steps * kStepElements, steps * kStepElements, steps, bias, 0, sums);
+    ByRows::kAlone[rows - 1](a.first, a.stride, packed + panel * steps * kStepElements, steps * kStepElements, steps, bias, 0, sums);
     write_rows(args, row, rows, panel * kPanelColumns, columns, sums);
   }
   return panel;
@@ -229,14 +305,19 @@ void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
   auto* sums = reinterpret_cast<float*>(reinterpret_cast<char*>(a) + row_block * row_bytes(args));
   for (std::int64_t row = block.row_begin; row < block.row_end; row += row_block) {
     const std::int64_t rows = block.row_end - row < row_block ? block.row_end - row : row_block;
-    convert_rows(args, row, rows, a, line);
+    RowsOfA rows_of_a{a, row_stride_of(args)};
+    if (reads_a(args)) {
+      rows_of_a = {reinterpret_cast<const Isa::A*>(static_cast<const char*>(args.a) + row * args.lda * 2), args.lda};
+    } else {
+      convert_rows(args, row, rows, a, line);
+    }
     std::int64_t panel = block.panel_begin;
-    if (rows <= Isa::kRows && Isa::kTilesAtOnce == 2) panel = run_alone(args, block, a, row, rows, sums);
+    if (rows <= Isa::kRows && Isa::kTilesAtOnce == 2) panel = run_alone(args, block, rows_of_a, row, rows, sums);
     for (; panel < block.panel_end; ++panel) {
       for (int half = 0; half < 2 / Isa::kTilesAtOnce; ++half) {
         const std::int64_t column = panel * kPanelColumns + half * kTileColumns;
         if (column >= args.n) break;
-        run_columns(args, a, row, rows, packed + panel * steps * kStepElements + half * kTileElements, column, sums);
+        run_columns(args, rows_of_a, row, rows, packed + panel * steps * kStepElements + half * kTileElements, column, sums);
       }
     }
   }
