@@ -1,0 +1,231 @@
+// The risk: a tile at an edge that reads or writes beyond it, a place of the tile with another's weights, channels whose block is taken from the wrong
+// place, sums that are further from the truth than a float32 convolution may be, infinities that become something else than by windows.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <vector>
+
+#include "kernels/ref/linear.h"
+#include "kernels/winograd_variants.h"
+#include "tests/unit/kernels/support.h"
+
+namespace ipexrun::kernels::test {
+namespace {
+
+struct Shape {
+  std::int64_t images = 1;
+  std::int64_t channels = 16;
+  std::int64_t n = 32;
+  std::int64_t in[2] = {8, 8};
+  std::int64_t padding[2] = {1, 1};
+  std::int64_t behind[2] = {1, 1};
+  bool bias = false;
+  std::int64_t gap = 0;  ///< floats between pixels, rows of pixels and results
+  bool weight_last = false;  ///< channels of the weight side by side
+  Unary unary = Unary::kNone;
+  Binary binary = Binary::kNone;
+  bool binary_first = true;
+  int threads = 1;
+};
+
+std::vector<float> random_numbers(std::int64_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  std::vector<float> numbers(static_cast<std::size_t>(count));
+  for (float& number : numbers) number = uniform(random);
+  return numbers;
+}
+
+class ProblemOfTiles {
+ public:
+  explicit ProblemOfTiles(const Shape& s) : shape(s) {
+    args.images = s.images;
+    for (int i = 0; i < 2; ++i) {
+      args.in[i] = s.in[i];
+      args.padding[i] = s.padding[i];
+      args.out[i] = s.in[i] + s.padding[i] + s.behind[i] - 2;
+    }
+    args.channels = s.channels;
+    args.n = s.n;
+    args.pixel_stride = s.channels + s.gap;
+    args.row_stride = args.pixel_stride * s.in[1] + s.gap;
+    args.image_stride = args.row_stride * s.in[0];
+    const std::int64_t last = (s.images - 1) * args.image_stride + (s.in[0] - 1) * args.row_stride + (s.in[1] - 1) * args.pixel_stride + s.channels;
+    const std::vector<float> pixels = random_numbers(last, 1);
+    image = Guarded(pixels.size() * 4);  // ends at a page that faults
+    std::memcpy(image.data(), pixels.data(), pixels.size() * 4);
+    weight = random_numbers(s.n * s.channels * 9, 2);
+    bias = random_numbers(s.n, 3);
+    results = s.images * args.out[0] * args.out[1];
+    other = random_numbers(results * (s.n + 3), 4);
+    args.ld_to = s.n + s.gap;
+    to = Guarded(static_cast<std::size_t>((results - 1) * args.ld_to + s.n) * 4);
+    packed = Guarded(packed_winograd_bytes(s.channels, s.n));
+    const std::int64_t strides[4] = {s.channels * 9, s.weight_last ? 1 : 9, s.weight_last ? 3 * s.channels : 3, s.weight_last ? s.channels : 1};
+    std::memcpy(strides_, strides, sizeof strides);
+    args.from = reinterpret_cast<const float*>(image.data());
+    args.to = reinterpret_cast<float*>(to.data());
+    args.packed = packed.data();
+    if (s.bias) args.bias = bias.data();
+    args.epilogue.unary = s.unary;
+    args.epilogue.binary = s.binary;
+    args.epilogue.binary_first = s.binary_first;
+    if (s.binary != Binary::kNone) {
+      args.epilogue.other = other.data();
+      args.epilogue.ld_other = s.n + 3;
+    }
+  }
+
+  WinogradResult run(IsaSet isa) {
+    pack_winograd(weight.data(), strides_, shape.channels, shape.n, packed.data(), thread_parallel(shape.threads));
+    return winograd(args, thread_parallel(shape.threads), isa);
+  }
+
+  [[nodiscard]] double sum(std::int64_t result, std::int64_t n) const {
+    const std::int64_t y0 = result / args.out[1] % args.out[0] - args.padding[0];
+    const std::int64_t x0 = result % args.out[1] - args.padding[1];
+    double total = shape.bias ? static_cast<double>(bias[static_cast<std::size_t>(n)]) : 0;
+    for (std::int64_t y = 0; y < 3; ++y) {
+      for (std::int64_t x = 0; x < 3; ++x) {
+        if (y0 + y < 0 || y0 + y >= args.in[0] || x0 + x < 0 || x0 + x >= args.in[1]) continue;
+        const float* pixel = args.from + result / args.out[1] / args.out[0] * args.image_stride + (y0 + y) * args.row_stride + (x0 + x) * args.pixel_stride;
+        const float* w = weight.data() + n * strides_[0] + y * strides_[2] + x * strides_[3];
+        for (std::int64_t c = 0; c < shape.channels; ++c) total += static_cast<double>(pixel[c]) * static_cast<double>(w[c * strides_[1]]);
+      }
+    }
+    return total;
+  }
+
+  /// Relative RMS of what is seen beside the truth; fails where an element is far from it or something else was written.
+  double check(const std::string& text) {
+    double wrong = 0;
+    double size = 0;
+    for (std::int64_t result = 0; result < results; ++result) {
+      for (std::int64_t n = 0; n < shape.n; ++n) {
+        const double truth = ref::finished(args.epilogue, result, n, sum(result, n));
+        const auto seen = static_cast<double>(args.to[result * args.ld_to + n]);
+        wrong += (seen - truth) * (seen - truth);
+        size += truth * truth;
+        if (std::fabs(seen - truth) <= 2e-6 * (2 + std::sqrt(9.0 * static_cast<double>(shape.channels)))) continue;
+        ADD_FAILURE() << text << ": result " << result << ", channel " << n << " is " << seen << ", not " << truth;
+        return 0;
+      }
+      for (std::int64_t n = shape.n; n < args.ld_to && result + 1 < results; ++n) {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, args.to + result * args.ld_to + n, 4);
+        EXPECT_EQ(bits, 0x7f7f7f7fu) << text << ": written beyond the channels";
+      }
+    }
+    return size == 0 ? 0 : std::sqrt(wrong / size);
+  }
+
+  Shape shape;
+  WinogradArgs args;
+  std::vector<float> weight, bias, other;
+  Guarded image, to, packed;
+  std::int64_t results = 0;
+
+ private:
+  std::int64_t strides_[4] = {};
+};
+
+class WinogradOnIsa : public testing::TestWithParam<IsaSet> {
+ protected:
+  void check(const Shape& s) {
+    ProblemOfTiles problem(s);
+    std::ostringstream text;
+    text << s.images << " of " << s.in[0] << " x " << s.in[1] << ", channels " << s.channels << " to " << s.n << ", threads " << s.threads;
+    ASSERT_EQ(problem.run(GetParam()), WinogradResult::kDone) << text.str();
+    problem.check(text.str());
+  }
+};
+
+TEST_P(WinogradOnIsa, SizesAroundTilesAndTheirEdges) {
+  for (std::int64_t height = 1; height <= 6; ++height) {
+    for (std::int64_t width = 1; width <= 7; ++width) {
+      for (std::int64_t front = 0; front <= 3; ++front) {
+        const std::int64_t behind = (height + width) % 3;
+        if (height + front + behind < 3 || width + front + behind < 3) continue;
+        check({.images = 1 + height % 2, .in = {height, width}, .padding = {front, front}, .behind = {behind, behind}, .bias = true});
+      }
+    }
+  }
+}
+
+TEST_P(WinogradOnIsa, ChannelsAroundEachBlock) {
+  for (const std::int64_t channels : {1, 7, 8, 16, 24, 48, 240, 256, 272, 512, 528}) {
+    for (const std::int64_t n : {1, 31, 32, 33, 70}) {
+      check({.channels = channels, .n = n, .in = {5, 4}, .bias = true, .gap = channels % 3, .weight_last = n % 2 == 0, .threads = 1 + static_cast<int>(n % 3)});
+    }
+  }
+}
+
+TEST_P(WinogradOnIsa, ManyTiles) {
+  check({.images = 2, .channels = 32, .n = 70, .in = {40, 37}, .bias = true, .threads = 3});
+  check({.channels = 256, .n = 64, .in = {14, 14}, .threads = 2});
+}
+
+TEST_P(WinogradOnIsa, WhatComesAfter) {
+  for (const Unary unary : {Unary::kNone, Unary::kRelu, Unary::kGelu, Unary::kSilu}) {
+    for (const Binary binary : {Binary::kNone, Binary::kAdd, Binary::kMul}) {
+      for (const bool first : {true, false}) {
+        for (const std::int64_t n : {32, 40}) {
+          check({.n = n, .in = {5, 7}, .bias = true, .gap = 2, .unary = unary, .binary = binary, .binary_first = first, .threads = 2});
+        }
+      }
+    }
+  }
+}
+
+TEST_P(WinogradOnIsa, AsNearToTheTruthAsTheRuleAsks) {
+  for (const std::int64_t channels : {16, 64, 256, 512}) {
+    ProblemOfTiles problem({.channels = channels, .n = 32, .in = {10, 10}});
+    ASSERT_EQ(problem.run(GetParam()), WinogradResult::kDone);
+    EXPECT_LT(problem.check("errors"), 6e-7) << channels;
+  }
+}
+
+TEST_P(WinogradOnIsa, NumbersThatAreNotFiniteAreRefused) {
+  for (const float number : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 3e38f}) {
+    if (number == 3e38f && GetParam() == 0) continue;  // which doubles hold
+    for (const int threads : {1, 2}) {
+      ProblemOfTiles problem({.channels = 32, .n = 64, .in = {9, 9}, .threads = threads});
+      for (const std::int64_t at : {0, 4 * 32 + 5, 80 * 32 + 31}) {
+        float* pixels = reinterpret_cast<float*>(problem.image.data());
+        const float before = pixels[at];
+        pixels[at] = number;
+        pixels[at == 0 ? 64 : at - 64] = -number;  // two pixels on, in the same channel
+        EXPECT_EQ(problem.run(GetParam()), WinogradResult::kNotFinite) << number << " at " << at;
+        pixels[at] = before;
+        pixels[at == 0 ? 64 : at - 64] = 0;
+      }
+    }
+  }
+}
+
+TEST_P(WinogradOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
+  ProblemOfTiles problem({.images = 3, .channels = 32, .n = 130, .in = {20, 21}, .bias = true});
+  ASSERT_EQ(problem.run(GetParam()), WinogradResult::kDone);
+  const std::string serial(problem.to.data(), problem.to.bytes());
+  for (int threads = 2; threads <= 4; ++threads) {
+    problem.shape.threads = threads;
+    ASSERT_EQ(problem.run(GetParam()), WinogradResult::kDone);
+    EXPECT_TRUE(std::string(problem.to.data(), problem.to.bytes()) == serial) << threads;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, WinogradOnIsa, testing::ValuesIn(levels_of(winograd_variants())),
+                         [](const auto& level) { return std::string(winograd_variant(16, level.param)); });
+
+TEST(Winograd, NothingIsOfferedWithoutVectorsOrForOddChannels) {
+  EXPECT_FALSE(winograd_supported(64, 64, 0));
+  EXPECT_FALSE(winograd_supported(12, 64, kLevelAvx512));
+  EXPECT_EQ(packed_winograd_bytes(0, 5), 0u);
+}
+
+}  // namespace
+}  // namespace ipexrun::kernels::test
