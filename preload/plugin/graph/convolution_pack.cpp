@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "kernels/linear_f32.h"
-
+#include "kernels/winograd.h"
 #include "preload/plugin/adapters/digest.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/parallel.h"
@@ -58,6 +58,9 @@ bool is_bf16(Method method) {
 
 bool is_of_windows(Method method) { return method == Method::kWindowsF32 || method == Method::kWindowsBf16; }
 
+/// With packs that the op tier does not know.
+bool is_of_graphs(Method method) { return is_of_windows(method) || method == Method::kWinogradF32; }
+
 int candidate_of(Method method) {
   switch (method) {
     case Method::kStock:
@@ -68,6 +71,7 @@ int candidate_of(Method method) {
       return kOwnBf16;
     case Method::kOwnF32:
     case Method::kWindowsF32:
+    case Method::kWinogradF32:
       return kOwnF32;
     case Method::kOnednnBf16:
       return kOnednnBf16Packed;
@@ -94,10 +98,21 @@ std::shared_ptr<const TensorPack> windows_pack(const ConvolutionCall& call, bool
   return std::make_shared<const TensorPack>(std::move(to), bytes);
 }
 
+std::shared_ptr<const TensorPack> winograd_pack(const ConvolutionCall& call) {
+  const at::Tensor& w = *call.w;
+  const std::size_t bytes = kernels::packed_winograd_bytes(call.in_channels(), call.out_channels());
+  if (bytes == 0) return nullptr;
+  at::Tensor to = pack_memory(bytes);
+  const std::int64_t strides[4] = {w.stride(0), w.stride(1), w.stride(2), w.stride(3)};
+  kernels::pack_winograd(w.const_data_ptr<float>(), strides, call.in_channels(), call.out_channels(), to.mutable_data_ptr(), torch_pool());
+  return std::make_shared<const TensorPack>(std::move(to), bytes);
+}
+
 std::shared_ptr<const TensorPack> made(const ConvolutionCall& call, Method method) {
   // Windows of one pixel have packs of two kinds, of which the op tier knows the product's.
   if (method == Method::kOwnBf16) return call.own_pack(kernels::DType::kBf16);
   if (is_of_windows(method)) return windows_pack(call, is_bf16(method));
+  if (method == Method::kWinogradF32) return winograd_pack(call);
   return call.pack(0, candidate_of(method));
 }
 
@@ -132,7 +147,7 @@ WeightUse use_of(const ConvolutionCall& call, const Norm& norm, Method method) {
   const at::Tensor bias = call.bias == nullptr ? at::Tensor() : *call.bias;
   WeightUse use = weight_use_of(*call.w);
   call.weight_view(0, &use.key);
-  const bool shared = !norm.any() && !is_of_windows(method) && (method != Method::kOwnBf16 || !call.pointwise());
+  const bool shared = !norm.any() && !is_of_graphs(method) && (method != Method::kOwnBf16 || !call.pointwise());
   if (!shared) {
     use.key.strides[0] =
         static_cast<std::int64_t>(digest_of({use.key.strides[0], static_cast<std::int64_t>(method), address(norm.mean),

@@ -27,6 +27,7 @@ enum class Method : int {
   kOnednnF32,
   kWindowsF32,   ///< linear_f32.h over windows
   kWindowsBf16,  ///< linear.h over windows
+  kWinogradF32,  ///< winograd.h
 };
 
 struct Folded {

@@ -1,26 +1,29 @@
 #include "preload/plugin/graph/convolution_step.h"
 
-#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/hardtanh.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/sub.h>
 
 #include <cmath>
 #include <cstdint>
 #include <new>
 
 #include "kernels/linear_f32.h"
+#include "kernels/winograd.h"
 #include "preload/plugin/adapters/convolution_operators.h"
 #include "preload/plugin/adapters/images.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
-#include "preload/plugin/graph/duel.h"
+#include "preload/plugin/graph/convolution_ways.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
 #include "preload/select/clock.h"
@@ -30,37 +33,13 @@ namespace {
 
 using kernels::ConvActivation;
 
-/// Beyond it a float32 image of ours, laid out once more, loses to oneDNN.
-constexpr std::int64_t kMostOwnF32Bytes = 1 << 20;
+constexpr int kMostRefused = 3;
 
 const at::Tensor& tensor_of(const Values& values, Value value) {
   static const at::Tensor none;
   if (value == kNone) return none;
   const c10::IValue& at = values[static_cast<std::size_t>(value)];
   return at.isNone() ? none : at.toTensor();
-}
-
-bool is_relu(const Convolution& convolution) {
-  return convolution.activation == ConvActivation::kClamp && convolution.low == 0 && std::isinf(convolution.high);
-}
-
-/// What linear.h has as an epilogue; nothing where it has none.
-std::optional<kernels::Unary> unary_of(const Convolution& convolution) {
-  switch (convolution.activation) {
-    case ConvActivation::kNone:
-      return kernels::Unary::kNone;
-    case ConvActivation::kClamp:
-      return is_relu(convolution) ? std::optional(kernels::Unary::kRelu) : std::nullopt;
-    case ConvActivation::kSilu:
-      return kernels::Unary::kSilu;
-    case ConvActivation::kGelu:
-      return kernels::Unary::kGelu;
-    case ConvActivation::kGeluTanh:
-      return kernels::Unary::kGeluTanh;
-    case ConvActivation::kHardswish:
-      break;
-  }
-  return std::nullopt;
 }
 
 /// In place.
@@ -139,69 +118,17 @@ struct ConvolutionStep::Operands {
   Norm norm;
 };
 
-Method method_of(const ConvolutionCall& call, const Convolution& convolution, IsaSet isa) {
-  if (!call.meets_image()) return Method::kStock;
-  const bool onednn = convolution_operators().reorder && convolution_operators().pointwise;
-  const bool own_f32 = call.depthwise() && kernels::conv_supported(call.kernel_args(kernels::DType::kF32), isa);
-  if (convolution.bf16) {
-    if (call.pointwise() && unary_of(convolution) && kernels::linear_bf16_supported(call.linear_args(), isa)) return Method::kProduct;
-    if (own_f32) return Method::kOwnF32;
-    if (!call.depthwise() && kernels::conv_supported(call.kernel_args(kernels::DType::kBf16), isa)) return Method::kOwnBf16;
-    return onednn ? Method::kOnednnBf16 : Method::kStock;
-  }
-  if (own_f32 && call.x->numel() / call.x->size(0) * 4 <= kMostOwnF32Bytes) return Method::kOwnF32;
-  return onednn ? Method::kOnednnF32 : Method::kStock;
-}
-
 namespace {
-
-constexpr std::int64_t kDuelOfConvolutions = 2;
-
-/// Rows and columns of pixels, one group.
-bool may_take_windows(const ConvolutionCall& call, const Convolution& convolution) {
-  return call.groups == 1 && !call.transposed && call.dims() <= 2 && call.in[0] == 1 && unary_of(convolution).has_value();
-}
 
 bool all_f32(const ConvolutionStep::Operands& operands, const Convolution& convolution) {
   const auto is_f32 = [](const at::Tensor& tensor) { return !tensor.defined() || tensor.scalar_type() == at::kFloat; };
   return is_f32(operands.x) && is_f32(operands.weight) && is_f32(operands.bias) && is_f32(operands.other) && !convolution.bf16_out;
 }
 
-/// The other way beside `method`, where it is not known which one is faster; else `method`.
-Method rival_of(Method method, const ConvolutionStep::Operands& operands, const ConvolutionCall& call, const Convolution& convolution, IsaSet isa) {
-  if (method == Method::kOnednnF32) {
-    kernels::LinearF32Args args;
-    args.m = args.n = 1;
-    args.k = call.depth();
-    const bool may = may_take_windows(call, convolution) && all_f32(operands, convolution) && kernels::linear_f32_supported(args, isa);
-    return may ? Method::kWindowsF32 : method;
-  }
-  if (isa_has(isa, kIsaAmxBf16)) return method;  // ours were ahead everywhere: docs/performance-kernels.md
-  if (method == Method::kOnednnBf16) {
-    const kernels::ImageWindows any;
-    kernels::LinearArgs args;
-    args.m = args.n = 1;
-    args.k = call.depth();
-    args.windows = &any;
-    return may_take_windows(call, convolution) && kernels::linear_bf16_supported(args, isa) ? Method::kWindowsBf16 : method;
-  }
-  const bool onednn = convolution_operators().reorder && convolution_operators().pointwise;
-  return method == Method::kProduct && onednn ? Method::kOnednnBf16 : method;
-}
-
-bool by_onednn(Method method) { return method == Method::kOnednnBf16 || method == Method::kOnednnF32; }
-
-DuelKey key_of(const ConvolutionCall& call, const Convolution& convolution) {
-  std::vector<std::int64_t> detail{call.in_channels(), call.x->size(0), static_cast<std::int64_t>(convolution.activation),
-                                   static_cast<std::int64_t>(convolution.other != kNone) << 1 | static_cast<std::int64_t>(convolution.other_after),
-                                   static_cast<std::int64_t>(convolution.bf16) << 1 | static_cast<std::int64_t>(convolution.bf16_out)};
-  for (const Spatial* sizes : {&call.in, &call.kernel, &call.stride, &call.padding, &call.dilation}) {
-    detail.insert(detail.end(), sizes->begin(), sizes->end());
-  }
-  std::uint64_t digest = 0xcbf29ce484222325u;
-  for (const std::int64_t value : detail) digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u, digest ^= digest >> 29;
-  return {kDuelOfConvolutions, call.x->size(0) * call.out[1] * call.out[2], call.out_channels(), call.depth(), static_cast<std::int64_t>(digest),
-          at::get_num_threads()};
+/// As the accuracy rule asks of an operator's float32 results.
+bool near_enough(const at::Tensor& result, const at::Tensor& exact) {
+  const double apart = at::linalg_vector_norm(result - exact, 2, std::nullopt, false, at::kDouble).item<double>();
+  return apart <= 1e-6 * at::linalg_vector_norm(exact, 2, std::nullopt, false, at::kDouble).item<double>();
 }
 
 kernels::ImageWindows windows_of(const ConvolutionCall& call, const at::Tensor& image) {
@@ -268,24 +195,37 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   const ForkGate::Passage passage(state->fork_gate);
   if (!passage) return {};
   const IsaSet isa = state->options.isa;
-  Method method = method_of(call, convolution_, isa);
-  if (method == Method::kStock) return {};
-  const Method first = method;
-  const Method rival = rival_of(first, operands, call, convolution_, isa);
-  Duel* duel = rival != first ? duel_of(key_of(call, convolution_)) : nullptr;
+  const Ways ways = ways_of(call, convolution_, all_f32(operands, convolution_), isa);
+  if (ways.at(0) == Method::kStock) return {};
+  Duel* duel = ways.count > 1 ? duel_of(duel_key_of(call, convolution_)) : nullptr;
   const bool open = duel != nullptr && !duel->decided();
-  const int way = duel == nullptr ? 0 : duel->way();
-  if (way == 1) method = rival;
+  int way = duel == nullptr ? 0 : duel->way(ways.count);
   if (duel != nullptr && !open && !forgot_.exchange(true, std::memory_order_relaxed)) {
-    forget_pack(*state, call, operands.norm, way == 1 ? first : rival);
+    for (int other = 0; other < ways.count; ++other) {
+      if (other != way) forget_pack(*state, call, operands.norm, ways.at(other));
+    }
   }
   const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
-  Folded folded = packed(*state, call, operands.norm, method);
-  if (folded.weight == nullptr && way == 1 && open) {  // no room for both
-    duel->failed(way);
-    method = first;
-    folded = packed(*state, call, operands.norm, method);
+  at::Tensor result = run_method(operands, call, ways.at(way), isa);
+  if (way != 0 && !result.defined()) {
+    // There is no room for another pack, or numbers are such that this way may not be taken.
+    if (open || refused_.fetch_add(1, std::memory_order_relaxed) >= kMostRefused) duel->failed(way, ways.count);
+    return run_method(operands, call, ways.at(0), isa);
   }
+  if (way != 0 && ways.at(way) == Method::kWinogradF32 && open && duel->is_new(way)) {
+    at::Tensor exact = run_method(operands, call, ways.at(0), isa);
+    if (exact.defined() && !near_enough(result, exact)) {
+      duel->failed(way, ways.count);
+      return exact;
+    }
+  }
+  if (open && result.defined()) duel->took(way, ways.count, steady_clock().now_ns() - started_ns);
+  if (open && !result.defined()) duel->failed(way, ways.count);
+  return result;
+}
+
+at::Tensor ConvolutionStep::run_method(const Operands& operands, const ConvolutionCall& call, Method method, IsaSet isa) const {
+  const Folded folded = packed(*tier(), call, operands.norm, method);
   if (folded.weight == nullptr) return {};
   const at::ScalarType dtype = convolution_.bf16_out ? at::kBFloat16 : operands.weight.scalar_type();
   const bool last = convolution_.layout == Layout::kUnknown ? asks_for_channels_last(operands.x) || asks_for_channels_last(operands.weight)
@@ -295,12 +235,12 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
     result = run_onednn(operands, call, method, folded, isa);
   } else if (method == Method::kWindowsF32) {
     result = run_windows(operands, call, folded, isa);
+  } else if (method == Method::kWinogradF32) {
+    result = run_winograd(operands, call, folded, isa);
   } else {
     // What is put into planar order is converted there: half the memory on the way.
     result = run_kernel(operands, call, method, folded, !last && method != Method::kOwnF32 ? at::kBFloat16 : dtype, isa);
   }
-  if (open && result.defined()) duel->took(way, steady_clock().now_ns() - started_ns);
-  if (open && !result.defined()) duel->failed(way);
   if (!result.defined()) return {};
   result = as_stock(result, dtype, last, isa);
   return operands.x.dim() == 3 ? result.squeeze(2) : result;
@@ -415,6 +355,42 @@ at::Tensor ConvolutionStep::run_windows(const Operands& operands, const Convolut
   const bool done = kernels::linear_f32(args, torch_pool(), isa);
   if (!done && in_place) throw std::bad_alloc();  // what stock would add is no longer there
   return done ? result : at::Tensor();
+}
+
+at::Tensor ConvolutionStep::run_winograd(const Operands& operands, const ConvolutionCall& call, const Folded& folded, IsaSet isa) const {
+  const at::Tensor image = with_channels_last(widened(operands.x), at::kFloat, isa);
+  at::Tensor other = operands.other;
+  if (other.defined()) {
+    other = widened(other);
+    if (!other.is_contiguous(last_format(other))) other = channels_last(other, at::kFloat, isa);
+  }
+  // Not where the other part of a sum lies: it is needed once more where this one refuses.
+  at::Tensor result = scratch_empty({image.size(0), call.out_channels(), call.out[1], call.out[2]}, at::kFloat, last_format(image));
+  const kernels::ConvStrides strides = kernel_strides(image);
+  kernels::WinogradArgs args;
+  args.from = image.const_data_ptr<float>();
+  args.images = image.size(0);
+  for (std::size_t i = 0; i < 2; ++i) {
+    args.in[i] = call.in[i + 1];
+    args.out[i] = call.out[i + 1];
+    args.padding[i] = call.padding[i + 1];
+  }
+  args.image_stride = strides.image;
+  args.row_stride = strides.axis[1];
+  args.pixel_stride = strides.axis[2];
+  args.channels = call.in_channels();
+  args.packed = folded.weight->packed().const_data_ptr();
+  if (folded.bias.defined()) args.bias = folded.bias.const_data_ptr<float>();
+  args.to = result.mutable_data_ptr<float>();
+  args.n = args.ld_to = call.out_channels();
+  args.epilogue.unary = *unary_of(convolution_);
+  if (other.defined()) {
+    args.epilogue.binary = kernels::Binary::kAdd;
+    args.epilogue.binary_first = !convolution_.other_after;
+    args.epilogue.other = other.const_data_ptr();
+    args.epilogue.ld_other = call.out_channels();
+  }
+  return kernels::winograd(args, torch_pool(), isa) == kernels::WinogradResult::kDone ? result : at::Tensor();
 }
 
 at::Tensor ConvolutionStep::run_onednn(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,

@@ -8,12 +8,6 @@
 
 namespace ipexrun::preload::graph {
 
-/// Which kernel computes a call. bf16 inside: our product where windows are one pixel, our own convolutions where the CPU has AMX, each
-/// channel's own window in float32 (more exact, and as fast); else oneDNN. float32: oneDNN, and our own where each channel has a window of
-/// its own and the image is not larger than the caches: docs/performance-kernels.md has them side by side. Where that did not show who is
-/// faster (products and oneDNN, without AMX; windows and oneDNN), a duel of the step's own runs decides.
-Method method_of(const ConvolutionCall& call, const Convolution& convolution, IsaSet isa);
-
 class ConvolutionStep final : public Step {
  public:
   explicit ConvolutionStep(const Node& node);
@@ -27,16 +21,20 @@ class ConvolutionStep final : public Step {
   bool describe(const Operands& operands, ConvolutionCall* call) const;
   [[nodiscard]] at::Tensor run_own(const Operands& operands) const;
   [[nodiscard]] at::Tensor run_stock(const Operands& operands) const;
+  /// Undefined: it cannot be taken.
+  [[nodiscard]] at::Tensor run_method(const Operands& operands, const ConvolutionCall& call, Method method, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_kernel(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
                                       at::ScalarType result, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_windows(const Operands& operands, const ConvolutionCall& call, const Folded& folded, IsaSet isa) const;
+  [[nodiscard]] at::Tensor run_winograd(const Operands& operands, const ConvolutionCall& call, const Folded& folded, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_onednn(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
                                       IsaSet isa) const;
 
   Convolution convolution_;
   Value output_;
   bool reuses_other_ = false;
-  mutable std::atomic<bool> forgot_{false};  ///< the pack of the method that lost
+  mutable std::atomic<bool> forgot_{false};  ///< the packs of the methods that lost
+  mutable std::atomic<int> refused_{0};      ///< calls by the method that won
 };
 
 /// A value in another order and dtype: on its way into convolutions, or out of them to somebody else.

@@ -25,15 +25,24 @@ struct Hash {
 
 }  // namespace
 
-int Duel::way() const noexcept {
+int Duel::way(int ways) const noexcept {
   const int winner = winner_.load(std::memory_order_acquire);
   if (winner >= 0) return winner;
-  return runs_[0].load(std::memory_order_relaxed) <= runs_[1].load(std::memory_order_relaxed) ? 0 : 1;
+  int least = -1;
+  int runs = 0;
+  for (int way = 0; way < ways; ++way) {
+    const auto at = static_cast<std::size_t>(way);
+    const int of_way = runs_[at].load(std::memory_order_relaxed);
+    if (out_[at].load(std::memory_order_relaxed) || (least >= 0 && of_way >= runs)) continue;
+    least = way;
+    runs = of_way;
+  }
+  return least < 0 ? 0 : least;
 }
 
 std::uint64_t duel_runs() noexcept { return runs_of_all.load(std::memory_order_relaxed); }
 
-void Duel::took(int way, std::int64_t ns) noexcept {
+void Duel::took(int way, int ways, std::int64_t ns) noexcept {
   runs_of_all.fetch_add(1, std::memory_order_relaxed);
   if (decided()) return;
   const auto at = static_cast<std::size_t>(way);
@@ -43,9 +52,36 @@ void Duel::took(int way, std::int64_t ns) noexcept {
     while ((least == 0 || ns < least) && !least_[at].compare_exchange_weak(least, ns, std::memory_order_relaxed)) {
     }
   }
-  if (runs_[0].load(std::memory_order_relaxed) <= kRuns || runs_[1].load(std::memory_order_relaxed) <= kRuns) return;
-  const auto first = static_cast<double>(least_[0].load(std::memory_order_relaxed));
-  winner_.store(static_cast<double>(least_[1].load(std::memory_order_relaxed)) < kFaster * first ? 1 : 0, std::memory_order_release);
+  decide(ways);
+}
+
+void Duel::failed(int way, int ways) noexcept {
+  out_[static_cast<std::size_t>(way)].store(true, std::memory_order_relaxed);
+  if (winner_.load(std::memory_order_acquire) == way) winner_.store(0, std::memory_order_release);
+  decide(ways);
+}
+
+void Duel::decide(int ways) noexcept {
+  if (decided()) return;
+  int best = -1;
+  double best_ns = 0;
+  int left = 0;
+  for (int way = 0; way < ways; ++way) {
+    const auto at = static_cast<std::size_t>(way);
+    if (out_[at].load(std::memory_order_relaxed)) continue;
+    ++left;
+    best = best < 0 ? way : best;
+  }
+  for (int way = 0; left > 1 && way < ways; ++way) {
+    const auto at = static_cast<std::size_t>(way);
+    if (out_[at].load(std::memory_order_relaxed)) continue;
+    if (runs_[at].load(std::memory_order_relaxed) <= kRuns) return;
+    const auto ns = static_cast<double>(least_[at].load(std::memory_order_relaxed)) * (way == 0 ? kFaster : 1);
+    if (best_ns != 0 && ns >= best_ns) continue;
+    best = way;
+    best_ns = ns;
+  }
+  winner_.store(best < 0 ? 0 : best, std::memory_order_release);
 }
 
 Duel* duel_of(const DuelKey& key) noexcept {

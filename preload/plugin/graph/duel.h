@@ -1,7 +1,7 @@
-// Which of two ways a step takes: both are timed on the step's own runs, in turn, and the faster one stays. For kernels that are right alike (the same
-// arithmetic in another order), between which no rule by sizes was found to hold on every machine.
+// Which of two or three ways a step takes: they are timed on the step's own runs, in turn, and the fastest one stays. For kernels that are right alike,
+// between which no rule by sizes was found to hold on every machine.
 //
-// Thread rule: any number of threads may run one. What others do on the machine meanwhile hits both ways; the least of each one's times counts.
+// Thread rule: any number of threads may run one. What others do on the machine meanwhile hits all ways; the least of each one's times counts.
 #pragma once
 
 #include <array>
@@ -12,19 +12,27 @@ namespace ipexrun::preload::graph {
 
 class Duel {
  public:
-  /// 0 or 1.
-  [[nodiscard]] int way() const noexcept;
+  static constexpr int kMostWays = 3;
+
+  /// Of a duel of `ways` ways, from 0 on: the one that has run least, until one of them won.
+  [[nodiscard]] int way(int ways) const noexcept;
   [[nodiscard]] bool decided() const noexcept { return winner_.load(std::memory_order_acquire) >= 0; }
-  /// A run that took `way` was over after so long. The first of each way packs weights and does not count.
-  void took(int way, std::int64_t ns) noexcept;
-  /// It could not be run.
-  void failed(int way) noexcept { winner_.store(1 - way, std::memory_order_release); }
+  /// Whether that way has not been run to its end yet.
+  [[nodiscard]] bool is_new(int way) const noexcept { return runs_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed) == 0; }
+  /// A run that took `way` of `ways` was over after so long. The first of each way packs weights and does not count.
+  void took(int way, int ways, std::int64_t ns) noexcept;
+  /// It cannot be taken, also where it had won.
+  void failed(int way, int ways) noexcept;
 
  private:
-  static constexpr int kRuns = 4;            ///< of each way, besides the first
-  static constexpr double kFaster = 0.97;    ///< of the other's time, for way 1 to win
-  std::array<std::atomic<int>, 2> runs_{};
-  std::array<std::atomic<std::int64_t>, 2> least_{};
+  static constexpr int kRuns = 4;          ///< of each way, besides the first
+  static constexpr double kFaster = 0.97;  ///< of way 0's time, for another to win
+
+  void decide(int ways) noexcept;
+
+  std::array<std::atomic<int>, kMostWays> runs_{};
+  std::array<std::atomic<std::int64_t>, kMostWays> least_{};
+  std::array<std::atomic<bool>, kMostWays> out_{};
   std::atomic<int> winner_{-1};
 };
 

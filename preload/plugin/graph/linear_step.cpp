@@ -174,15 +174,16 @@ at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, cons
     duel = duel_of({kDuelOfLinears, x.size(0), weight.n(), weight.k(), form, at::get_num_threads()});
   }
   if (duel == nullptr) return run_stock(x, weight, bias, other);
+  constexpr int kWays = 2;
   const bool open = !duel->decided();
-  const int way = duel->way();
+  const int way = duel->way(kWays);
   const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
   at::Tensor result = way == 1 ? run_own_exact(x, weight, bias, other) : run_stock(x, weight, bias, other);
   if (!result.defined()) {
-    if (open) duel->failed(way);
+    if (open) duel->failed(way, kWays);
     return run_stock(x, weight, bias, other);
   }
-  if (open) duel->took(way, steady_clock().now_ns() - started_ns);
+  if (open) duel->took(way, kWays, steady_clock().now_ns() - started_ns);
   return result;
 }
 

@@ -1,0 +1,113 @@
+#include "preload/plugin/graph/convolution_ways.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/linear_f32.h"
+#include "kernels/winograd.h"
+#include "preload/plugin/adapters/convolution_operators.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+using kernels::ConvActivation;
+
+/// Beyond it a float32 image of ours, laid out once more, loses to oneDNN.
+constexpr std::int64_t kMostOwnF32Bytes = 1 << 20;
+
+constexpr std::int64_t kDuelOfConvolutions = 2;
+
+bool has_onednn() { return convolution_operators().reorder && convolution_operators().pointwise; }
+
+/// Rows and columns of pixels, one group.
+bool may_take_windows(const ConvolutionCall& call, const Convolution& convolution) {
+  return call.groups == 1 && !call.transposed && call.dims() <= 2 && call.in[0] == 1 && unary_of(convolution).has_value();
+}
+
+/// 3 x 3 pixels side by side, without strides.
+bool may_take_winograd(const ConvolutionCall& call) {
+  const auto is = [](const Spatial& sizes, std::int64_t what) { return sizes[1] == what && sizes[2] == what; };
+  return call.dims() == 2 && is(call.kernel, 3) && is(call.stride, 1) && is(call.dilation, 1);
+}
+
+}  // namespace
+
+bool is_relu(const Convolution& convolution) {
+  return convolution.activation == ConvActivation::kClamp && convolution.low == 0 && std::isinf(convolution.high);
+}
+
+/// What linear.h has as an epilogue; nothing where it has none.
+std::optional<kernels::Unary> unary_of(const Convolution& convolution) {
+  switch (convolution.activation) {
+    case ConvActivation::kNone:
+      return kernels::Unary::kNone;
+    case ConvActivation::kClamp:
+      return is_relu(convolution) ? std::optional(kernels::Unary::kRelu) : std::nullopt;
+    case ConvActivation::kSilu:
+      return kernels::Unary::kSilu;
+    case ConvActivation::kGelu:
+      return kernels::Unary::kGelu;
+    case ConvActivation::kGeluTanh:
+      return kernels::Unary::kGeluTanh;
+    case ConvActivation::kHardswish:
+      break;
+  }
+  return std::nullopt;
+}
+
+Method method_of(const ConvolutionCall& call, const Convolution& convolution, IsaSet isa) {
+  if (!call.meets_image()) return Method::kStock;
+  const bool own_f32 = call.depthwise() && kernels::conv_supported(call.kernel_args(kernels::DType::kF32), isa);
+  if (convolution.bf16) {
+    if (call.pointwise() && unary_of(convolution) && kernels::linear_bf16_supported(call.linear_args(), isa)) return Method::kProduct;
+    if (own_f32) return Method::kOwnF32;
+    if (!call.depthwise() && kernels::conv_supported(call.kernel_args(kernels::DType::kBf16), isa)) return Method::kOwnBf16;
+    return has_onednn() ? Method::kOnednnBf16 : Method::kStock;
+  }
+  if (own_f32 && call.x->numel() / call.x->size(0) * 4 <= kMostOwnF32Bytes) return Method::kOwnF32;
+  return has_onednn() ? Method::kOnednnF32 : Method::kStock;
+}
+
+Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool all_f32, IsaSet isa) {
+  Ways ways;
+  const Method first = method_of(call, convolution, isa);
+  ways.add(first);
+  if (first == Method::kOnednnF32 && all_f32 && may_take_windows(call, convolution)) {
+    kernels::LinearF32Args args;
+    args.m = args.n = 1;
+    args.k = call.depth();
+    if (kernels::linear_f32_supported(args, isa)) ways.add(Method::kWindowsF32);
+    if (may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), isa)) ways.add(Method::kWinogradF32);
+  }
+  if (isa_has(isa, kIsaAmxBf16)) return ways;  // with tiles ours were ahead everywhere: docs/performance-kernels.md
+  if (first == Method::kOnednnBf16 && may_take_windows(call, convolution)) {
+    const kernels::ImageWindows any;
+    kernels::LinearArgs args;
+    args.m = args.n = 1;
+    args.k = call.depth();
+    args.windows = &any;
+    if (kernels::linear_bf16_supported(args, isa)) ways.add(Method::kWindowsBf16);
+  }
+  if (first == Method::kProduct && has_onednn()) ways.add(Method::kOnednnBf16);
+  return ways;
+}
+
+bool by_onednn(Method method) { return method == Method::kOnednnBf16 || method == Method::kOnednnF32; }
+
+DuelKey duel_key_of(const ConvolutionCall& call, const Convolution& convolution) {
+  std::vector<std::int64_t> detail{call.in_channels(), call.x->size(0), static_cast<std::int64_t>(convolution.activation),
+                                   static_cast<std::int64_t>(convolution.other != kNone) << 1 | static_cast<std::int64_t>(convolution.other_after),
+                                   static_cast<std::int64_t>(convolution.bf16) << 1 | static_cast<std::int64_t>(convolution.bf16_out)};
+  for (const Spatial* sizes : {&call.in, &call.kernel, &call.stride, &call.padding, &call.dilation}) {
+    detail.insert(detail.end(), sizes->begin(), sizes->end());
+  }
+  std::uint64_t digest = 0xcbf29ce484222325u;
+  for (const std::int64_t value : detail) digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u, digest ^= digest >> 29;
+  return {kDuelOfConvolutions, call.x->size(0) * call.out[1] * call.out[2], call.out_channels(), call.depth(), static_cast<std::int64_t>(digest),
+          at::get_num_threads()};
+}
+
+}  // namespace ipexrun::preload::graph
