@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <limits>
 
+#include "kernels/bf16.h"
 #include "kernels/choose.h"
 #include "kernels/grid.h"
 #include "kernels/ref/winograd.h"
@@ -15,7 +17,7 @@ namespace ipexrun::kernels {
 namespace {
 
 // A variant that the compiler could not build is not in it (IPEXRUN_KERNELS_* from CMakeLists.txt).
-constexpr WinogradVariant kWinograd[] = {
+constexpr WinogradVariant kF32[] = {
 #ifdef IPEXRUN_KERNELS_AVX512
     {"avx512", kLevelAvx512, 16, avx512::winograd_scratch_bytes, avx512::winograd},
 #endif
@@ -25,20 +27,34 @@ constexpr WinogradVariant kWinograd[] = {
     {"ref", 0, 1, ref::winograd_scratch_bytes, ref::winograd},
 };
 
-const WinogradVariant& variant_of(std::int64_t channels, IsaSet isa) {
-  const WinogradVariants table = winograd_variants();
+constexpr WinogradVariant kBf16[] = {
+#ifdef IPEXRUN_KERNELS_AVX512_BF16
+    {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, kStepK, avx512_bf16::winograd_scratch_bytes, avx512_bf16::winograd},
+#endif
+    {"ref", 0, 1, ref::winograd_scratch_bytes, ref::winograd},
+};
+
+const WinogradVariant& variant_of(std::int64_t channels, bool bf16, IsaSet isa) {
+  const WinogradVariants table = winograd_variants(bf16);
   std::size_t i = 0;
   while (i + 1 < table.count && (!isa_has(isa, table.first[i].needs) || channels % table.first[i].channels_at_once != 0)) ++i;
   return table.first[i];
 }
 
 struct PackJob {
-  const float* weight;
+  const void* weight;
+  DType dtype;
   const std::int64_t* strides;
   std::int64_t channels;
   std::int64_t n;
-  float* to;
+  bool bf16;
+  char* to;
 };
+
+double number_of(const PackJob& job, std::int64_t at) {
+  return static_cast<double>(job.dtype == DType::kF32 ? static_cast<const float*>(job.weight)[at]
+                                                      : bf16_to_f32(static_cast<const std::uint16_t*>(job.weight)[at]));
+}
 
 /// Element (i, j) of G g G'.
 void transform(const double (&g)[3][3], double (&to)[4][4]) {
@@ -55,21 +71,27 @@ void transform(const double (&g)[3][3], double (&to)[4][4]) {
 
 void pack_task(void* arg, int panel) {
   const auto& job = *static_cast<const PackJob*>(arg);
-  const std::int64_t place = winograd_place_bytes(job.channels) / 4;
-  float* to = job.to + panel * 16 * place;
+  const std::int64_t place_bytes = winograd_place_bytes(job.channels, job.bf16);
+  char* to = job.to + panel * 16 * place_bytes;
+  std::memset(to, 0, static_cast<std::size_t>(16 * place_bytes));
   for (std::int64_t c = 0; c < job.channels; ++c) {
-    for (std::int64_t column = 0; column < kPanelColumns; ++column) {
-      const std::int64_t n = panel * kPanelColumns + column;
-      double transformed[4][4] = {};
-      if (n < job.n) {
-        double g[3][3];
-        const float* from = job.weight + n * job.strides[0] + c * job.strides[1];
-        for (int y = 0; y < 3; ++y) {
-          for (int x = 0; x < 3; ++x) g[y][x] = static_cast<double>(from[y * job.strides[2] + x * job.strides[3]]);
-        }
-        transform(g, transformed);
+    for (std::int64_t column = 0; column < kPanelColumns && panel * kPanelColumns + column < job.n; ++column) {
+      const std::int64_t from = (panel * kPanelColumns + column) * job.strides[0] + c * job.strides[1];
+      double g[3][3];
+      for (int y = 0; y < 3; ++y) {
+        for (int x = 0; x < 3; ++x) g[y][x] = number_of(job, from + y * job.strides[2] + x * job.strides[3]);
       }
-      for (int i = 0; i < 16; ++i) to[i * place + c * kPanelColumns + column] = static_cast<float>(transformed[i / 4][i % 4]);
+      double transformed[4][4];
+      transform(g, transformed);
+      for (int i = 0; i < 16; ++i) {
+        const auto number = static_cast<float>(transformed[i / 4][i % 4]);
+        char* place = to + i * place_bytes;
+        if (job.bf16) {
+          reinterpret_cast<std::uint16_t*>(place)[packed_offset(c, column)] = bf16_from_f32(number);
+        } else {
+          reinterpret_cast<float*>(place)[c * kPanelColumns + column] = number;
+        }
+      }
     }
   }
 }
@@ -98,30 +120,33 @@ void task(void* arg, int index) {
 
 }  // namespace
 
-WinogradVariants winograd_variants() { return {kWinograd, sizeof(kWinograd) / sizeof(kWinograd[0])}; }
-
-std::size_t packed_winograd_bytes(std::int64_t channels, std::int64_t n) {
-  constexpr std::int64_t kLargest = std::numeric_limits<int>::max();
-  if (channels <= 0 || n <= 0 || channels > kLargest || n > kLargest) return 0;
-  return static_cast<std::size_t>(panels_of(n)) * 16 * static_cast<std::size_t>(winograd_place_bytes(channels));
+WinogradVariants winograd_variants(bool bf16) {
+  return bf16 ? WinogradVariants{kBf16, sizeof(kBf16) / sizeof(kBf16[0])} : WinogradVariants{kF32, sizeof(kF32) / sizeof(kF32[0])};
 }
 
-void pack_winograd(const float* weight, const std::int64_t strides[4], std::int64_t channels, std::int64_t n, void* to, const Parallel& parallel) {
-  PackJob job{weight, strides, channels, n, static_cast<float*>(to)};
+std::size_t packed_winograd_bytes(std::int64_t channels, std::int64_t n, bool bf16) {
+  constexpr std::int64_t kLargest = std::numeric_limits<int>::max();
+  if (channels <= 0 || n <= 0 || channels > kLargest || n > kLargest) return 0;
+  return static_cast<std::size_t>(panels_of(n)) * 16 * static_cast<std::size_t>(winograd_place_bytes(channels, bf16));
+}
+
+void pack_winograd(const void* weight, DType dtype, const std::int64_t strides[4], std::int64_t channels, std::int64_t n, bool bf16, void* to,
+                   const Parallel& parallel) {
+  PackJob job{weight, dtype, strides, channels, n, bf16, static_cast<char*>(to)};
   parallel(static_cast<int>(panels_of(n)), pack_task, &job);
 }
 
-bool winograd_supported(std::int64_t channels, std::int64_t n, IsaSet isa) {
-  return packed_winograd_bytes(channels, n) != 0 && variant_of(channels, isa).needs != 0;
+bool winograd_supported(std::int64_t channels, std::int64_t n, bool bf16, IsaSet isa) {
+  return packed_winograd_bytes(channels, n, bf16) != 0 && variant_of(channels, bf16, isa).needs != 0;
 }
 
-const char* winograd_variant(std::int64_t channels, IsaSet isa) { return variant_of(channels, isa).name; }
+const char* winograd_variant(std::int64_t channels, bool bf16, IsaSet isa) { return variant_of(channels, bf16, isa).name; }
 
 WinogradResult winograd(const WinogradArgs& args, const Parallel& parallel, IsaSet isa) {
   const std::int64_t tiles = args.images * winograd_tiles(args.out[0]) * winograd_tiles(args.out[1]);
   if (tiles <= 0 || args.n <= 0) return WinogradResult::kDone;
   const int workers = workers_for(16 * tiles, args.n, std::max<std::int64_t>(args.channels, 1), parallel);
-  Job job{&args, &variant_of(args.channels, isa), choose_grid(tiles, args.n, workers), tiles};
+  Job job{&args, &variant_of(args.channels, args.bf16, isa), choose_grid(tiles, args.n, workers), tiles};
   parallel(static_cast<int>(job.grid.rows * job.grid.panels), task, &job);
   if (job.failed.load(std::memory_order_relaxed)) return WinogradResult::kNoMemory;
   return job.refused.load(std::memory_order_relaxed) ? WinogradResult::kNotFinite : WinogradResult::kDone;

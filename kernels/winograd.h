@@ -1,10 +1,11 @@
-// winograd: a convolution of 3 x 3 pixels, without strides, gaps or groups, in fp32, by 16 products for each 2 x 2 pixels of the result where windows
-// need 36.
+// winograd: a convolution of 3 x 3 pixels, without strides, gaps or groups, in fp32 or with bf16 inside, by 16 products for each 2 x 2 pixels of the
+// result where windows need 36.
 //
 // Method: F(2x2, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016). With d the 4 x 4 pixels that a tile of 2 x 2
 // results meets, Y = A'[(G g G') * (B' d B)]A; the weight's part is packed once, computed in double. Sums over channels are those of linear_f32.
 // Errors: a channel's sums are shorter than those of windows, the sums of tiles add to them; with numbers of one size 1.2 to 2 times those of windows
-// (tests/unit/kernels/winograd_test.cpp holds a bound). Differences of numbers that are infinite are not what windows give: such calls are refused.
+// (tests/unit/kernels/winograd_test.cpp holds a bound). bf16 inside: transformed pixels and weights are rounded, sums are fp32; 1.6 times the errors of
+// windows that are rounded. Differences of numbers that are infinite are not what windows give: such calls are refused.
 // Thread rule: all functions may be called concurrently; what is packed is immutable.
 #pragma once
 
@@ -12,13 +13,16 @@
 #include <cstdint>
 
 #include "configs/base/isa.h"
+#include "kernels/dtype.h"
 #include "kernels/epilogue.h"
 #include "kernels/parallel.h"
 
 namespace ipexrun::kernels {
 
 struct WinogradArgs {
-  const float* from = nullptr;     ///< the first pixel of the first image; a pixel's channels lie side by side
+  bool bf16 = false;               ///< inside; else everything is fp32
+  const void* from = nullptr;      ///< the first pixel of the first image; a pixel's channels lie side by side
+  DType from_dtype = DType::kF32;
   std::int64_t images = 0;
   std::int64_t in[2] = {};         ///< height, width
   std::int64_t out[2] = {};
@@ -28,22 +32,25 @@ struct WinogradArgs {
   std::int64_t pixel_stride = 0;
   std::int64_t channels = 0;       ///< in
   const void* packed = nullptr;
-  const float* bias = nullptr;     ///< [n], null = none
-  float* to = nullptr;             ///< [images * out[0] * out[1], n]; must not overlap what is read
+  const void* bias = nullptr;      ///< [n], null = none
+  DType bias_dtype = DType::kF32;
+  void* to = nullptr;              ///< [images * out[0] * out[1], n]; must not overlap what is read
+  DType to_dtype = DType::kF32;
   std::int64_t ld_to = 0;          ///< elements from a pixel to the next, >= n
   std::int64_t n = 0;              ///< channels out
-  Epilogue epilogue;               ///< its other one is fp32 and lies as `to` does, elsewhere
+  Epilogue epilogue;               ///< its other one lies as `to` does, elsewhere
 };
 
 /// Bytes that pack_winograd writes, a multiple of 64; 0 when the sizes are empty or not supported.
-std::size_t packed_winograd_bytes(std::int64_t channels, std::int64_t n);
+std::size_t packed_winograd_bytes(std::int64_t channels, std::int64_t n, bool bf16);
 
-/// Packs a weight, element (n, c, y, x) of which is weight[n * strides[0] + c * strides[1] + y * strides[2] + x * strides[3]], into `to` (64-byte
+/// Packs a weight, element (n, c, y, x) of which is weight[n * strides[0] + c * strides[1] + y * strides[2] + x * strides[3]], computed in double and rounded once, into `to` (64-byte
 /// aligned, packed_winograd_bytes long).
-void pack_winograd(const float* weight, const std::int64_t strides[4], std::int64_t channels, std::int64_t n, void* to, const Parallel& parallel);
+void pack_winograd(const void* weight, DType dtype, const std::int64_t strides[4], std::int64_t channels, std::int64_t n, bool bf16, void* to,
+                   const Parallel& parallel);
 
 /// True when `isa` has a variant for these channels that is worth offering: not the reference.
-bool winograd_supported(std::int64_t channels, std::int64_t n, IsaSet isa);
+bool winograd_supported(std::int64_t channels, std::int64_t n, bool bf16, IsaSet isa);
 
 enum class WinogradResult : int {
   kDone,
@@ -54,7 +61,7 @@ enum class WinogradResult : int {
 /// Uses at most `isa`; falls back to the reference, so it is always right.
 WinogradResult winograd(const WinogradArgs& args, const Parallel& parallel, IsaSet isa);
 
-/// Name of the variant that winograd() would use: "avx512", "avx2", "ref".
-const char* winograd_variant(std::int64_t channels, IsaSet isa);
+/// Name of the variant that winograd() would use: "avx512_bf16" (bf16 alone), "avx512", "avx2" (fp32 alone), "ref".
+const char* winograd_variant(std::int64_t channels, bool bf16, IsaSet isa);
 
 }  // namespace ipexrun::kernels

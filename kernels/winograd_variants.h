@@ -1,7 +1,7 @@
 // The variants of winograd, see dispatch.h for how one is chosen, and the layout that they share.
 //
-// Packed: panels of 32 channels out; a panel holds the 16 places of a tile one after the other, each with rows of channels in, 32 numbers a row.
-// Channels out are padded to whole panels with zeros.
+// Packed: panels of 32 channels out; a panel holds the 16 places of a tile one after the other, each with rows of channels in, 32 numbers a row, or,
+// for bf16, as a panel of packed.h. Channels out are padded to whole panels with zeros.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -10,7 +10,9 @@
 
 namespace ipexrun::kernels {
 
-[[maybe_unused]] static constexpr std::int64_t winograd_place_bytes(std::int64_t channels) { return channels * kPanelColumns * 4; }
+[[maybe_unused]] static constexpr std::int64_t winograd_place_bytes(std::int64_t channels, bool bf16) {
+  return bf16 ? steps_of(channels) * kStepBytes : channels * kPanelColumns * 4;
+}
 
 /// Tiles of one image, down and across.
 [[maybe_unused]] static constexpr std::int64_t winograd_tiles(std::int64_t pixels) { return ceil_div(pixels, 2); }
@@ -26,6 +28,6 @@ struct WinogradVariant {
 };
 
 using WinogradVariants = Variants<WinogradVariant>;
-WinogradVariants winograd_variants();
+WinogradVariants winograd_variants(bool bf16);
 
 }  // namespace ipexrun::kernels

@@ -32,6 +32,10 @@ struct Isa : Store512 {
     _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(second, first));
   }
 
+  static void store_bf16(std::uint16_t* to, Vector value) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh(value));
+  }
+
   static void convert_row(const void* row, DType dtype, std::int64_t k, A* to) {
     const std::int64_t whole = k / kStepK * kStepK;
     if (dtype == DType::kF32) {

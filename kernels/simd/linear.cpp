@@ -7,91 +7,16 @@
 
 #include <immintrin.h>
 
-#include <utility>
-
 #include "kernels/bf16.h"
 #include "kernels/packed.h"
 #include "kernels/simd/epilogue.h"
+#include "kernels/simd/groups_bf16.h"
 #include "kernels/simd/windows.h"
-
-#if defined(IPEXRUN_KERNEL_ISA_AVX512_BF16)
-#include "kernels/simd/isa_avx512_bf16.h"
-#elif defined(IPEXRUN_KERNEL_ISA_AVX512)
-#include "kernels/simd/isa_avx512.h"
-#else
-#include "kernels/simd/isa_avx2.h"
-#endif
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
-constexpr int kColumnsAtOnce = Isa::kTilesAtOnce * static_cast<int>(kTileColumns);
-constexpr std::int64_t kStepsAtOnce = 8;   ///< B of so many steps (16 KiB a panel) stays in L1 while all rows are multiplied by it
-constexpr std::int64_t kAhead = 4096 / 2;  ///< elements of B that are fetched ahead of few rows, which wait for memory
-
-/// R rows x P groups of kColumnsAtOnce columns, each P further by `group_stride` elements of B. Sums start from `start`, whose rows are
-/// `start_stride` floats apart (0: one for all), and end in `out`, R lines of P * kColumnsAtOnce floats.
-template <int R, int P, bool Fetch>
-void multiply(const Isa::A* a, std::int64_t a_stride, const std::uint16_t* b, std::int64_t group_stride, std::int64_t steps,
-              const float* start, std::int64_t start_stride, float* out) {
-  Isa::Vector sums[R][2 * P];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < 2 * P; ++v) sums[r][v] = Isa::load(start + r * start_stride + v * Isa::kWidth);
-  }
-  for (std::int64_t s = 0; s < steps; ++s) {
-    for (std::int64_t pair = 0; pair < kStepK / 2; ++pair) {
-      const std::uint16_t* line = b + s * kStepElements + pair * 2 * kTileColumns;
-      const Isa::A* column = a + s * kStepK + pair * 2;
-      Isa::Operand operands[2 * P];
-#pragma GCC unroll 8
-      for (int v = 0; v < 2 * P; ++v) {
-        const std::uint16_t* from = line + (v / 2) * group_stride + (v % 2) * Isa::kVectorStride;
-        if constexpr (Fetch) _mm_prefetch(reinterpret_cast<const char*>(from + kAhead), _MM_HINT_T0);
-        operands[v] = Isa::load_b(from);
-      }
-      // A row's pair is used for all columns at once: kept longer, pairs would push sums out of registers.
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const Isa::Pair both = Isa::broadcast(column + r * a_stride);
-#pragma GCC unroll 8
-        for (int v = 0; v < 2 * P; ++v) sums[r][v] = Isa::add(sums[r][v], both, operands[v]);
-      }
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < 2 * P; ++v) Isa::store(out + (r * 2 * P + v) * Isa::kWidth, sums[r][v]);
-  }
-}
-
-using Multiply = void (*)(const Isa::A*, std::int64_t, const std::uint16_t*, std::int64_t, std::int64_t, const float*, std::int64_t,
-                          float*);
-
-/// Groups of columns that so many rows take at once where nobody else reads B: one chain of additions alone would wait for its latency,
-/// and one stream of B for memory.
-constexpr int groups_for(int rows) {
-  if (Isa::kTilesAtOnce < 2) return 1;
-  constexpr int kSums = Isa::kRows * 2 - 2;
-  for (int groups = 4; groups > 1; --groups) {
-    if (rows * 2 * groups + 2 * groups * Isa::kOperandRegisters <= kSums + 4) return groups;
-  }
-  return 1;
-}
-
-template <std::size_t... R>
-struct Tables {
-  static constexpr Multiply kOne[] = {multiply<static_cast<int>(R) + 1, 1, false>...};
-  static constexpr Multiply kFirst[] = {multiply<static_cast<int>(R) + 1, 1, true>...};  // to read this part of B
-  static constexpr Multiply kAlone[] = {multiply<static_cast<int>(R) + 1, groups_for(static_cast<int>(R) + 1), true>...};
-};
-template <std::size_t... R>
-constexpr Tables<R...> tables_of(std::index_sequence<R...>) {
-  return {};
-}
-using ByRows = decltype(tables_of(std::make_index_sequence<Isa::kRows>()));  // by rows - 1
+constexpr std::int64_t kStepsAtOnce = 8;  ///< B of so many steps (16 KiB a panel) stays in L1 while all rows are multiplied by it
 
 void store_pair(std::uint16_t* to, Floats::Vector first, Floats::Vector second) {
 #if defined(IPEXRUN_KERNEL_ISA_AVX512_BF16)
@@ -140,14 +65,11 @@ bool put(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64
 /// What a group's last sums will meet, fetched while they are computed.
 void fetch_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column) {
   const Epilogue& e = args.epilogue;
-  const std::int64_t size = args.c_dtype == DType::kF32 ? 4 : 2;
-  const std::int64_t other_size = e.other_dtype == DType::kF32 ? 4 : 2;
-  const char* to = static_cast<const char*>(args.c) + (row * args.ldc + column) * size;
-  const char* other = static_cast<const char*>(e.other) + (row * e.ld_other + column) * other_size;
-  for (std::int64_t r = 0; r < rows; ++r, to += args.ldc * size, other += e.ld_other * other_size) {
-    __builtin_prefetch(to, 1);
-    if (e.binary != Binary::kNone && other != to) __builtin_prefetch(other);
-  }
+  const char* to = static_cast<const char*>(args.c) + (row * args.ldc + column) * bytes_of(args.c_dtype);
+  for (std::int64_t r = 0; r < rows; ++r) __builtin_prefetch(to + r * args.ldc * bytes_of(args.c_dtype), 1);
+  if (e.binary == Binary::kNone || e.other == args.c) return;
+  const char* other = static_cast<const char*>(e.other) + (row * e.ld_other + column) * bytes_of(e.other_dtype);
+  for (std::int64_t r = 0; r < rows; ++r) __builtin_prefetch(other + r * e.ld_other * bytes_of(e.other_dtype));
 }
 
 void write_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, float* from) {

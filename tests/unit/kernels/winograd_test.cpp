@@ -9,6 +9,8 @@
 #include <sstream>
 #include <vector>
 
+#include "kernels/bf16.h"
+#include "kernels/ref/element.h"
 #include "kernels/ref/linear.h"
 #include "kernels/winograd_variants.h"
 #include "tests/unit/kernels/support.h"
@@ -30,6 +32,9 @@ struct Shape {
   Binary binary = Binary::kNone;
   bool binary_first = true;
   int threads = 1;
+  bool bf16 = false;
+  DType from = DType::kF32;
+  DType to = DType::kF32;
 };
 
 std::vector<float> random_numbers(std::int64_t count, std::uint32_t seed) {
@@ -55,20 +60,23 @@ class ProblemOfTiles {
     args.row_stride = args.pixel_stride * s.in[1] + s.gap;
     args.image_stride = args.row_stride * s.in[0];
     const std::int64_t last = (s.images - 1) * args.image_stride + (s.in[0] - 1) * args.row_stride + (s.in[1] - 1) * args.pixel_stride + s.channels;
-    const std::vector<float> pixels = random_numbers(last, 1);
-    image = Guarded(pixels.size() * 4);  // ends at a page that faults
-    std::memcpy(image.data(), pixels.data(), pixels.size() * 4);
+    pixels = random_numbers(last, 1);
+    image = Guarded(pixels.size() * static_cast<std::size_t>(bytes_of(s.from)));  // ends at a page that faults
+    for (std::size_t i = 0; i < pixels.size(); ++i) set_pixel(static_cast<std::int64_t>(i), pixels[i]);
     weight = random_numbers(s.n * s.channels * 9, 2);
     bias = random_numbers(s.n, 3);
     results = s.images * args.out[0] * args.out[1];
     other = random_numbers(results * (s.n + 3), 4);
     args.ld_to = s.n + s.gap;
-    to = Guarded(static_cast<std::size_t>((results - 1) * args.ld_to + s.n) * 4);
-    packed = Guarded(packed_winograd_bytes(s.channels, s.n));
+    to = Guarded(static_cast<std::size_t>(((results - 1) * args.ld_to + s.n) * bytes_of(s.to)));
+    packed = Guarded(packed_winograd_bytes(s.channels, s.n, s.bf16));
     const std::int64_t strides[4] = {s.channels * 9, s.weight_last ? 1 : 9, s.weight_last ? 3 * s.channels : 3, s.weight_last ? s.channels : 1};
     std::memcpy(strides_, strides, sizeof strides);
-    args.from = reinterpret_cast<const float*>(image.data());
-    args.to = reinterpret_cast<float*>(to.data());
+    args.bf16 = s.bf16;
+    args.from = image.data();
+    args.from_dtype = s.from;
+    args.to = to.data();
+    args.to_dtype = s.to;
     args.packed = packed.data();
     if (s.bias) args.bias = bias.data();
     args.epilogue.unary = s.unary;
@@ -81,9 +89,18 @@ class ProblemOfTiles {
   }
 
   WinogradResult run(IsaSet isa) {
-    pack_winograd(weight.data(), strides_, shape.channels, shape.n, packed.data(), thread_parallel(shape.threads));
+    pack_winograd(weight.data(), DType::kF32, strides_, shape.channels, shape.n, shape.bf16, packed.data(), thread_parallel(shape.threads));
     return winograd(args, thread_parallel(shape.threads), isa);
   }
+
+  void set_pixel(std::int64_t i, float number) {
+    const std::uint16_t half = bf16_from_f32(number);
+    pixels[static_cast<std::size_t>(i)] = shape.from == DType::kF32 ? number : bf16_to_f32(half);
+    std::memcpy(image.data() + i * bytes_of(shape.from), shape.from == DType::kF32 ? static_cast<const void*>(&number) : &half,
+                static_cast<std::size_t>(bytes_of(shape.from)));
+  }
+
+  [[nodiscard]] double seen(std::int64_t result, std::int64_t n) const { return ref::get(args.to, args.to_dtype, result * args.ld_to + n); }
 
   [[nodiscard]] double sum(std::int64_t result, std::int64_t n) const {
     const std::int64_t y0 = result / args.out[1] % args.out[0] - args.padding[0];
@@ -92,7 +109,7 @@ class ProblemOfTiles {
     for (std::int64_t y = 0; y < 3; ++y) {
       for (std::int64_t x = 0; x < 3; ++x) {
         if (y0 + y < 0 || y0 + y >= args.in[0] || x0 + x < 0 || x0 + x >= args.in[1]) continue;
-        const float* pixel = args.from + result / args.out[1] / args.out[0] * args.image_stride + (y0 + y) * args.row_stride + (x0 + x) * args.pixel_stride;
+        const float* pixel = pixels.data() + result / args.out[1] / args.out[0] * args.image_stride + (y0 + y) * args.row_stride + (x0 + x) * args.pixel_stride;
         const float* w = weight.data() + n * strides_[0] + y * strides_[2] + x * strides_[3];
         for (std::int64_t c = 0; c < shape.channels; ++c) total += static_cast<double>(pixel[c]) * static_cast<double>(w[c * strides_[1]]);
       }
@@ -107,17 +124,17 @@ class ProblemOfTiles {
     for (std::int64_t result = 0; result < results; ++result) {
       for (std::int64_t n = 0; n < shape.n; ++n) {
         const double truth = ref::finished(args.epilogue, result, n, sum(result, n));
-        const auto seen = static_cast<double>(args.to[result * args.ld_to + n]);
-        wrong += (seen - truth) * (seen - truth);
+        const double result_seen = seen(result, n);
+        wrong += (result_seen - truth) * (result_seen - truth);
         size += truth * truth;
-        if (std::fabs(seen - truth) <= 2e-6 * (2 + std::sqrt(9.0 * static_cast<double>(shape.channels)))) continue;
-        ADD_FAILURE() << text << ": result " << result << ", channel " << n << " is " << seen << ", not " << truth;
+        const double unit = shape.bf16 || shape.to == DType::kBf16 ? 1.5e-2 : 2e-6;
+        if (std::fabs(result_seen - truth) <= unit * (2 + std::sqrt(9.0 * static_cast<double>(shape.channels)))) continue;
+        ADD_FAILURE() << text << ": result " << result << ", channel " << n << " is " << result_seen << ", not " << truth;
         return 0;
       }
       for (std::int64_t n = shape.n; n < args.ld_to && result + 1 < results; ++n) {
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, args.to + result * args.ld_to + n, 4);
-        EXPECT_EQ(bits, 0x7f7f7f7fu) << text << ": written beyond the channels";
+        for (std::int64_t i = 0; i < bytes_of(shape.to); ++i)
+          EXPECT_EQ(to.data()[(result * args.ld_to + n) * bytes_of(shape.to) + i], 0x7f) << text << ": written beyond the channels";
       }
     }
     return size == 0 ? 0 : std::sqrt(wrong / size);
@@ -125,7 +142,7 @@ class ProblemOfTiles {
 
   Shape shape;
   WinogradArgs args;
-  std::vector<float> weight, bias, other;
+  std::vector<float> pixels, weight, bias, other;
   Guarded image, to, packed;
   std::int64_t results = 0;
 
@@ -133,13 +150,27 @@ class ProblemOfTiles {
   std::int64_t strides_[4] = {};
 };
 
-class WinogradOnIsa : public testing::TestWithParam<IsaSet> {
+struct Level {
+  IsaSet isa;
+  bool bf16;
+};
+
+class WinogradOnIsa : public testing::TestWithParam<Level> {
  protected:
-  void check(const Shape& s) {
+  void check(Shape s) {
+    for (const bool halves : {false, true}) {
+      s.bf16 = GetParam().bf16;
+      if (halves && !s.bf16) break;
+      s.from = s.to = halves ? DType::kBf16 : DType::kF32;
+      check_one(s);
+    }
+  }
+
+  void check_one(const Shape& s) {
     ProblemOfTiles problem(s);
     std::ostringstream text;
     text << s.images << " of " << s.in[0] << " x " << s.in[1] << ", channels " << s.channels << " to " << s.n << ", threads " << s.threads;
-    ASSERT_EQ(problem.run(GetParam()), WinogradResult::kDone) << text.str();
+    ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone) << text.str();
     problem.check(text.str());
   }
 };
@@ -183,48 +214,58 @@ TEST_P(WinogradOnIsa, WhatComesAfter) {
 
 TEST_P(WinogradOnIsa, AsNearToTheTruthAsTheRuleAsks) {
   for (const std::int64_t channels : {16, 64, 256, 512}) {
-    ProblemOfTiles problem({.channels = channels, .n = 32, .in = {10, 10}});
-    ASSERT_EQ(problem.run(GetParam()), WinogradResult::kDone);
-    EXPECT_LT(problem.check("errors"), 6e-7) << channels;
+    ProblemOfTiles problem({.channels = channels, .n = 32, .in = {10, 10}, .bf16 = GetParam().bf16});
+    ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
+    EXPECT_LT(problem.check("errors"), GetParam().bf16 ? 6e-3 : 6e-7) << channels;
   }
 }
 
 TEST_P(WinogradOnIsa, NumbersThatAreNotFiniteAreRefused) {
   for (const float number : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 3e38f}) {
-    if (number == 3e38f && GetParam() == 0) continue;  // which doubles hold
+    if (number == 3e38f && GetParam().isa == 0) continue;  // which doubles hold
     for (const int threads : {1, 2}) {
-      ProblemOfTiles problem({.channels = 32, .n = 64, .in = {9, 9}, .threads = threads});
+      ProblemOfTiles problem({.channels = 32, .n = 64, .in = {9, 9}, .threads = threads, .bf16 = GetParam().bf16});
       for (const std::int64_t at : {0, 4 * 32 + 5, 80 * 32 + 31}) {
-        float* pixels = reinterpret_cast<float*>(problem.image.data());
-        const float before = pixels[at];
-        pixels[at] = number;
-        pixels[at == 0 ? 64 : at - 64] = -number;  // two pixels on, in the same channel
-        EXPECT_EQ(problem.run(GetParam()), WinogradResult::kNotFinite) << number << " at " << at;
-        pixels[at] = before;
-        pixels[at == 0 ? 64 : at - 64] = 0;
+        const std::int64_t another = at == 0 ? 64 : at - 64;  // two pixels on, in the same channel
+        const float before = problem.pixels[static_cast<std::size_t>(at)];
+        problem.set_pixel(at, number);
+        problem.set_pixel(another, -number);
+        EXPECT_EQ(problem.run(GetParam().isa), WinogradResult::kNotFinite) << number << " at " << at;
+        problem.set_pixel(at, before);
+        problem.set_pixel(another, 0);
       }
     }
   }
 }
 
 TEST_P(WinogradOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
-  ProblemOfTiles problem({.images = 3, .channels = 32, .n = 130, .in = {20, 21}, .bias = true});
-  ASSERT_EQ(problem.run(GetParam()), WinogradResult::kDone);
+  ProblemOfTiles problem({.images = 3, .channels = 32, .n = 130, .in = {20, 21}, .bias = true, .bf16 = GetParam().bf16});
+  ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
   const std::string serial(problem.to.data(), problem.to.bytes());
   for (int threads = 2; threads <= 4; ++threads) {
     problem.shape.threads = threads;
-    ASSERT_EQ(problem.run(GetParam()), WinogradResult::kDone);
+    ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
     EXPECT_TRUE(std::string(problem.to.data(), problem.to.bytes()) == serial) << threads;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, WinogradOnIsa, testing::ValuesIn(levels_of(winograd_variants())),
-                         [](const auto& level) { return std::string(winograd_variant(16, level.param)); });
+std::vector<Level> levels() {
+  std::vector<Level> all;
+  for (const bool bf16 : {false, true}) {
+    for (const IsaSet isa : levels_of(winograd_variants(bf16))) all.push_back({isa, bf16});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, WinogradOnIsa, testing::ValuesIn(levels()), [](const auto& level) {
+  return std::string(winograd_variant(32, level.param.bf16, level.param.isa)) + (level.param.bf16 ? "_inside_bf16" : "");
+});
 
 TEST(Winograd, NothingIsOfferedWithoutVectorsOrForOddChannels) {
-  EXPECT_FALSE(winograd_supported(64, 64, 0));
-  EXPECT_FALSE(winograd_supported(12, 64, kLevelAvx512));
-  EXPECT_EQ(packed_winograd_bytes(0, 5), 0u);
+  EXPECT_FALSE(winograd_supported(64, 64, false, 0));
+  EXPECT_FALSE(winograd_supported(12, 64, false, kLevelAvx512));
+  EXPECT_FALSE(winograd_supported(48, 64, true, kLevelAvx512Bf16));
+  EXPECT_EQ(packed_winograd_bytes(0, 5, false), 0u);
 }
 
 }  // namespace
