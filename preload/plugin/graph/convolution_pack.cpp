@@ -53,13 +53,14 @@ class FoldedPack final : public Pack {
 };
 
 bool is_bf16(Method method) {
-  return method == Method::kProduct || method == Method::kOwnBf16 || method == Method::kOnednnBf16 || method == Method::kWindowsBf16;
+  return method == Method::kProduct || method == Method::kOwnBf16 || method == Method::kOnednnBf16 || method == Method::kWindowsBf16 ||
+         method == Method::kWinogradBf16;
 }
 
 bool is_of_windows(Method method) { return method == Method::kWindowsF32 || method == Method::kWindowsBf16; }
 
 /// With packs that the op tier does not know.
-bool is_of_graphs(Method method) { return is_of_windows(method) || method == Method::kWinogradF32; }
+bool is_of_graphs(Method method) { return is_of_windows(method) || is_winograd(method); }
 
 int candidate_of(Method method) {
   switch (method) {
@@ -68,6 +69,7 @@ int candidate_of(Method method) {
     case Method::kProduct:
     case Method::kOwnBf16:
     case Method::kWindowsBf16:
+    case Method::kWinogradBf16:
       return kOwnBf16;
     case Method::kOwnF32:
     case Method::kWindowsF32:
@@ -98,13 +100,14 @@ std::shared_ptr<const TensorPack> windows_pack(const ConvolutionCall& call, bool
   return std::make_shared<const TensorPack>(std::move(to), bytes);
 }
 
-std::shared_ptr<const TensorPack> winograd_pack(const ConvolutionCall& call) {
+std::shared_ptr<const TensorPack> winograd_pack(const ConvolutionCall& call, bool bf16) {
   const at::Tensor& w = *call.w;
-  const std::size_t bytes = kernels::packed_winograd_bytes(call.in_channels(), call.out_channels());
+  const std::size_t bytes = kernels::packed_winograd_bytes(call.in_channels(), call.out_channels(), bf16);
   if (bytes == 0) return nullptr;
   at::Tensor to = pack_memory(bytes);
   const std::int64_t strides[4] = {w.stride(0), w.stride(1), w.stride(2), w.stride(3)};
-  kernels::pack_winograd(w.const_data_ptr<float>(), strides, call.in_channels(), call.out_channels(), to.mutable_data_ptr(), torch_pool());
+  kernels::pack_winograd(w.const_data_ptr(), kernel_dtype(w), strides, call.in_channels(), call.out_channels(), bf16, to.mutable_data_ptr(),
+                         torch_pool());
   return std::make_shared<const TensorPack>(std::move(to), bytes);
 }
 
@@ -112,7 +115,7 @@ std::shared_ptr<const TensorPack> made(const ConvolutionCall& call, Method metho
   // Windows of one pixel have packs of two kinds, of which the op tier knows the product's.
   if (method == Method::kOwnBf16) return call.own_pack(kernels::DType::kBf16);
   if (is_of_windows(method)) return windows_pack(call, is_bf16(method));
-  if (method == Method::kWinogradF32) return winograd_pack(call);
+  if (is_winograd(method)) return winograd_pack(call, is_bf16(method));
   return call.pack(0, candidate_of(method));
 }
 
@@ -129,6 +132,8 @@ at::Tensor bias_for(const at::Tensor& bias, Method method) {
 }
 
 }  // namespace
+
+bool is_winograd(Method method) { return method == Method::kWinogradF32 || method == Method::kWinogradBf16; }
 
 std::pair<at::Tensor, at::Tensor> fold(const at::Tensor& weight, const at::Tensor& bias, const Norm& norm) {
   at::Tensor factor = (norm.variance.to(at::kDouble) + norm.eps).rsqrt();

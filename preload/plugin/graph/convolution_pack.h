@@ -28,7 +28,10 @@ enum class Method : int {
   kWindowsF32,   ///< linear_f32.h over windows
   kWindowsBf16,  ///< linear.h over windows
   kWinogradF32,  ///< winograd.h
+  kWinogradBf16,
 };
+
+bool is_winograd(Method method);
 
 struct Folded {
   std::shared_ptr<const TensorPack> weight;            ///< null: there is no room for it, or no such kernel

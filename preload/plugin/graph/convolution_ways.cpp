@@ -80,7 +80,9 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
     args.m = args.n = 1;
     args.k = call.depth();
     if (kernels::linear_f32_supported(args, isa)) ways.add(Method::kWindowsF32);
-    if (may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), isa)) ways.add(Method::kWinogradF32);
+    if (may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), false, isa)) {
+      ways.add(Method::kWinogradF32);
+    }
   }
   if (isa_has(isa, kIsaAmxBf16)) return ways;  // with tiles ours were ahead everywhere: docs/performance-kernels.md
   if (first == Method::kOnednnBf16 && may_take_windows(call, convolution)) {
@@ -90,6 +92,7 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
     args.k = call.depth();
     args.windows = &any;
     if (kernels::linear_bf16_supported(args, isa)) ways.add(Method::kWindowsBf16);
+    if (may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), true, isa)) ways.add(Method::kWinogradBf16);
   }
   if (first == Method::kProduct && has_onednn()) ways.add(Method::kOnednnBf16);
   return ways;
