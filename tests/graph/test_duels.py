@@ -1,7 +1,7 @@
-"""float32 layers and convolutions of graphs, by our kernels and by stock's operators in turn, until the faster one stays: results are stock's all along.
+"""Layers and convolutions of graphs, by our kernels and by stock's operators in turn, until the fastest one stays: results are stock's all along.
 
-Risk covered: a window of another pixel, an epilogue in another order, a sum that is written over something that is still read, a weight that changed
-after its pack was forgotten, several threads.
+Risk covered: a window of another pixel, a tile at an edge, an epilogue in another order, a sum that is written over something that is still read, a
+weight that changed after its pack was forgotten, numbers that are not finite where tiles cannot have them, several threads.
 """
 
 import threading
@@ -28,18 +28,19 @@ def conv(ci, co, kernel, dims=2, **options):
 
 @pytest.mark.parametrize("options", [{}, {"padding": 1}, {"stride": 2, "padding": 1}, {"dilation": 2, "padding": 2}, {"padding": (0, 2), "stride": (2, 1)}, {"bias": False}], ids=str)
 @pytest.mark.parametrize("after", ["nothing", "relu", "sum and relu", "silu and sum", "hardswish"])
-def test_convolutions(options, after):
-    layer, norm = conv(12, 40, 3, **options), nn.BatchNorm2d(40).eval()
+@pytest.mark.parametrize("channels", [12, 32])
+def test_convolutions(channels, options, after):
+    layer, norm = conv(channels, 40, 3, **options), nn.BatchNorm2d(40).eval()
     norm.running_mean.normal_()
     norm.running_var.uniform_(0.5, 2)
-    other = torch.randn_like(layer(torch.randn(2, 12, 9, 11)))
+    other = torch.randn_like(layer(torch.randn(2, channels, 9, 11)))
 
     def function(x):
         y = norm(layer(x))
         return {"nothing": lambda: y, "relu": lambda: F.relu(y), "sum and relu": lambda: F.relu(y + other), "silu and sum": lambda: F.silu(y) + other,
                 "hardswish": lambda: F.hardswish(y)}[after]()
 
-    again_and_again(Captured(function, torch.randn(2, 12, 9, 11)), torch.randn(2, 12, 9, 11))
+    again_and_again(Captured(function, torch.randn(2, channels, 9, 11)), torch.randn(2, channels, 9, 11))
 
 
 @pytest.mark.parametrize("kernel, dims, sizes", [(1, 2, (1, 24, 7, 7)), (1, 1, (3, 24, 20)), (5, 1, (2, 24, 33)), ((3, 1), 2, (1, 24, 6, 5)), (7, 2, (1, 24, 12, 12))], ids=str)
@@ -60,11 +61,25 @@ def test_a_residual_block_whose_sums_are_written_in_place():
     again_and_again(Captured(function, torch.randn(1, 16, 8, 8)), torch.randn(1, 16, 8, 8))
 
 
-def test_nan_and_infinities_stay():
-    layer = conv(8, 16, 3, padding=1)
-    x = torch.randn(1, 8, 6, 6)
+@pytest.mark.parametrize("channels, size", [(16, 1), (48, 2), (64, 7), (272, 5), (512, 3)])
+def test_three_by_three_of_any_channels_and_sizes(channels, size):
+    layer = conv(channels, 72, 3, padding=1)
+    again_and_again(Captured(lambda x: F.relu(layer(x)), torch.randn(3, channels, size, size + 1)), torch.randn(3, channels, size, size + 1))
+
+
+@pytest.mark.parametrize("channels", [8, 64])
+def test_nan_and_infinities_stay(channels):
+    """From the first call on, and after the fastest way was found."""
+    layer = conv(channels, 16, 3, padding=1)
+    x = torch.randn(1, channels, 6, 6)
     x[0, 0, 2, 2], x[0, 1, 4, 4] = float("nan"), float("inf")
     again_and_again(Captured(lambda x: F.relu(layer(x)), x), x)
+    finite = torch.randn(1, channels, 8, 8)
+    captured = again_and_again(Captured(lambda x: F.relu(layer(x)) + 1, finite), finite)
+    other = finite.clone()
+    other[0, 0, 3, 3], other[0, 1, 5, 5] = float("-inf"), float("nan")
+    again_and_again(captured, other)
+    again_and_again(captured, finite)
 
 
 @pytest.mark.parametrize("rows", [1, 5, 200])

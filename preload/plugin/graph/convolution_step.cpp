@@ -125,8 +125,9 @@ bool all_f32(const ConvolutionStep::Operands& operands, const Convolution& convo
   return is_f32(operands.x) && is_f32(operands.weight) && is_f32(operands.bias) && is_f32(operands.other) && !convolution.bf16_out;
 }
 
-/// Relative RMS that a tile's results may be apart from those of windows: of float32 what the accuracy rule has, with bf16 inside half of it.
-constexpr double kApartF32 = 1e-6;
+/// Relative RMS that results by tiles may be apart from those of windows: half of what the accuracy rule has for an operator. Near the edges of small images
+/// tiles lose digits that windows do not.
+constexpr double kApartF32 = 5e-7;
 constexpr double kApartBf16 = 1e-2;
 
 bool near_enough(const at::Tensor& result, const at::Tensor& exact, double most) {
