@@ -1,6 +1,6 @@
 # Benches of kernels/: alone (attention, between, conv, linear), and *_vs_torch.py over a C library that only they load.
 find_package(benchmark REQUIRED)
-foreach(bench attention between conv linear)
+foreach(bench attention between conv linear tiles)
   add_executable(bench_${bench} ${CMAKE_CURRENT_LIST_DIR}/${bench}.cpp)
   ipexrun_target(bench_${bench})
   target_link_libraries(bench_${bench} PRIVATE ipexrun_kernels benchmark::benchmark Threads::Threads)

@@ -24,6 +24,7 @@
 #include "kernels/gated.h"
 #include "kernels/linear.h"
 #include "kernels/linear_f32.h"
+#include "kernels/winograd.h"
 #include "kernels/linear_int4.h"
 #include "kernels/linear_int8.h"
 #include "kernels/linear_s8.h"
@@ -452,6 +453,84 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_f32(int half, const void* a, const void* 
                                            std::int64_t n, std::int64_t k, int threads, void* pool, const char* level) {
   const ipexrun::kernels::LinearF32Args args{half != 0, a, k, packed, bias, c, n, m, n, k, nullptr, {}};
   return ipexrun::kernels::linear_f32(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+}
+
+/// 3 x 3 pixels, padding 1, of dense channels-last images, by tiles (winograd.h) or by windows (linear.h, linear_f32.h): a channels-last weight [n, 3, 3,
+/// channels] of fp32, packed; images and results in fp32, or with bf16 inside all in bf16. 0 where the sizes are not supported.
+IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_3x3_bytes(int tiles, int bf16, std::int64_t channels, std::int64_t n) {
+  using namespace ipexrun::kernels;
+  if (tiles != 0) return winograd_supported(channels, n, bf16 != 0, isa_of(nullptr)) ? packed_winograd_bytes(channels, n, bf16 != 0) : 0;
+  return bf16 != 0 ? packed_b_bytes(9 * channels, n) : packed_f32_bytes(9 * channels, n, false);
+}
+
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_3x3_pack(int tiles, int bf16, const float* weight, std::int64_t channels, std::int64_t n, void* to) {
+  using namespace ipexrun::kernels;
+  const std::int64_t k = 9 * channels;
+  const std::int64_t strides[4] = {k, 1, 3 * channels, channels};
+  if (tiles != 0) {
+    pack_winograd(weight, DType::kF32, strides, channels, n, bf16 != 0, to, {});
+  } else if (bf16 != 0) {
+    pack_b({weight, DType::kF32, k, n, 1, k}, to, {}, isa_of(nullptr));
+  } else {
+    pack_f32({weight, false, k, n, 1, k}, to, {}, isa_of(nullptr));
+  }
+}
+
+/// With a bias in fp32 and relu. 1 on success.
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_3x3(int tiles, int bf16, const void* from, const void* packed, const float* bias, void* to, std::int64_t images,
+                                           std::int64_t channels, std::int64_t n, std::int64_t height, std::int64_t width, int threads, void* pool,
+                                           const char* level) {
+  using namespace ipexrun::kernels;
+  const DType dtype = dtype_of(bf16);
+  Epilogue relu;
+  relu.unary = Unary::kRelu;
+  if (tiles != 0) {
+    WinogradArgs args;
+    args.bf16 = bf16 != 0;
+    args.from = from;
+    args.from_dtype = args.to_dtype = dtype;
+    args.images = images;
+    args.in[0] = args.out[0] = height;
+    args.in[1] = args.out[1] = width;
+    args.padding[0] = args.padding[1] = 1;
+    args.pixel_stride = args.channels = channels;
+    args.row_stride = channels * width;
+    args.image_stride = args.row_stride * height;
+    args.packed = packed;
+    args.bias = bias;
+    args.to = to;
+    args.n = args.ld_to = n;
+    args.epilogue = relu;
+    return winograd(args, parallel_of(threads, pool), isa_of(level)) == WinogradResult::kDone ? 1 : 0;
+  }
+  ImageWindows windows;
+  windows.channels = windows.pixel_stride = channels;
+  windows.in[0] = windows.out[0] = height;
+  windows.in[1] = windows.out[1] = width;
+  windows.kernel[0] = windows.kernel[1] = 3;
+  windows.padding[0] = windows.padding[1] = 1;
+  windows.row_stride = channels * width;
+  windows.image_stride = windows.row_stride * height;
+  const auto fill = [&](auto* args) {
+    args->a = from;
+    args->windows = &windows;
+    args->packed_b = packed;
+    args->bias = bias;
+    args->c = to;
+    args->m = images * height * width;
+    args->n = args->ldc = n;
+    args->k = args->lda = 9 * channels;
+    args->epilogue = relu;
+  };
+  if (bf16 != 0) {
+    LinearArgs args;
+    fill(&args);
+    args.a_dtype = args.c_dtype = dtype;
+    return linear_bf16(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
+  }
+  LinearF32Args args;
+  fill(&args);
+  return linear_f32(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }
 
 IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_s8_bytes(std::int64_t k, std::int64_t n) { return ipexrun::kernels::packed_s8_bytes(k, n); }
