@@ -3,8 +3,8 @@
 //
 // Method: F(2x2, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016). With d the 4 x 4 pixels that a tile of 2 x 2
 // results meets, Y = A'[(G g G') * (B' d B)]A; the weight's part is packed once, computed in double. Sums over channels are those of linear_f32.
-// Errors: a channel's sums are shorter than those of windows, the sums of tiles add to them; with numbers of one size 1.2 to 2 times those of windows
-// (tests/unit/kernels/winograd_test.cpp holds a bound). bf16 inside: transformed pixels and weights are rounded, sums are fp32; 1.6 times the errors of
+// Errors: a channel's sums are shorter than those of windows, the sums of tiles add to them; with numbers of one size 1.1 to 1.9 times those of windows
+// (tests/unit/kernels/winograd_test.cpp holds a bound). bf16 inside: transformed pixels and weights are rounded, sums are fp32; 1.5 times the errors of
 // windows that are rounded. Differences of numbers that are infinite are not what windows give: such calls are refused.
 // Thread rule: all functions may be called concurrently; what is packed is immutable.
 #pragma once
