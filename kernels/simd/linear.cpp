@@ -11,6 +11,7 @@
 #include "kernels/packed.h"
 #include "kernels/simd/epilogue.h"
 #include "kernels/simd/groups_bf16.h"
+#include "kernels/simd/load_bias.h"
 #include "kernels/simd/windows.h"
 
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
@@ -85,18 +86,6 @@ void write_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, std
       std::int64_t n = 0;
       for (; n + Lanes::kCount <= valid; n += Lanes::kCount) InOrderBf16::store(to + n, InOrderF32::load(from + n));
       if (n < valid) InOrderBf16::store_part(to + n, InOrderF32::load_part(from + n, valid - n), valid - n);
-    }
-  }
-}
-
-void load_bias(const LinearArgs& args, std::int64_t column, std::int64_t columns, float* to) {
-  for (std::int64_t n = 0; n < columns; ++n) {
-    if (args.bias == nullptr || column + n >= args.n) {
-      to[n] = 0.0f;
-    } else if (args.bias_dtype == DType::kF32) {
-      to[n] = static_cast<const float*>(args.bias)[column + n];
-    } else {
-      to[n] = bf16_to_f32(static_cast<const std::uint16_t*>(args.bias)[column + n]);
     }
   }
 }

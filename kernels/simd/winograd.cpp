@@ -7,8 +7,8 @@
 
 #include <immintrin.h>
 
-#include "kernels/bf16.h"
 #include "kernels/simd/epilogue.h"
+#include "kernels/simd/load_bias.h"
 #if defined(IPEXRUN_KERNEL_ISA_AVX512_BF16)
 #include "kernels/simd/winograd_bf16.h"
 #else
@@ -177,18 +177,6 @@ void write_tile(const WinogradArgs& args, const Tile& tile, std::int64_t column,
   }
 }
 
-void load_bias_of(const WinogradArgs& args, std::int64_t column, float* to) {
-  for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-    if (args.bias == nullptr || column + n >= args.n) {
-      to[n] = 0.0f;
-    } else if (args.bias_dtype == DType::kF32) {
-      to[n] = static_cast<const float*>(args.bias)[column + n];
-    } else {
-      to[n] = bf16_to_f32(static_cast<const std::uint16_t*>(args.bias)[column + n]);
-    }
-  }
-}
-
 bool is_nan_in(Numbers v) {
   float parts[kLanes];
   InOrderF32::store(parts, v);
@@ -231,7 +219,7 @@ bool winograd(const WinogradArgs& args, const LinearBlock& block, void* scratch)
       }
       alignas(64) float bias[kPanelColumns];
       const std::int64_t column = panel * kPanelColumns;
-      load_bias_of(args, column, bias);
+      load_bias(args, column, kPanelColumns, bias);
       for (std::int64_t t = 0; t < tiles; ++t) {
         alignas(64) float results[4 * kPanelColumns];
         checks = transform_sums(sums + t * kPanelColumns, line, bias, results, checks);
