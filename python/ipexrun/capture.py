@@ -47,6 +47,8 @@ _scale = 1.0  # measured price of the last capture / predicted
 
 Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
 Saving = collections.namedtuple("Saving", "parts")  # a call while these wait for being worth it
+Racing = collections.namedtuple("Racing", "key beside_ns")  # a call of a race, and what exploring took before
+Half = collections.namedtuple("Half", "nanoseconds stock settled")  # of a pair, in which the kernels inside were chosen or not
 
 
 LOST = "as a whole it was not faster"
@@ -168,8 +170,10 @@ class Target:
         self.phase = self.wait
         self.module_hooks = None  # until it is traced
         self.trial = torch.classes.ipexrun.Trial()
-        self.pairs = {}  # signature: nanoseconds of the call that waits for its other half, and which it was
-        self.timed = {}  # thread: signature of the call that stock answers now; Waiting before a trace
+        self.builder = torch.classes.ipexrun.Graph()  # asked for what the process has chosen so far
+        self.unsettled = 0  # captured calls of the race in which kernels inside were still being chosen
+        self.pairs = {}  # signature: the Half that waits for the other one
+        self.timed = {}  # thread: what the call that stock answers now is for: Waiting, Racing, Saving
         self.lock = threading.Lock()
         self.code = None  # of the frame with which TorchDynamo begins
         self.found = []  # what TorchDynamo found out about each graph that no proof was made of yet
@@ -217,19 +221,20 @@ class Target:
         key = self.timed.pop(threading.get_ident(), None)
         traces = self.express  # which another thread may end
         traced = traces.timed.pop(threading.get_ident(), None) if traces is not None else None
-        if explored:
-            return None
-        if traced is not None and self.phase == self.wait:
-            traced.beside_stock(nanoseconds)
-        if isinstance(key, Waiting):
+        if isinstance(key, Waiting):  # exploring is a share of the time (decisions/0003): waiting for calls without it can take many times longer
             spent_s = self.clock() - key.began
             self.wait_longer_s -= spent_s
             self.wait_s -= 0.0 if key.doubtful else spent_s
-        elif isinstance(key, Saving):
+        elif isinstance(key, Racing):
+            beside_ns = self.builder.exploration_ns() - key.beside_ns if explored else 0
+            self.pair(key.key, Half(nanoseconds - beside_ns, stock=True, settled=not explored))
+        if explored:
+            return self.verdict
+        if traced is not None and self.phase == self.wait:
+            traced.beside_stock(nanoseconds)
+        if isinstance(key, Saving):
             for one in key.parts:
                 one.spent_s += nanoseconds * 1e-9
-        elif key is not None:
-            self.pair(key, nanoseconds, stock=True)
         return self.verdict
 
     def wait(self, module, args, kwargs):
@@ -358,11 +363,11 @@ class Target:
         return self.attempts >= ATTEMPTS or not self.graphs_a_call
 
     def captured(self, module, args, kwargs):
-        """Its result, or EAGER; and how long it took if a graph took part."""
+        """Its result, or EAGER; and how long it took, a Half, if a graph took part."""
         key = (signature(args), signature(kwargs)) if self.is_last_trace() else None
         if key is not None and self.without.get(key, 0) >= WITHOUT:
             return self.eager, None
-        before, tries = compiler.ran(), parts.tries()
+        before, tries, unsettled = compiler.ran(), parts.tries(), self.builder.unsettled_runs()
         self.hook.end_drift_check()
         began, started = self.clock(), time.perf_counter_ns()
         result = self.run(module, *args, **kwargs)
@@ -378,12 +383,13 @@ class Target:
                 self.phase = self.capture
         if self.alone > EXPLORING and self.is_last_trace() and self.phase != self.answer:
             self.give_up("no graph fits its calls", remember=False)
-        return result, nanoseconds if graphs and parts.tries() == tries else None
+        settled = self.builder.unsettled_runs() == unsettled
+        return result, Half(nanoseconds, stock=False, settled=settled) if graphs and parts.tries() == tries else None
 
     def explore(self, module, args, kwargs):
         """Graphs are tried inside these calls (compiler.py)."""
-        result, nanoseconds = self.captured(module, args, kwargs)
-        if nanoseconds is None:
+        result, half = self.captured(module, args, kwargs)
+        if half is None:
             return result
         self.calls += 1
         progress = [graph.calls for graph in self.compiled if not graph.settled()]
@@ -402,7 +408,7 @@ class Target:
                 self.settle("remembered")
             else:
                 self.note["state"] = "racing stock"
-                self.calls = 0
+                self.calls = self.unsettled = 0
                 self.phase = self.race
         return result
 
@@ -431,27 +437,29 @@ class Target:
         if self.calls > PAIRS_WANTED:
             self.give_up("its calls differ too much to be compared", remember=False)
             return self.eager
-        if waiting[1] if waiting is not None else self.turn % 2:  # the other half, or in turn
-            result, nanoseconds = self.captured(module, args, kwargs)
-            if nanoseconds is None:
+        if waiting.stock if waiting is not None else self.turn % 2:  # the other half, or in turn
+            result, half = self.captured(module, args, kwargs)
+            if half is None:
                 self.pairs.pop(key, None)
             elif self.phase == self.race:
                 self.calls += 1
-                self.pair(key, nanoseconds, stock=False)
+                self.unsettled += not half.settled
+                self.pair(key, half._replace(settled=True) if self.unsettled > compiler.UNSETTLED else half)
             return result
-        self.timed[threading.get_ident()] = key
+        self.timed[threading.get_ident()] = Racing(key, self.builder.exploration_ns())
         return self.eager
 
-    def pair(self, key, nanoseconds, stock):
+    def pair(self, key, half):
         if self.phase != self.race:
             return
         waiting = self.pairs.pop(key, None)
-        if waiting is None or waiting[1] == stock:
-            self.pairs[key] = (nanoseconds, stock)
+        if waiting is None or waiting.stock == half.stock:
+            self.pairs[key] = half
             return
-        self.times.setdefault(stock, []).append(nanoseconds)
-        self.times.setdefault(not stock, []).append(waiting[0])
-        self.trial.add(nanoseconds if stock else waiting[0], waiting[0] if stock else nanoseconds)
+        stock, mine = (half, waiting) if half.stock else (waiting, half)
+        self.times.setdefault(True, []).append(stock.nanoseconds)
+        self.times.setdefault(False, []).append(mine.nanoseconds)
+        (self.trial.add if stock.settled and mine.settled else self.trial.add_unsettled)(stock.nanoseconds, mine.nanoseconds)
         self.signature = key
         decided = self.trial.result()
         if decided == 1:
@@ -495,9 +503,9 @@ class Target:
                 return result
             waiting = traces.timed.pop(threading.get_ident(), None)
         self.taken += 1
-        result, nanoseconds = self.captured(module, args, kwargs)
-        if waiting is not None and nanoseconds is not None:
-            waiting.pair(nanoseconds, stock=True)
+        result, half = self.captured(module, args, kwargs)
+        if waiting is not None and half is not None:
+            waiting.pair(half.nanoseconds, stock=True)
         return result
 
     def express_won(self, reason, error):

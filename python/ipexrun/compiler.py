@@ -181,9 +181,7 @@ class Compiled:
         mine_first = self.calls % 2 == 1
         if mine_first:
             mine, mine_ns = self.attempt(candidate, values)
-        started = time.perf_counter_ns()
-        result = tuple(self.stock(*values))
-        stock_ns = time.perf_counter_ns() - started
+        result, stock_ns, beside_ns = self.stock_timed(values)
         if not mine_first:
             mine, mine_ns = self.attempt(candidate, values)
         self.calls += 1
@@ -193,8 +191,12 @@ class Compiled:
         decided = 0
         # The first call packs; and while kernels inside are still chosen, times say nothing of what they will be.
         self.unsettled += self.graph.unsettled_runs() != unsettled
-        if self.calls > 1 and (self.graph.unsettled_runs() == unsettled or self.unsettled > UNSETTLED):
-            self.trial.add(stock_ns, mine_ns)
+        if self.calls > 1:
+            if self.graph.unsettled_runs() == unsettled or self.unsettled > UNSETTLED:
+                self.trial.add(stock_ns, mine_ns)
+            else:
+                stock_ns -= beside_ns
+                self.trial.add_unsettled(stock_ns, mine_ns)
             self.times[0].append(stock_ns)
             self.times[1].append(mine_ns)
             decided = self.trial.result() if self.timed else int(self.calls > CHECKS)
@@ -218,6 +220,12 @@ class Compiled:
         elif decided == -1:
             self.lose(values, f"not faster, {1 / self.trial.ratio():.2f} of stock's speed")
         return result
+
+    def stock_timed(self, values):
+        """Stock's result, its nanoseconds, and how many of these it will not take once the op tier has chosen."""
+        beside, started = self.graph.exploration_ns(), time.perf_counter_ns()
+        result = tuple(self.stock(*values))
+        return result, time.perf_counter_ns() - started, self.graph.exploration_ns() - beside
 
     def settled(self):
         return not self.open

@@ -350,6 +350,7 @@ void register_classes() {
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("unsettled_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
+          .def("exploration_ns", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(exploration_ns()); })
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
@@ -381,6 +382,8 @@ void register_classes() {
                   std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact); })
           .def("add",
                [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns, std::int64_t mine_ns) { self->add(stock_ns, mine_ns); })
+          .def("add_unsettled", [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns,
+                                   std::int64_t mine_ns) { self->add_unsettled(stock_ns, mine_ns); })
           .def("result", [](const c10::intrusive_ptr<Trial>& self) { return self->result(); })
           .def("ratio", [](const c10::intrusive_ptr<Trial>& self) { return self->ratio(); })
           .def("disturbed", [](const c10::intrusive_ptr<Trial>& self) { return self->disturbed(); })

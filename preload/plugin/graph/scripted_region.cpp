@@ -181,6 +181,7 @@ class Region::Exploring {
   std::int64_t mine_ns = 0;
   std::int64_t started_ns = 0;
   std::uint64_t explorations = exploration_count() + duel_runs();
+  std::uint64_t exploration_ns = preload::exploration_ns();
 
   void attempt() {
     const std::int64_t begun = now_ns();
@@ -488,6 +489,9 @@ void Region::explored(Exploring& run) {
     decided = static_cast<int>(choice.checks + 1 >= kChecksAgain);
   } else if (!first && !disturbed) {
     choice.trial.add(stock_ns, run.mine_ns);
+    decided = static_cast<int>(choice.trial.result());
+  } else if (!first) {
+    choice.trial.add_unsettled(stock_ns - static_cast<std::int64_t>(exploration_ns() - run.exploration_ns), run.mine_ns);
     decided = static_cast<int>(choice.trial.result());
   }
   if (choice.checks < kChecks || decided == 1) {

@@ -24,20 +24,27 @@ class ProgramTrial {
     return accurate_ = accurate_ && likeness.same_kind && likeness.error <= (bf16 ? kModuleBf16Error : kModuleF32Error) &&
                        (!bf16 || likeness.cosine >= kModuleCosine);
   }
-  void add(std::int64_t stock_ns, std::int64_t mine_ns) { race_.add(stock_ns, mine_ns); }
+  void add(std::int64_t stock_ns, std::int64_t mine_ns) {
+    race_.add(stock_ns, mine_ns);
+    bounds_.add(stock_ns, mine_ns);
+  }
+  /// A pair in which ours was still choosing its kernels, so that it took longer than it is going to; what stock's took beyond its answer is
+  /// taken off. Such pairs may show that ours is faster, never that it is not.
+  void add_unsettled(std::int64_t stock_ns, std::int64_t mine_ns) { bounds_.add(stock_ns, mine_ns); }
   /// 0 undecided, 1 won, -1 lost.
   [[nodiscard]] std::int64_t result() const {
     if (!accurate_) return -1;
-    const RaceResult result = race_.result();
+    const RaceResult result = bounds_.result() == RaceResult::kWon ? RaceResult::kWon : race_.result();
     return result == RaceResult::kWon ? 1 : result == RaceResult::kLost ? -1 : 0;
   }
   /// Something else ran on the machine meanwhile: losing says little.
   [[nodiscard]] bool disturbed() const { return accurate_ && race_.disturbed(); }
-  [[nodiscard]] double ratio() const { return race_.ratio(); }
+  [[nodiscard]] double ratio() const { return race_.pairs() > 0 ? race_.ratio() : bounds_.ratio(); }
   [[nodiscard]] double error() const { return error_; }
 
  private:
   Race race_;
+  Race bounds_;  ///< of the ratio, from above: all pairs
   double error_ = 0;
   bool accurate_ = true;
 };
