@@ -479,11 +479,14 @@ void drift_leave() noexcept {
   c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
 }
 
-DriftApart::DriftApart() noexcept : was_(std::exchange(apart_here, true)) {
-  if (!was_) drift_leave();
+bool drift_set_apart(bool apart) noexcept {
+  if (apart && !apart_here) drift_leave();
+  return std::exchange(apart_here, apart);
 }
 
-DriftApart::~DriftApart() { apart_here = was_; }
+DriftApart::DriftApart() noexcept : was_(drift_set_apart(true)) {}
+
+DriftApart::~DriftApart() { drift_set_apart(was_); }
 
 bool drifts(const TierState& state, const Site& site, int candidate) noexcept {
   constexpr std::uint32_t kDtypeBits = 0xff;

@@ -14,6 +14,9 @@ void drift_leave() noexcept;
 /// In a forked child, by the thread that forked: the check that it may have been in the middle of goes no further.
 void drift_forget_after_fork() noexcept;
 
+/// From now on no check begins in this thread (one that is under way is left as above), or checks may begin again. Gives what held before.
+bool drift_set_apart(bool apart) noexcept;
+
 /// While one lives, a captured program runs in this thread: its fused steps write what no check sees, so none begins in it, and one that was
 /// under way is left as above.
 class DriftApart {

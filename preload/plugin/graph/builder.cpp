@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/drift_switch.h"
 #include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/executor.h"
 #include "preload/plugin/graph/find_parts.h"
@@ -351,6 +352,7 @@ void register_classes() {
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("unsettled_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
           .def("exploration_ns", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(exploration_ns()); })
+          .def("set_apart", [](const c10::intrusive_ptr<Builder>&, bool apart) { return drift_set_apart(apart); })
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
