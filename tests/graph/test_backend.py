@@ -53,6 +53,29 @@ def test_float32_asked_for_is_float32():
             assert off(fast(x), model(x)) < 1e-6
 
 
+def test_pairs_with_kernels_to_choose_show_gains_only():
+    def trial(pairs, unsettled):
+        made = torch.classes.ipexrun.Trial()
+        for stock, mine in pairs:
+            (made.add_unsettled if unsettled else made.add)(stock, mine)
+        return made.result()
+
+    assert trial([(100, 60)] * 3, unsettled=True) == 1
+    assert trial([(100, 300)] * 40, unsettled=True) == 0 and trial([(100, 300)] * 3, unsettled=False) == -1
+    mixed = torch.classes.ipexrun.Trial()
+    for _ in range(6):
+        mixed.add_unsettled(100, 110)
+    for _ in range(6):
+        mixed.add(100, 90)
+    assert mixed.result() == 1 and mixed.ratio() == pytest.approx(0.9)
+
+
+def test_no_check_for_drift_begins_while_a_graph_is_tried():
+    one, other = torch.classes.ipexrun.Graph(), torch.classes.ipexrun.Graph()
+    assert one.set_apart(True) is False and other.set_apart(True) is True
+    assert one.set_apart(False) is True and other.set_apart(False) is False
+
+
 def test_options_that_do_not_exist_are_named():
     with pytest.raises(Exception, match="no option 'speed'"):
         torch.compile(block(), backend="ipex", options={"speed": 9})(torch.randn(2, 64))
