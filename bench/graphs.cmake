@@ -15,3 +15,9 @@ if(TARGET ipexrun_plugin AND NOT IPEXRUN_SANITIZE)
   add_test(NAME bench_rows_smoke COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/rows_vs_torch.py --smoke --build ${PROJECT_BINARY_DIR})
   set_tests_properties(bench_rows_smoke PROPERTIES LABELS "bench;torch" TIMEOUT 120)
 endif()
+
+# When a program's calls are as fast as they get (bench/until_best.py).
+if(TARGET ipexrun_plugin AND NOT IPEXRUN_SANITIZE)
+  add_test(NAME bench_until_best_smoke COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/until_best.py --model tiny --seconds 2.5)
+  set_tests_properties(bench_until_best_smoke PROPERTIES LABELS "bench;torch" TIMEOUT 120)
+endif()
