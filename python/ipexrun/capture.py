@@ -18,7 +18,7 @@ import weakref
 
 import torch
 
-from . import compiler, parts, plugin, remembered
+from . import compiler, parts, plugin, python_speed, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
@@ -28,7 +28,7 @@ FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, a
 TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
 EXPRESS = not FORCED  # traces may answer before TorchDynamo's graphs do
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
-BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured
+BASE_S, PER_MODULE_S = 0.9, 0.006  # price of a capture where Python is as fast as python_speed's reference
 LATER = 4.0  # ... and so many times that where tracing may well be in vain
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
 ATTEMPTS = 4  # traces of one module; each waits for its price again
@@ -42,7 +42,7 @@ RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
 targets = weakref.WeakSet()
 opened = weakref.WeakSet()  # modules of which nothing could be captured
 modules = []  # what became of each module that was looked at, for report()
-_scale = 1.0  # measured price of the last capture / predicted
+_scale = None  # measured price of the last capture / that one
 
 
 Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
@@ -62,6 +62,11 @@ def first_line(problem):
     return compiler.first_line(problem)
 
 
+def predicted_s(modules):
+    """What capturing a module of so many is going to take, by the last capture if there was one."""
+    return (python_speed.slowness() if _scale is None else _scale) * (BASE_S + PER_MODULE_S * modules)
+
+
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls went by: who answers from now on; seconds to wait for; None: stock, for good;
     False: stock, but look at the modules inside."""
@@ -79,7 +84,7 @@ def attempt(module, spent_s):
     parts = sum(1 for _ in module.modules())
     if parts == 1 and type(module).__module__.startswith("torch.nn.modules."):
         return None  # one operator, which the op tier has
-    want_s = PATIENCE * _scale * (BASE_S + PER_MODULE_S * parts)
+    want_s = PATIENCE * predicted_s(parts)
     known = remembered.OfModule(module)
     if spent_s < want_s / 2 and not AT_ONCE and not known.last():
         return want_s / 2  # the other half is spent looking at its calls
@@ -150,7 +155,7 @@ class Target:
         self.seen = self.taken = 0
         self.module = weakref.ref(module)
         self.is_part = any(one is module for outer in opened for one in outer.modules())
-        self.predicted_s = BASE_S + PER_MODULE_S * parts
+        self.modules_inside = parts
         self.compiled = []  # graphs that became programs
         self.breaks = []
         self.problems = []
@@ -346,7 +351,7 @@ class Target:
             if (self.graphs_a_call > 1 or self.breaks) and not compiler.BF16_ASKED_FOR:
                 for graph in self.compiled:
                     graph.keep_float32()
-            _scale = min(max(self.capture_s / self.predicted_s, 0.1), 20.0)
+            _scale = min(max(self.capture_s / (BASE_S + PER_MODULE_S * self.modules_inside), 0.1), 20.0)
             self.note.update(capture_s=round(self.note.get("capture_s", 0) + self.capture_s, 2), graphs=len(self.compiled))
             if self.breaks:
                 self.note["breaks"] = sorted(set(self.breaks))

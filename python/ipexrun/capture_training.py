@@ -38,6 +38,7 @@ started = time.perf_counter()
 targets = weakref.WeakSet()
 opened = weakref.WeakSet()  # modules of which nothing could be captured
 _scale = 1.0  # measured price of the last capture / predicted
+BASE_S, PER_MODULE_S = 1.0, 0.015  # predicted price of a capture, until one was measured: two graphs
 
 
 def run_s():
@@ -87,7 +88,7 @@ def attempt(module, spent_s):
     bf16 = bf16_allowed() and not keeps_float32(module)
     if not images and not bf16:
         return None
-    price_s = _scale * (capture.BASE_S + capture.PER_MODULE_S * sum(1 for _ in module.modules()))
+    price_s = _scale * (BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
     known = remembered.OfModule(module, way="training")
     usual = share_of_run(images, bf16)
     share = max(SHARE_KNOWN, usual) if known.last() else usual

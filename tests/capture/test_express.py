@@ -274,3 +274,19 @@ print(said)
 def test_calls_in_which_a_trace_is_tried_are_a_share():
     done = run([sys.executable, "-c", PACE])
     assert done.stdout.split("\n")[0] == "[True, False, False, True, False, True]", done.stdout
+
+
+SPEED = """
+from ipexrun import python_speed
+def clock(loops):
+    readings = iter([reading for took in loops for reading in (0, took)])
+    return lambda: next(readings)
+usual = python_speed.REFERENCE_NS
+print([python_speed.slowness(clock(loops)) for loops in ([usual * 9, usual * 2] + [usual * 3] * 3, [usual * 99] * 5, [1] * 5)])
+"""
+
+
+def test_prices_follow_what_python_takes_here():
+    """The quickest of some loops counts; what a clock says that cannot be is bounded."""
+    done = run([sys.executable, "-c", SPEED])
+    assert done.stdout.split("\n")[0] == "[2.0, 8.0, 0.5]", done.stdout

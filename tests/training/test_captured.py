@@ -148,8 +148,8 @@ def test_a_short_run_pays_for_nothing():
 
 
 CHEAP = """
-from ipexrun import capture, capture_training
-capture.BASE_S, capture.PER_MODULE_S, capture_training.SHARE, capture_training.SHARE_OF_IMAGES = 0.01, 0.0, 10.0, 10.0
+from ipexrun import capture_training
+capture_training.BASE_S, capture_training.PER_MODULE_S, capture_training.SHARE, capture_training.SHARE_OF_IMAGES = 0.01, 0.0, 10.0, 10.0
 """
 
 
