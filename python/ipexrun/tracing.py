@@ -84,7 +84,8 @@ class Form:
         self.trial = torch.classes.ipexrun.Trial()
         self.calls = self.checks = self.quiet = self.turn = self.repeated = self.rematches = self.uses = 0
         self.judged = set()  # values
-        self.waiting = None  # nanoseconds of a racing call without its other half, and who answered it
+        self.waiting = None  # nanoseconds of a racing call without its other half, who answered it, and whether nothing was tried in it
+        self.exploration_ns = 0  # when stock's call began
 
     def run(self, tensors):
         self.target.hook.end_drift_check()  # under which regions stand aside
@@ -203,18 +204,20 @@ class Form:
             if result is not target.eager:
                 self.pair(time.perf_counter_ns() - started, stock=False)
             return result
+        self.exploration_ns = target.graph.exploration_ns()
         target.timed[threading.get_ident()] = self
         return target.eager
 
-    def pair(self, nanoseconds, stock):
+    def pair(self, nanoseconds, stock, settled=True):
         target = self.target
         if self.phase != self.race:
             return
         waiting, self.waiting = self.waiting, None
         if waiting is None or waiting[1] == stock:
-            self.waiting = (nanoseconds, stock)
+            self.waiting = (nanoseconds, stock, settled)
             return
-        self.trial.add(nanoseconds if stock else waiting[0], waiting[0] if stock else nanoseconds)
+        add = self.trial.add if settled and waiting[2] else self.trial.add_unsettled
+        add(nanoseconds if stock else waiting[0], waiting[0] if stock else nanoseconds)
         decided = self.trial.result()
         if decided == 1:
             target.note["speed"] = round(1 / self.trial.ratio(), 2)
@@ -232,6 +235,10 @@ class Form:
 
     def beside_stock(self, nanoseconds):
         self.pair(nanoseconds, stock=True)
+
+    def beside_exploring_stock(self, nanoseconds):
+        """Stock's call, in which the op tier tried candidates."""
+        self.pair(nanoseconds - (self.target.graph.exploration_ns() - self.exploration_ns), stock=True, settled=False)
 
     def settle(self, reason):
         self.phase = self.answer
@@ -371,10 +378,10 @@ class Target:
 
     def took(self, nanoseconds, result, explored):
         form = self.timed.pop(threading.get_ident(), None)
-        if explored:
-            return None
-        if form is not None:
-            form.pair(nanoseconds, stock=True)
+        if form is not None and explored:
+            form.beside_exploring_stock(nanoseconds)
+        elif form is not None:
+            form.beside_stock(nanoseconds)
         return self.verdict
 
     def skip(self, why):
