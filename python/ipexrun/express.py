@@ -18,11 +18,11 @@ from . import call_kinds, capture, proof, remembered, traced_graph, tracing
 from .interrupts import let_through
 
 WAY = "express"  # its name among the ways of remembered.OfModule
-PATIENCE = 4.0  # traced once so many times the price was spent in calls of the kind
+PATIENCE = 1.0  # traced once so many times the price was spent in calls of the kind: the module's graph has won, so it is called often
 CALLS = 6  # of stock that trying a trace costs
 PART = 0.1  # of TorchDynamo's time that a trace takes
 TRACES = 8  # made for one module
-SHARE, SHARE_LATER, LATER_S = 0.2, 0.05, 1.5  # of the time while traces are tried, and once that took LATER_S
+SHARE, SHARE_LATER, LATER_S = 0.5, 0.05, 3.0  # of the time while traces are tried, and once that took LATER_S
 
 
 class Silent:

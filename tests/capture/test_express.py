@@ -259,13 +259,13 @@ express.time = type("Clock", (), {"perf_counter": staticmethod(lambda: now)})
 one = object.__new__(express.Express)
 one.exploring_s = one.explore_at = 0.0
 said = [one.may_explore()]
-one.explored(0.3)  # a fifth of the time: not before 1.2 s went by
-for after in (0.0, 1.1, 1.3):
+one.explored(0.3)  # half of the time: not before 0.3 s went by
+for after in (0.0, 0.2, 0.4):
     now = 100.0 + after
     said.append(one.may_explore())
-one.explored(1.5)  # a twentieth: 28.5 s
-for after in (28.0, 29.0):
-    now = 101.3 + after
+one.explored(3.0)  # a twentieth: 57 s
+for after in (56.0, 58.0):
+    now = 100.4 + after
     said.append(one.may_explore())
 print(said)
 """
