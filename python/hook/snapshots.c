@@ -1,5 +1,8 @@
 #include "python/hook/snapshots.h"
 
+#include <stdint.h>
+#include <string.h>
+
 /* What TorchDynamo reads of a class without a guard of its own; data, properties and static methods it looks at again. */
 static int is_method(PyObject* value) { return PyFunction_Check(value) || Py_IS_TYPE(value, &PyClassMethod_Type); }
 
@@ -110,16 +113,41 @@ static void fetch(PyObject* const* containers, PyObject* const* snapshot, Py_ssi
   }
 }
 
+/* A number that no dict had before and that each change of this one replaces (PEP 509, until Python 3.11); 0: none. */
+#if PY_VERSION_HEX < 0x030C0000
+enum { kHasVersions = 1 };
+static uint64_t version_of(PyObject* container) { return PyDict_Check(container) ? ((PyDictObject*)container)->ma_version_tag : 0; }
+#else
+enum { kHasVersions = 0 };
+static uint64_t version_of(PyObject* container) { return container == NULL; }
+#endif
+
 PyObject* ipexrun_unchanged(PyObject* self, PyObject* args) {
   (void)self;
-  PyObject *containers, *snapshot;
-  if (!PyArg_ParseTuple(args, "O!O!:unchanged", &PyTuple_Type, &containers, &PyTuple_Type, &snapshot)) return NULL;
+  PyObject *containers, *snapshot, *buffer = NULL;
+  if (!PyArg_ParseTuple(args, "O!O!|O!:unchanged", &PyTuple_Type, &containers, &PyTuple_Type, &snapshot, &PyByteArray_Type, &buffer)) return NULL;
   const Py_ssize_t count = PyTuple_GET_SIZE(containers);
   if (PyTuple_GET_SIZE(snapshot) != count) Py_RETURN_FALSE;
+  char* versions = buffer == NULL ? NULL : PyByteArray_AS_STRING(buffer);
+  if (versions != NULL && PyByteArray_GET_SIZE(buffer) != count * (Py_ssize_t)sizeof(uint64_t)) {
+    return PyErr_Format(PyExc_ValueError, "8 bytes for each of %zd containers are needed, not %zd", count, PyByteArray_GET_SIZE(buffer));
+  }
+  if (!kHasVersions) versions = NULL;
+  PyObject** items = ((PyTupleObject*)containers)->ob_item;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    fetch(((PyTupleObject*)containers)->ob_item, ((PyTupleObject*)snapshot)->ob_item, i, count);
+    uint64_t known = 0;
+    if (versions != NULL) {
+      if (i + kFar < count) __builtin_prefetch(items[i + kFar]);
+      memcpy(&known, versions + sizeof known * i, sizeof known);
+      if (known != 0 && known == version_of(items[i])) continue;
+    } else {
+      fetch(items, ((PyTupleObject*)snapshot)->ob_item, i, count);
+    }
     PyObject* contents = PyTuple_GET_ITEM(snapshot, i);
-    if (!PyTuple_CheckExact(contents) || !holds(PyTuple_GET_ITEM(containers, i), contents)) Py_RETURN_FALSE;
+    if (!PyTuple_CheckExact(contents) || !holds(items[i], contents)) Py_RETURN_FALSE;
+    if (versions == NULL) continue;
+    known = version_of(items[i]);
+    memcpy(versions + sizeof known * i, &known, sizeof known);
   }
   Py_RETURN_TRUE;
 }

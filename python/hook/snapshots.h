@@ -10,7 +10,8 @@
  * methods of a class itself (its bases' are theirs), the class of anything else. */
 PyObject* ipexrun_snapshot(PyObject* self, PyObject* containers);
 
-/* unchanged(containers, snapshot): whether all of it is still there, the very same objects at the same places. */
+/* unchanged(containers, snapshot[, versions]): whether all of it is still there, the very same objects at the same places. `versions`, a bytearray
+   of 8 zeros for each container at first, keeps what dicts looked like when they were compared: one that was not touched since is not read again. */
 PyObject* ipexrun_unchanged(PyObject* self, PyObject* args);
 
 #endif

@@ -186,6 +186,7 @@ class State:
             raise Refused("it holds too much to be watched")
         self.containers = tuple(containers)
         self.contents = self.hook.snapshot(self.containers)
+        self.versions = bytearray(8 * len(self.containers))  # hook.unchanged()
         for held in self.contents:
             for value in held:
                 if value is module or getattr(value, "__self__", None) is module:
@@ -225,7 +226,7 @@ class State:
 
     def holds(self, module):
         """Whether nothing was put in another's place. What was written into a tensor is no change."""
-        if type(module) is not self.kind or not self.hook.unchanged(self.containers, self.contents):
+        if type(module) is not self.kind or not self.hook.unchanged(self.containers, self.contents, self.versions):
             return False
         try:
             if not self.hooks.are_these(module):
