@@ -487,6 +487,7 @@ static PyMethodDef methods[] = {
     {"force_here", force_here, METH_O, "force(), for calls of this thread alone."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
     {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},
+    {"fetch", ipexrun_fetch, METH_O, "fetch(lines): asks for lines of memory, by their addresses."},
     {"unchanged", ipexrun_unchanged, METH_VARARGS, "unchanged(containers, snapshot[, versions]): whether the same objects are still there."},
     {"report", report, METH_NOARGS, "What the plugin did so far, as JSON."},
     {NULL, NULL, 0, NULL},

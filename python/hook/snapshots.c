@@ -25,11 +25,14 @@ static PyObject* methods_of(PyTypeObject* type) {
   return contents;
 }
 
+enum { kMethodsAhead = 6 };
+
 static int has_methods(PyTypeObject* type, PyObject* contents) {
   const Py_ssize_t size = PyTuple_GET_SIZE(contents);
   Py_ssize_t position = 0, i = 0;
   PyObject *key, *value;
   while (type->tp_dict != NULL && PyDict_Next(type->tp_dict, &position, &key, &value)) {
+    if (i + 3 * kMethodsAhead + 1 < size) __builtin_prefetch(PyTuple_GET_ITEM(contents, i + 3 * kMethodsAhead + 1));
     if (!is_method(value)) continue;
     if (i + 3 > size || PyTuple_GET_ITEM(contents, i) != key || PyTuple_GET_ITEM(contents, i + 1) != value ||
         PyTuple_GET_ITEM(contents, i + 2) != code_of(value)) {
@@ -150,4 +153,18 @@ PyObject* ipexrun_unchanged(PyObject* self, PyObject* args) {
     memcpy(versions + sizeof known * i, &known, sizeof known);
   }
   Py_RETURN_TRUE;
+}
+
+PyObject* ipexrun_fetch(PyObject* self, PyObject* lines) {
+  (void)self;
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(lines, &buffer, PyBUF_SIMPLE) < 0) return NULL;
+  const char* addresses = buffer.buf;
+  for (Py_ssize_t i = 0; i + (Py_ssize_t)sizeof(uint64_t) <= buffer.len; i += sizeof(uint64_t)) {
+    uint64_t address;
+    memcpy(&address, addresses + i, sizeof address);
+    __builtin_prefetch((const void*)(uintptr_t)address);
+  }
+  PyBuffer_Release(&buffer);
+  Py_RETURN_NONE;
 }

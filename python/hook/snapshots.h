@@ -14,4 +14,7 @@ PyObject* ipexrun_snapshot(PyObject* self, PyObject* containers);
    of 8 zeros for each container at first, keeps what dicts looked like when they were compared: one that was not touched since is not read again. */
 PyObject* ipexrun_unchanged(PyObject* self, PyObject* args);
 
+/* fetch(lines): asks for these lines of memory (addresses of 64 bits each), which will be read soon. Nothing is read: an address may be anything. */
+PyObject* ipexrun_fetch(PyObject* self, PyObject* lines);
+
 #endif

@@ -5,6 +5,7 @@ tensors have exactly these sizes. Parameters, buffers and other tensors of the m
 memory, so that writes into them are seen; nothing is frozen into constants.
 """
 
+import array
 import logging
 import random
 import sys
@@ -29,6 +30,7 @@ WITH_FAST_PATHS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoder, tor
 # Functions of torch's own that ask a tensor for its size alone; it is no plain number within them.
 OF_SIZES = (torch.nn.functional.embedding,)
 MOST_CONTAINERS = 50000
+OBJECT_BYTES, IMPL_BYTES, STORAGE_BYTES = 48, 192, 64  # of a tensor in Python, of what it stands for, of its storage: about what data_ptr() reads
 PRIMS = {"prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct", "prim::TupleUnpack", "prim::GetAttr",
          "prim::NumToTensor"}
 OF_NUMBERS = {"aten::Int", "aten::ScalarImplicit", "aten::IntImplicit", "aten::FloatImplicit", "aten::Float", "aten::Bool"}
@@ -191,8 +193,15 @@ class State:
             for value in held:
                 if value is module or getattr(value, "__self__", None) is module:
                     raise Refused("it holds itself")  # and would never die
-        self.pointers = self.places()
+        self.note_places(self.places())
         self.kinds = self.looks()
+
+    def note_places(self, pointers):
+        self.pointers = pointers
+        self.lines = array.array("Q")  # what places() reads, which a model's weights have put out of the caches since the last call
+        for tensor in self.tensors:
+            for address, size in ((id(tensor), OBJECT_BYTES), (tensor._cdata, IMPL_BYTES), (tensor.untyped_storage()._cdata, STORAGE_BYTES)):
+                self.lines.extend(range(address & -64, address + size, 64))
 
     def look_into(self, value, containers, depth):
         """Containers and configurations that attributes hold, and tensors in them."""
@@ -226,6 +235,7 @@ class State:
 
     def holds(self, module):
         """Whether nothing was put in another's place. What was written into a tensor is no change."""
+        self.hook.fetch(self.lines)
         if type(module) is not self.kind or not self.hook.unchanged(self.containers, self.contents, self.versions):
             return False
         try:
@@ -235,7 +245,7 @@ class State:
             if pointers != self.pointers:  # `tensor.data = ..` leaves the object
                 if self.looks() != self.kinds:
                     return False
-                self.pointers = pointers
+                self.note_places(pointers)
         except Exception:  # a tensor that has become none that can be read
             return False
         return True

@@ -1,6 +1,7 @@
 """The risk: a module that was changed and is answered as if it was not. Every way in which Python changes a dict, a list or a class has to be seen
 by `unchanged`, with the versions of dicts and without."""
 
+import array
 import os
 import sys
 
@@ -102,3 +103,10 @@ def test_versions_of_another_size_are_refused(held):
         HOOK.unchanged(held.containers, held.snapshot, bytearray(7))
     with pytest.raises(TypeError):
         HOOK.unchanged(held.containers, held.snapshot, b"x" * 64)
+
+
+def test_lines_may_be_anywhere():
+    """They are asked for, not read."""
+    assert HOOK.fetch(array.array("Q", [0, 1, 2**64 - 1, id(HOOK)])) is None and HOOK.fetch(b"") is None and HOOK.fetch(b"12345") is None
+    with pytest.raises(TypeError):
+        HOOK.fetch([1, 2])
