@@ -1,11 +1,12 @@
 #include "preload/plugin/graph/convolution_pack.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/equal.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/DimVector.h>
 
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "kernels/linear_f32.h"
 #include "kernels/winograd.h"
@@ -18,38 +19,67 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-/// As it was when the pack was made, undefined included.
-class Copy {
+/// What small tensors held when the pack was made, undefined included, in one piece: they are compared in every call, when a model's weights have put all of it out of the caches.
+class Copies {
  public:
-  explicit Copy(const at::Tensor& of) : copy_(of.defined() ? of.clone(at::MemoryFormat::Contiguous) : of) {}
+  explicit Copies(const std::array<at::Tensor, 5>& of) {
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      if (!of[i].defined()) continue;
+      const at::Tensor whole = of[i].contiguous();
+      held_[i] = {true, whole.scalar_type(), c10::DimVector(whole.sizes()), bytes_.size(), whole.nbytes()};
+      const auto* bytes = static_cast<const unsigned char*>(whole.const_data_ptr());
+      bytes_.insert(bytes_.end(), bytes, bytes + whole.nbytes());
+    }
+  }
 
-  [[nodiscard]] bool is(const at::Tensor& now) const {
-    if (now.defined() != copy_.defined()) return false;
-    if (!now.defined()) return true;
-    if (now.scalar_type() != copy_.scalar_type() || now.sizes() != copy_.sizes()) return false;
-    if (!now.is_contiguous()) return at::equal(now, copy_);
-    return std::memcmp(now.const_data_ptr(), copy_.const_data_ptr(), copy_.nbytes()) == 0;
+  [[nodiscard]] bool are(const std::array<const at::Tensor*, 5>& now) const {
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (now[i]->defined() != held_[i].defined) return false;
+      if (!held_[i].defined) continue;
+      const auto* impl = reinterpret_cast<const char*>(now[i]->unsafeGetTensorImpl());
+      for (int line = 0; line < 3; ++line) __builtin_prefetch(impl + 64 * line);
+      __builtin_prefetch(bytes_.data() + held_[i].begin);
+    }
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (held_[i].defined && !is(held_[i], *now[i])) return false;
+    }
+    return true;
   }
 
  private:
-  at::Tensor copy_;
+  struct Held {
+    bool defined = false;
+    at::ScalarType dtype = at::kFloat;
+    c10::DimVector sizes;
+    std::size_t begin = 0;  ///< in bytes_
+    std::size_t size_bytes = 0;
+  };
+
+  [[nodiscard]] bool is(const Held& held, const at::Tensor& now) const {
+    if (now.scalar_type() != held.dtype || now.sizes() != at::IntArrayRef(held.sizes)) return false;
+    if (held.size_bytes == 0) return true;
+    const at::Tensor whole = now.is_contiguous() ? now : now.contiguous();
+    return std::memcmp(whole.const_data_ptr(), bytes_.data() + held.begin, held.size_bytes) == 0;
+  }
+
+  std::array<Held, 5> held_;
+  std::vector<unsigned char> bytes_;
 };
 
 class FoldedPack final : public Pack {
  public:
   FoldedPack(Folded folded, const at::Tensor& bias, const Norm& norm)
-      : folded_(std::move(folded)), made_from_{Copy(bias), Copy(norm.mean), Copy(norm.variance), Copy(norm.scale), Copy(norm.shift)} {}
+      : folded_(std::move(folded)), made_from_({bias, norm.mean, norm.variance, norm.scale, norm.shift}) {}
 
   [[nodiscard]] std::size_t size_bytes() const noexcept override { return folded_.weight->size_bytes(); }
   [[nodiscard]] const Folded& folded() const { return folded_; }
   [[nodiscard]] bool is_of(const at::Tensor& bias, const Norm& norm) const {
-    return made_from_[0].is(bias) && made_from_[1].is(norm.mean) && made_from_[2].is(norm.variance) && made_from_[3].is(norm.scale) &&
-           made_from_[4].is(norm.shift);
+    return made_from_.are({&bias, &norm.mean, &norm.variance, &norm.scale, &norm.shift});
   }
 
  private:
   Folded folded_;
-  std::array<Copy, 5> made_from_;
+  Copies made_from_;
 };
 
 bool is_bf16(Method method) {
