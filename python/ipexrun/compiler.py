@@ -14,7 +14,7 @@ import torch
 
 from . import choices, decompositions, double, plugin, remembered
 from .interrupts import let_through
-from .parts import Parts
+from .parts import Parts, leave_out
 from .translation import Translation, Unsupported
 
 BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
@@ -108,6 +108,7 @@ class Compiled:
         self.exploring = threading.Lock()
         self.begin_trial()
         self.choice = None  # None: stock; else as in `open`
+        self.unjudged = False  # it won while kernels inside were still being chosen: a call with those that stay is judged once more
         self.problem = ""  # of the last run that failed
         self.note = new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
         self.parts = Parts(self) if self.races else None  # what Inductor may compile, once the forms above are decided
@@ -145,7 +146,13 @@ class Compiled:
         if self.choice is None:
             return tuple(self.stock(*values))
         try:
+            unsettled = self.graph.unsettled_runs() if self.unjudged else 0
             result = self.mine(self.choice, values)
+            if self.unjudged and self.graph.unsettled_runs() == unsettled:
+                self.unjudged = False
+                leave_out()
+                if not self.is_accurate(values, list(result), self.choice):
+                    raise RuntimeError(f"its results are {self.trial.error():.1e} away")
             self.note["taken"] += 1
             return result
         except Exception as problem:
@@ -215,6 +222,7 @@ class Compiled:
                 return result
         if decided == 1:
             self.open = []
+            self.unjudged = self.graph.unsettled_runs() != unsettled
             self.choice = candidate
             self.note["choice"] = f"{form_name(candidate)}: {self.fused[candidate]}"
             if self.timed:

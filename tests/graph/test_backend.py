@@ -76,6 +76,26 @@ def test_no_check_for_drift_begins_while_a_graph_is_tried():
     assert one.set_apart(False) is True and other.set_apart(False) is False
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_form_that_won_early_is_judged_once_its_kernels_are_chosen(right):
+    from ipexrun import compiler
+
+    class Graph:
+        runs = iter([1, 2, 3, 3, 9, 9])  # before and after each answer
+
+        def unsettled_runs(self):
+            return next(self.runs)
+
+    one, judged = object.__new__(compiler.Compiled), []
+    one.graph, one.choice, one.unjudged, one.note = Graph(), True, True, {"taken": 0, "choice": "bf16"}
+    one.stock, one.mine, one.trial = lambda x: ["stock"], lambda choice, values: ("mine",), torch.classes.ipexrun.Trial()
+    one.is_accurate = lambda values, result, choice: judged.append(result) or right
+    answers = [one.answer([0]) for _ in range(3)]
+    assert judged == [["mine"]] and not one.unjudged
+    assert answers == ([("mine",)] * 3 if right else [("mine",), ["stock"], ("stock",)])
+    assert (one.choice is True) == right
+
+
 def test_options_that_do_not_exist_are_named():
     with pytest.raises(Exception, match="no option 'speed'"):
         torch.compile(block(), backend="ipex", options={"speed": 9})(torch.randn(2, 64))

@@ -19,7 +19,8 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-/// What small tensors held when the pack was made, undefined included, in one piece: they are compared in every call, when a model's weights have put all of it out of the caches.
+/// What small tensors held when the pack was made, undefined included, in one piece: they are compared in every call, when a model's weights
+/// have put all of it out of the caches.
 class Copies {
  public:
   explicit Copies(const std::array<at::Tensor, 5>& of) {
