@@ -124,7 +124,7 @@ class DriftCheck {
   std::uint64_t ops_ = 0;
   std::uint64_t calls_ = 0;
   std::uint64_t judged_calls_ = 0;
-  double worst_ = 0;
+  SampleErrors errors_;  ///< of its results
   bool failed_ = false;
   bool operands_rounded_ = false;  ///< of the op that runs now
   bool rounding_ = false;          ///< it computes from such operands, or rounds itself
@@ -367,7 +367,7 @@ void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool ma
   if (between_passes()) {
     judge();
     if (judged_calls_ >= wanted_calls_ && !lengthened_) {
-      moved_ = may_move && !begins_.empty() && (operands_rounded_ || steered_ || worst_ > kMaxDrift);
+      moved_ = may_move && !begins_.empty() && (operands_rounded_ || steered_ || errors_.worst() > kMaxDrift);
       lengthened_ = moved_ || operands_rounded_ || !may_move;
       if (lengthened_) wanted_calls_ += pass_calls_;
     }
@@ -386,20 +386,20 @@ void DriftCheck::judge() {
   choices_.forget();
   const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
   const TierOff stock;
-  worst_ = std::max(worst_, shadows_.judge_results());
+  errors_.add(shadows_.judge_results());
 }
 
 void DriftCheck::finish() {
   if (between_passes()) judge();
   charge(state_, explored_ns);
-  if (steered_) worst_ = std::numeric_limits<double>::infinity();
-  state_.drift.finish(uses_, worst_, state_.calls.load(std::memory_order_relaxed));
+  const double worst = steered_ ? std::numeric_limits<double>::infinity() : errors_.worst();
+  state_.drift.finish(uses_, steered_ ? SampleErrors(worst) : errors_, state_.calls.load(std::memory_order_relaxed));
   const DriftCounts counts = state_.drift.counts();
   char text[200];
   std::snprintf(text, sizeof text,
                 "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e); so far %lu may run, %lu stay with stock",
-                uses_.size(), worst_, kMaxDrift, counts.fine, counts.too_far);
-  const log::Level level = worst_ > kMaxDrift ? log::Level::kInfo : log::Level::kDebug;
+                uses_.size(), worst, kMaxDrift, counts.fine, counts.too_far);
+  const log::Level level = worst > kMaxDrift ? log::Level::kInfo : log::Level::kDebug;
   log::line(level, steered_ ? std::string(text) + "; in the middle of it a choice (topk, argmax, sort or a comparison) was made among them"
                             : text);
 }

@@ -168,8 +168,8 @@ double Shadows::error_of(const at::Tensor& tensor) {
   return relative_error(stock.const_data_ptr<double>(), candidate.const_data_ptr<double>(), stock.numel());
 }
 
-double Shadows::judge_results() {
-  double worst = 0;
+SampleErrors Shadows::judge_results() {
+  SampleErrors errors;
   for (auto& [storage, shadow] : shadows_) {
     c10::Storage users = std::move(shadow.result);
     shadow.result = c10::Storage();
@@ -185,10 +185,10 @@ double Shadows::judge_results() {
     for (std::int64_t row = 0; row < rows; ++row) {
       const double error =
           relative_error(stock.const_data_ptr<double>() + row * length, candidate.const_data_ptr<double>() + row * length, length);
-      worst = std::max(worst, error);
+      errors.add(static_cast<std::uint64_t>(length), error);
     }
   }
-  return worst;
+  return errors;
 }
 
 }  // namespace ipexrun::preload

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "preload/select/small_samples.h"
+
 namespace ipexrun::preload {
 
 class Shadows {
@@ -39,10 +41,10 @@ class Shadows {
   /// Something else was computed from it: it is no result of the pass.
   void consumed(const at::Tensor& tensor);
 
-  /// The largest relative RMS error of a sample (a row of dimension 0) of the results so far: of what nothing was computed from, and of
+  /// Relative RMS errors of the samples (rows of dimension 0) of the results so far: of what nothing was computed from, and of
   /// what somebody else still holds; 0/0 = 0; infinite where NaN or infinities lie elsewhere. Of tensors with a dimension: single numbers
   /// are what programs measure. The results are let go.
-  double judge_results();
+  SampleErrors judge_results();
   /// The relative RMS error of the whole of one tensor; 0 without a shadow.
   double error_of(const at::Tensor& tensor);
 

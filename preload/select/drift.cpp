@@ -96,9 +96,25 @@ void DriftLedger::note_yield(const std::vector<DriftUse>& uses) noexcept {
   span_.store(std::min(span + std::max<std::uint32_t>(span / 2, 1), kMostSpan), std::memory_order_relaxed);
 }
 
-void DriftLedger::finish(const std::vector<DriftUse>& uses, double drift, std::uint64_t calls) {
+/// The pass was good, but others with the same uses may not be.
+bool DriftLedger::wants_another_look(const SampleErrors& errors) {
+  looks_.add(errors);
+  return !(looks_.worst_of_a_thousand() <= kMaxDrift) && ++look_count_ < kMostLooks;
+}
+
+void DriftLedger::finish(const std::vector<DriftUse>& uses, const SampleErrors& errors, std::uint64_t calls) {
   note_yield(uses);
-  const bool good = drift <= kMaxDrift;  // false for NaN
+  const double drift = errors.worst();
+  bool good = drift <= kMaxDrift;  // false for NaN
+  if (good && wants_another_look(errors)) {
+    checks_.fetch_add(1, std::memory_order_relaxed);
+    again_.store(true, std::memory_order_relaxed);
+    conclude(drift, 0);
+    return;
+  }
+  good = good && looks_.worst_of_a_thousand() <= kMaxDrift;
+  looks_ = {};
+  look_count_ = 0;
   const bool searching = !searched_.empty();
   if (!good && !searching) {
     for (const DriftUse& use : uses) {
@@ -115,11 +131,16 @@ void DriftLedger::finish(const std::vector<DriftUse>& uses, double drift, std::u
   searching_.store(!searched_.empty(), std::memory_order_relaxed);
   checks_.fetch_add(1, std::memory_order_relaxed);
   if (!good) failed_.fetch_add(1, std::memory_order_relaxed);
+  const bool again = !searched_.empty() || (!good && !uses.empty());
+  again_.store(again, std::memory_order_relaxed);
+  conclude(drift, again ? 0 : std::max(calls, kLongestPass) * kRecheckFactor);
+}
+
+void DriftLedger::conclude(double drift, std::uint64_t next_from) noexcept {
   last_.store(drift, std::memory_order_relaxed);
-  again_.store(!searched_.empty() || (!good && !uses.empty()), std::memory_order_relaxed);
   aborts_in_a_row_.store(0, std::memory_order_relaxed);
   count_anew();
-  watch_from_.store(again_.load(std::memory_order_relaxed) ? 0 : std::max(calls, kLongestPass) * kRecheckFactor, std::memory_order_relaxed);
+  watch_from_.store(next_from, std::memory_order_relaxed);
   release();
 }
 

@@ -13,6 +13,8 @@
 #include <memory>
 #include <vector>
 
+#include "preload/select/small_samples.h"
+
 namespace ipexrun::preload {
 
 /// e() of a pass's results, RMS(c - stock) / RMS(stock) of each sample: two thirds of what the accuracy rule grants a whole module, because
@@ -22,6 +24,7 @@ inline constexpr std::uint64_t kLongestPass = 1 << 16;  ///< calls after which a
 inline constexpr std::uint64_t kLeastCalls = 16;        ///< of one check: shorter passes (the steps of a recurrence) are taken together
 inline constexpr std::uint64_t kRecheckFactor = 4;      ///< the next check after a good one, in calls of the process
 inline constexpr int kMaxAborts = 3;                    ///< checks that came to no end, after which no more are begun
+inline constexpr int kMostLooks = 16;                   ///< checks of the same uses, where one has too few samples to say anything of others
 
 inline constexpr std::uint32_t kMostSpan = 32;  ///< of uses of one weight in a pass
 
@@ -109,10 +112,11 @@ class DriftLedger {
     return verdict == DriftVerdict::kFine || verdict == DriftVerdict::kTried;
   }
 
-  /// `uses`: those that the pass made, in order, each once. `drift`: of its worst result; not finite if NaN or infinities moved. Good: all
-  /// of them may run from now on. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
+  /// `uses`: those that the pass made, in order, each once. `errors`: of its results; not finite if NaN or infinities moved. Good: all
+  /// of them may run from now on. Good, but of too few samples to say that of others (small_samples.h): another pass is looked at, up to
+  /// kMostLooks, and then it counts as too far. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
   /// is searched without which a pass is good, by halving, a check each; these stay with stock. May throw std::bad_alloc.
-  void finish(const std::vector<DriftUse>& uses, double drift, std::uint64_t calls);
+  void finish(const std::vector<DriftUse>& uses, const SampleErrors& errors, std::uint64_t calls);
   void abort() noexcept;
   /// The check began at the wrong place: another one at the next pass, and what was earned beyond `cost_ns` is kept for it.
   void postpone(std::int64_t cost_ns) noexcept;
@@ -122,6 +126,8 @@ class DriftLedger {
  private:
   void release() noexcept;
   void count_anew() noexcept;
+  bool wants_another_look(const SampleErrors& errors);
+  void conclude(double drift, std::uint64_t next_from) noexcept;
   void search(bool good);
   void note_yield(const std::vector<DriftUse>& uses) noexcept;
   void settle(DriftMark& mark, DriftVerdict verdict) noexcept;
@@ -147,6 +153,8 @@ class DriftLedger {
   // Touched only by the thread that holds the claim.
   std::int64_t earned_ns_ = 0;      ///< lost by waiting until this check
   std::uint64_t waited_ = 0;        ///< uses that did
+  SampleErrors looks_;              ///< of passes with the same uses
+  int look_count_ = 0;
   std::vector<DriftUse> searched_;  ///< empty: no search
   std::size_t low_ = 0;             ///< without so many of the first ones a pass was too far away
   std::size_t high_ = 0;            ///< without so many it was good, or none would be left

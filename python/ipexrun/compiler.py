@@ -21,6 +21,9 @@ BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 REMATCHES = 2  # after races that looked won but for calls that something else on the machine disturbed
 UNSETTLED = 32  # calls that are left out of a race because something inside was still being chosen
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
+SMALL_SHARE = 8  # one call of so many may have results that are too small for what bf16 rounds
+SMALL_AT_FIRST = 32  # such calls after which that is asked of a form that answers
+TOO_SMALL = "too many results are small beside what it rounds"
 
 graphs = []  # what became of each graph, for ipexrun.report()
 
@@ -153,14 +156,25 @@ class Compiled:
                 leave_out()
                 if not self.is_accurate(values, list(result), self.choice):
                     raise RuntimeError(f"its results are {self.trial.error():.1e} away")
-            self.note["taken"] += 1
-            return result
+            return self.large_or_stock(values, result)
         except Exception as problem:
             let_through(problem)
             result = self.stock(*values)  # raises what is the user's own fault
             self.choice = None
             self.note["choice"] = f"stock: {first_line(problem)}"
             return result
+
+    def large_or_stock(self, values, result):
+        """The results, unless what bf16 rounds may be too much for one of their samples: then torch's own, from which is learnt."""
+        if self.margins is None or self.margins.cover(list(result)):
+            self.note["taken"] += 1
+            return result
+        truth = tuple(self.truth(values))
+        self.margins.note(list(truth), list(result))
+        self.small += 1
+        if self.small >= SMALL_AT_FIRST and self.small * SMALL_SHARE > self.note["taken"]:
+            self.keep_float32(TOO_SMALL)
+        return truth
 
     def with_parts(self, parts, values):
         result = parts(values)
@@ -200,6 +214,9 @@ class Compiled:
         if not mine_first:
             mine, mine_ns = self.attempt(candidate, values)
         self.calls += 1
+        if mine is not None and self.margins is not None:
+            self.tried += 1
+            self.small += not self.margins.cover(list(mine))
         if mine is None:
             self.lose(values, f"failed: {self.problem}")
             return result
@@ -220,8 +237,11 @@ class Compiled:
             if not self.is_accurate(values, list(mine), candidate):
                 self.lose(values, f"its results are {self.trial.error():.1e} away")
                 return result
-        if decided == 1:
+        if decided == 1 and self.is_often_small():
+            self.lose(values, TOO_SMALL)
+        elif decided == 1:
             self.open = []
+            self.small = 0
             self.unjudged = self.graph.unsettled_runs() != unsettled
             self.choice = candidate
             self.note["choice"] = f"{form_name(candidate)}: {self.fused[candidate]}"
@@ -237,6 +257,10 @@ class Compiled:
             self.lose(values, f"not faster, {1 / self.trial.ratio():.2f} of stock's speed")
         return result
 
+    def is_often_small(self):
+        """So often that torch's own answers, which such calls cost besides, would take what is gained."""
+        return self.small * SMALL_SHARE > self.tried or (self.small > 0 and self.small / self.tried + self.trial.ratio() >= 1)
+
     def stock_timed(self, values):
         """Stock's result, its nanoseconds, and how many of these it will not take once the op tier has chosen."""
         beside, started = self.graph.exploration_ns(), time.perf_counter_ns()
@@ -246,12 +270,15 @@ class Compiled:
     def settled(self):
         return not self.open
 
-    def keep_float32(self):
-        """It is one graph of several in a module, or one module of several in another: each may be near enough in bf16, and all together not."""
+    def keep_float32(self, why="not the whole of what the program calls"):
+        """For one, it is one graph of several in a module, or one module of several in another: each may be near enough in bf16, and all together not."""
         with self.exploring:
             if True not in self.fused:
+                if why == TOO_SMALL:
+                    self.choice, self.parts = None, None
+                    self.note["choice"] = f"stock: {why}"
                 return
-            self.note.setdefault("lost", []).append("bf16: not the whole of what the program calls")
+            self.note.setdefault("lost", []).append(f"bf16: {why}")
             self.fused = {False: self.fused[False] if False in self.fused else self.graph.compile(False)}
             if not self.choice and True not in self.open:
                 return
@@ -262,7 +289,8 @@ class Compiled:
 
     def begin_trial(self):
         self.trial = torch.classes.ipexrun.Trial()
-        self.calls = self.checks = self.rematches = self.unsettled = 0
+        self.calls = self.checks = self.rematches = self.unsettled = self.small = self.tried = 0
+        self.margins = torch.classes.ipexrun.Margins() if self.bf16_inside else None
         self.times = [], []  # nanoseconds of stock's form and of ours
 
     def free(self):
@@ -288,7 +316,10 @@ class Compiled:
         truth, exact = list(self.truth(values)), []
         if not bf16 and not torch.classes.ipexrun.Trial().check(truth, mine, bf16):
             exact = double.results(self.module, values) or []
-        return (self.trial if trial is None else trial).check_beside(truth, mine, bf16, exact)
+        right = (self.trial if trial is None else trial).check_beside(truth, mine, bf16, exact)
+        if right and self.margins is not None:
+            self.margins.note(truth, mine)
+        return right
 
     def note_times(self, candidate, values):
         """Where the time of one call goes, for reports."""

@@ -259,9 +259,7 @@ class Parts:
 
     def answer(self, values):
         try:
-            result = self.run(values)
-            self.owner.note["taken"] += 1
-            return result
+            return self.owner.large_or_stock(values, self.run(values))
         except Exception as problem:
             let_through(problem)
             result = self.owner.answer(values)  # raises what is the user's own fault

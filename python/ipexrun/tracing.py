@@ -82,6 +82,8 @@ class Form:
         trace.drop()
         self.phase = self.explore
         self.trial = torch.classes.ipexrun.Trial()
+        self.margins = torch.classes.ipexrun.Margins() if target.bf16 else None
+        self.small = 0  # calls with results too small for what bf16 rounds
         self.calls = self.checks = self.quiet = self.turn = self.repeated = self.rematches = self.uses = 0
         self.judged = set()  # values
         self.waiting = None  # nanoseconds of a racing call without its other half, who answered it, and whether nothing was tried in it
@@ -178,14 +180,22 @@ class Form:
             before = target.graph.scripted_trials()
             mine = self.run(tensors)
             self.quiet = 0 if target.graph.scripted_trials() != before else self.quiet + 1
+            if not self.is_large(mine):
+                return ""  # it would not have answered
             if not self.is_like(taken.tensors, mine, self.trial, target.bf16):
                 return f"its results are {self.trial.error():.1e} away"
+            if self.margins is not None:
+                self.margins.note(list(taken.tensors), list(mine))
         except Unknown as unknown:
             return str(unknown)
         except Exception as problem:
             let_through(problem)
             return capture.first_line(problem)
         return ""
+
+    def is_large(self, mine):
+        """Whether each of its samples is large enough for what bf16 rounds."""
+        return self.margins is None or self.margins.cover(list(mine))
 
     @staticmethod
     def is_like(truth, mine, trial, bf16):
@@ -257,13 +267,22 @@ class Form:
             return target.eager
         target.hook.end_drift_check()
         try:
-            result = self.taken.like(method(*tensors))
+            mine = method(*tensors)
+            if not self.is_large(mine):
+                return self.too_small()
+            result = self.taken.like(mine)
         except Exception as problem:
             let_through(problem)
             target.give_up(capture.first_line(problem))
             return target.eager  # which raises what is the program's own fault
         target.taken += 1
         return result
+
+    def too_small(self):
+        self.small += 1
+        if self.small >= compiler.SMALL_AT_FIRST and self.small * compiler.SMALL_SHARE > self.uses:
+            self.target.give_up(compiler.TOO_SMALL)
+        return self.target.eager
 
     def look_again(self, module, args, kwargs, tensors):
         target = self.target

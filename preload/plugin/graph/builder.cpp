@@ -16,6 +16,7 @@
 #include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/executor.h"
 #include "preload/plugin/graph/find_parts.h"
+#include "preload/plugin/graph/margins.h"
 #include "preload/plugin/graph/op_times.h"
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/scripted_region.h"
@@ -315,6 +316,7 @@ class Builder final : public torch::CustomClassHolder {
 };
 
 class Trial final : public torch::CustomClassHolder, public ProgramTrial {};
+class ScriptMargins final : public torch::CustomClassHolder, public Margins {};
 
 /// `dtype`: what torch.compile was told; empty: what the process was told.
 bool bf16_allowed(const std::string& dtype) {
@@ -390,6 +392,12 @@ void register_classes() {
           .def("ratio", [](const c10::intrusive_ptr<Trial>& self) { return self->ratio(); })
           .def("disturbed", [](const c10::intrusive_ptr<Trial>& self) { return self->disturbed(); })
           .def("error", [](const c10::intrusive_ptr<Trial>& self) { return self->error(); });
+  static auto margins =
+      torch::class_<ScriptMargins>("ipexrun", "Margins")
+          .def(torch::init<>())
+          .def("note", [](const c10::intrusive_ptr<ScriptMargins>& self, std::vector<std::optional<at::Tensor>> stock,
+                          std::vector<std::optional<at::Tensor>> mine) { self->note(stock, mine); })
+          .def("cover", [](const c10::intrusive_ptr<ScriptMargins>& self, std::vector<std::optional<at::Tensor>> mine) { return self->cover(mine); });
 }
 
 }  // namespace ipexrun::preload::graph

@@ -18,6 +18,7 @@
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/duel.h"
+#include "preload/plugin/graph/margins.h"
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/recorder.h"
 #include "preload/plugin/graph/remembered.h"
@@ -31,6 +32,8 @@ constexpr std::size_t kHopelessForms = 3;  ///< that cannot be held or have noth
 constexpr int kMostRepeats = 2;            ///< races that were lost while something else ran on the machine
 constexpr int kMostMistakes = 16;          ///< calls that could not be recorded because they threw
 constexpr int kMostDisturbed = 32;         ///< pairs that are left out
+constexpr int kSmallShare = 8;               ///< one call of so many may have results too small for bf16
+constexpr int kSmallAtFirst = 32;            ///< such calls after which that is asked
 constexpr std::size_t kMostNotes = 512;
 
 constexpr const char* kRemembered = "region";  // the operator of its decisions
@@ -138,6 +141,9 @@ struct Region::Choice {
   std::vector<int> open;  ///< candidates still to be tried: 1 with bf16 inside float32, 0 without
   std::atomic<int> choice{kUndecided};
   ProgramTrial trial;
+  Margins margins;  ///< of results with bf16 inside
+  int small = 0;    ///< calls whose results were too small for it, of those that were tried
+  std::atomic<int> too_small{0};  ///< likewise, of those that it was to answer
   int checks = 0;
   int calls = 0;
   int disturbed = 0;
@@ -296,7 +302,10 @@ bool Region::answer(const c10::IValue* inputs, Values* results) {
   if (choice >= 0 && form->checked.load(std::memory_order_relaxed)) {
     try {
       *results = run(*form, choice, inputs);
-      return true;
+      if (large_enough(*form->choice, *results)) return true;
+      results->clear();
+      answered_too_small(*form->choice);
+      return false;
     } catch (const std::exception& problem) {  // stock raises it, if it is the user's own fault
       if (may_explore && !busy_.exchange(true, std::memory_order_acquire)) {
         exploring_here() = std::make_unique<Exploring>(*this, *form, inputs);
@@ -457,8 +466,23 @@ bool Region::right(Exploring& run, ProgramTrial* trial) const {
     if (!truth[i].isTensor() && !Look::same(truth[i], run.mine[i])) return false;
   }
   // Where bf16 is allowed the op tier may answer in it inside our float32 form, too.
-  return trial->check(tensors_of(truth.data(), outputs_), tensors_of(run.mine.data(), outputs_), bf16_inside_allowed(tier()->options));
+  const bool bf16 = bf16_inside_allowed(tier()->options);
+  const Results theirs = tensors_of(truth.data(), outputs_);
+  const Results ours = tensors_of(run.mine.data(), outputs_);
+  const bool right = trial->check(theirs, ours, bf16);
+  if (right && bf16) run.form.choice->margins.note(theirs, ours);
+  return right;
 }
+
+void Region::answered_too_small(Choice& choice) {
+  const int small = choice.too_small.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (small < kSmallAtFirst || static_cast<std::uint64_t>(small) * kSmallShare < note_->taken.load(std::memory_order_relaxed)) return;
+  choice.choice.store(kStockAnswers, std::memory_order_release);
+  say("stock: too many results are small beside what bf16 rounds", choice.trial);
+}
+
+/// For what bf16 inside adds to them.
+bool Region::large_enough(const Choice& choice, const Values& results) const { return choice.margins.cover(tensors_of(results.data(), outputs_)); }
 
 void Region::explored(Exploring& run) {
   const std::int64_t stock_ns = now_ns() - run.started_ns;
@@ -494,6 +518,7 @@ void Region::explored(Exploring& run) {
     choice.trial.add_unsettled(stock_ns - static_cast<std::int64_t>(exploration_ns() - run.exploration_ns), run.mine_ns);
     decided = static_cast<int>(choice.trial.result());
   }
+  choice.small += large_enough(choice, run.mine) ? 0 : 1;
   if (choice.checks < kChecks || decided == 1) {
     ++choice.checks;
     if (right(run, &choice.trial)) {
@@ -502,6 +527,11 @@ void Region::explored(Exploring& run) {
       decided = -1;
       accurate = false;
     }
+  }
+  const double small = static_cast<double>(choice.small) / choice.calls;  // such calls cost stock's time besides
+  if (decided == 1 && choice.small > 0 && (small * kSmallShare > 1 || small + choice.trial.ratio() >= 1)) {
+    decided = -1;
+    accurate = false;
   }
   if (decided == 1) {
     say(name_of(run.candidate) + ": " + form.fused[static_cast<std::size_t>(run.candidate)] + (choice.remembered ? " (remembered)" : ""),
@@ -535,7 +565,7 @@ void Region::lose(Choice& choice, const Exploring& run, const std::string& why) 
   }
   choice.open.erase(choice.open.begin());
   choice.trial = ProgramTrial();
-  choice.checks = choice.calls = 0;
+  choice.checks = choice.calls = choice.small = 0;
   run.form.runs = 0;
   bool bf16_elsewhere = false;
   for (const auto& other : choices_) bf16_elsewhere = bf16_elsewhere || other->choice.load(std::memory_order_relaxed) == 1;

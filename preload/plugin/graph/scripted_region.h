@@ -71,6 +71,8 @@ class Region final : public torch::CustomClassHolder {
   Values run(const Form& form, int candidate, const c10::IValue* inputs) const;
   void explored(Exploring& run);
   bool right(Exploring& run, ProgramTrial* trial) const;
+  void answered_too_small(Choice& choice);
+  [[nodiscard]] bool large_enough(const Choice& choice, const Values& results) const;
   void lose(Choice& choice, const Exploring& run, const std::string& why);
   static int choice_for(const Form& form);
   static void drop_missing(Choice& choice, const Form& form);

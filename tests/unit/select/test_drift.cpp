@@ -137,6 +137,35 @@ TEST_F(Ledger, AGoodPassLetsItsUsesThroughAndIsLookedAtAgainLater) {
   EXPECT_EQ(ledger.counts().waiting, 0u);
 }
 
+/// Errors of samples of two numbers each.
+SampleErrors of_pairs(std::uint64_t samples, double worst) {
+  SampleErrors errors;
+  for (std::uint64_t i = 0; i < samples; ++i) errors.add(2, worst);
+  return errors;
+}
+
+TEST_F(Ledger, AGoodPassOfTooFewSamplesIsFollowedByOthers) {
+  settle(8);
+  ledger.finish(uses(8), of_pairs(40, 4e-3), 100);  // 2.5e-2 among a thousand
+  EXPECT_EQ(verdict(0), DriftVerdict::kUnknown);
+  ASSERT_TRUE(ledger.watching(0));
+  ASSERT_TRUE(ledger.begin(0, true, false));
+  ledger.finish(uses(8), of_pairs(2000, 1e-4), 100);
+  EXPECT_EQ(verdict(0), DriftVerdict::kFine);
+  EXPECT_FALSE(ledger.watching(kLongestPass));
+}
+
+TEST_F(Ledger, WhatFewSamplesNeverShowCountsAsTooFar) {
+  settle(8);
+  for (int look = 1; look < kMostLooks; ++look) {
+    ledger.finish(uses(8), of_pairs(1, 1.5e-2), 100);
+    EXPECT_EQ(verdict(0), DriftVerdict::kUnknown);
+    ASSERT_TRUE(ledger.begin(0, true, false));
+  }
+  ledger.finish(uses(8), of_pairs(1, 1.5e-2), 100);
+  EXPECT_EQ(verdict(0), DriftVerdict::kHeld);
+}
+
 TEST_F(Ledger, TooFarHoldsTheFirstHalfAndChecksTheRestAtOnce) {
   settle(6);
   ledger.finish(uses(6), 0.5, 100);

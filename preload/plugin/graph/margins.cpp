@@ -1,0 +1,85 @@
+#include "preload/plugin/graph/margins.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "preload/plugin/graph/compare.h"
+#include "preload/plugin/tier.h"
+#include "preload/select/small_samples.h"
+
+namespace ipexrun::preload::graph {
+namespace {
+
+struct Samples {
+  std::int64_t count = 0;    ///< 0: not asked
+  std::int64_t numbers = 0;  ///< of one
+};
+
+Samples samples_of(const std::optional<at::Tensor>& result) {
+  if (!result || !result->defined() || result->numel() == 0) return {};
+  if (result->scalar_type() != at::kFloat && result->scalar_type() != at::kDouble) return {};
+  if (result->layout() != at::kStrided || !result->device().is_cpu()) return {};
+  const std::int64_t count = result->dim() > 1 ? result->size(0) : 1;
+  const std::int64_t numbers = result->numel() / count;
+  return numbers > Margins::kMostNumbers ? Samples{} : Samples{count, numbers};
+}
+
+/// Calls with the sum of squares of each sample; false once it says so.
+template <typename T, typename Visit>
+bool each_sample(const T* values, Samples samples, Visit visit) {
+  for (std::int64_t i = 0; i < samples.count; ++i, values += samples.numbers) {
+    double squares = 0;
+    for (std::int64_t k = 0; k < samples.numbers; ++k) squares += static_cast<double>(values[k]) * static_cast<double>(values[k]);
+    if (!visit(squares)) return false;
+  }
+  return true;
+}
+
+template <typename Visit>
+bool each_sample(const at::Tensor& result, Samples samples, Visit visit) {
+  if (!result.is_contiguous()) return each_sample(result.contiguous(), samples, visit);
+  return result.scalar_type() == at::kFloat ? each_sample(result.const_data_ptr<float>(), samples, visit)
+                                            : each_sample(result.const_data_ptr<double>(), samples, visit);
+}
+
+}  // namespace
+
+void Margins::note(const Results& stock, const Results& mine) {
+  const TierOff inner_calls_are_stock;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const std::lock_guard<std::mutex> hold(mutex_);
+  errors_.resize(std::max(errors_.size(), mine.size()));
+  for (std::size_t i = 0; i < std::min(stock.size(), mine.size()); ++i) {
+    const Samples samples = samples_of(mine[i]);
+    if (samples.count == 0 || !stock[i] || stock[i]->sizes() != mine[i]->sizes()) continue;
+    Errors& errors = errors_[i];
+    each_sample(mine[i]->to(at::kDouble) - stock[i]->to(at::kDouble), samples, [&](double squares) {
+      if (!std::isfinite(squares)) return true;
+      errors.squares += squares;
+      errors.counted += static_cast<std::uint64_t>(samples.numbers);
+      errors.worst = std::max(errors.worst, squares / static_cast<double>(samples.numbers));
+      return true;
+    });
+  }
+}
+
+bool Margins::cover(const Results& mine) const {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const std::lock_guard<std::mutex> hold(mutex_);
+  for (std::size_t i = 0; i < std::min(errors_.size(), mine.size()); ++i) {
+    const Errors& errors = errors_[i];
+    const Samples samples = errors.squares > 0 ? samples_of(mine[i]) : Samples{};
+    if (samples.count == 0) continue;
+    const double bound = error_norm_bound(errors.squares, errors.counted, static_cast<std::uint64_t>(samples.numbers));
+    const double least = std::max(bound, std::sqrt(errors.worst * static_cast<double>(samples.numbers))) / kModuleBf16Error;
+    const double least_squares = least * least;
+    // Zeros alone are what a mask leaves; a bound that fails for NaN would send such results away for ever.
+    if (!each_sample(*mine[i], samples, [&](double squares) { return squares == 0 || !(squares < least_squares); })) return false;
+  }
+  return true;
+}
+
+}  // namespace ipexrun::preload::graph
