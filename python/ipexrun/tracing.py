@@ -210,7 +210,7 @@ class Form:
         waiting = self.waiting
         self.turn += 1
         if waiting[1] if waiting is not None else self.turn % 2:
-            result = self.answered(tensors)
+            result = self.answered(module, args, kwargs, tensors)
             if result is not target.eager:
                 self.pair(time.perf_counter_ns() - started, stock=False)
             return result
@@ -258,9 +258,9 @@ class Form:
         self.uses += 1
         if self.uses & (self.uses - 1) == 0 and self.uses >= LOOK_AGAIN and self.uses.bit_length() % 2:
             return self.look_again(module, args, kwargs, tensors)
-        return self.answered(tensors)
+        return self.answered(module, args, kwargs, tensors)
 
-    def answered(self, tensors):
+    def answered(self, module, args, kwargs, tensors):
         target = self.target
         method = self.method
         if method is None:  # lost, in another thread
@@ -268,26 +268,32 @@ class Form:
         target.hook.end_drift_check()
         try:
             mine = method(*tensors)
-            if not self.is_large(mine):
-                return self.too_small()
-            result = self.taken.like(mine)
+            large = self.is_large(mine)
+            result = self.taken.like(mine) if large else None
         except Exception as problem:
             let_through(problem)
             target.give_up(capture.first_line(problem))
             return target.eager  # which raises what is the program's own fault
+        if not large:
+            return self.by_stock(module, args, kwargs)
         target.taken += 1
         return result
 
-    def too_small(self):
+    def by_stock(self, module, args, kwargs):
+        """Results that are too small for what bf16 rounds, in operators by themselves as well."""
         self.small += 1
         if self.small >= compiler.SMALL_AT_FIRST and self.small * compiler.SMALL_SHARE > self.uses:
             self.target.give_up(compiler.TOO_SMALL)
-        return self.target.eager
+        self.target.hook.set_enabled(False)
+        try:
+            return module(*args, **kwargs)
+        finally:
+            self.target.hook.set_enabled(True)
 
     def look_again(self, module, args, kwargs, tensors):
         target = self.target
         if not target.lock.acquire(blocking=False):
-            return self.answered(tensors)
+            return self.answered(module, args, kwargs, tensors)
         try:
             self.trial = torch.classes.ipexrun.Trial()
             target.hook.set_enabled(False)

@@ -303,9 +303,10 @@ bool Region::answer(const c10::IValue* inputs, Values* results) {
     try {
       *results = run(*form, choice, inputs);
       if (large_enough(*form->choice, *results)) return true;
-      results->clear();
       answered_too_small(*form->choice);
-      return false;
+      const TierOff stock;
+      *results = run_body(inputs);
+      return true;
     } catch (const std::exception& problem) {  // stock raises it, if it is the user's own fault
       if (may_explore && !busy_.exchange(true, std::memory_order_acquire)) {
         exploring_here() = std::make_unique<Exploring>(*this, *form, inputs);
