@@ -37,6 +37,42 @@ Site* site_of(TierState& state, const OpCall& call) noexcept {
   }
 }
 
+/// The site of calls that drift keeps from `of`'s choice: what does not round races there against stock. `of` where there is nothing else.
+Site& exact_site(TierState& state, const OpCall& call, Site& of) noexcept {
+  SiteId id = of.id;
+  id.form |= kFormExact;
+  if (Site* known = state.sites.find(id)) return known->candidates.empty() ? of : *known;
+  try {
+    auto site = std::make_unique<Site>();
+    site->id = id;
+    SiteKey key = call.site_key(of.id, state.options);
+    key.sizes += ",exact";
+    site->key = key.text();
+    for (const int candidate : of.candidates) {
+      if (!drifts(state, of, candidate)) site->candidates.push_back(candidate);
+    }
+    recall(state, *site);
+    Site* made = state.sites.insert(std::move(site));
+    return made == nullptr || made->candidates.empty() ? of : *made;
+  } catch (const std::bad_alloc&) {
+    return of;
+  }
+}
+
+/// Where the call races and is answered: at its own site, or beside it.
+Site& answering_site(TierState& state, const OpCall& call, Site& site, OpTrial& trial) {
+  if (!state.drift.keeps_some() || site.training || site.pinned) [[likely]] return site;
+  try {
+    if (!trial.is_kept_from_choice()) return site;
+  } catch (const std::bad_alloc&) {
+    state.weights.drop_all();
+    return site;
+  }
+  Site& exact = exact_site(state, call, site);
+  trial.move_to(exact);
+  return exact;
+}
+
 /// What the site's choice gives; stock where that is not ready.
 Outputs replay(TierState& state, const OpCall& call, Site& site, c10::function_ref<Outputs()> stock,
                c10::function_ref<Outputs()> stock_aside) {
@@ -105,7 +141,7 @@ Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outpu
     return std::move(trial).result();
   }
   OpTrial trial(state, call, *site, false, stock, stock_aside);
-  state.selector.call(*site, trial);
+  state.selector.call(answering_site(state, call, *site, trial), trial);
   if (site->training) return std::move(trial).result();
   if (!state.drift.watching(state.calls.load(std::memory_order_relaxed)) || torch::autograd::get_current_graph_task_id() != -1) [[likely]]
     return std::move(trial).result();

@@ -27,6 +27,7 @@ const char* op_name(Op op) noexcept;
 /// Of SiteId::form: what its lowest bits are, and the one that tells training steps from other calls.
 inline constexpr std::uint32_t kFormDtypeBits = 0xff;
 inline constexpr std::uint32_t kFormTraining = 1u << 31;
+inline constexpr std::uint32_t kFormExact = 1u << 30;  ///< the site of those calls that drift kept from another one's bf16
 
 /// Why a call never came to selection; words for people in decline_word().
 enum class Declined : int {

@@ -42,7 +42,7 @@ bool OpTrial::look_up() {
     known_ = true;
     for (int i = 0; i < weight_count_; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      uses_[at] = weight_use_of(call_, i, site_.stock_ns.load(std::memory_order_relaxed));
+      uses_[at] = weight_use_of(call_, i, site_->stock_ns.load(std::memory_order_relaxed));
       weights_[at] = state_.weights.use(
           uses_[at], [&] { return liveness_of(*call_.weight(i)); }, forced_);
       known_ = known_ && weights_[at].weight != nullptr;
@@ -64,14 +64,14 @@ std::uint64_t OpTrial::weight() noexcept {
 /// A verdict holds for the weights together: it is noted with each, and gone when the bytes of one change.
 Readiness OpTrial::verdict_of(int candidate) const {
   if (weight_count_ == 0) {
-    const std::uint32_t bits = site_.verdicts.load(std::memory_order_relaxed);
+    const std::uint32_t bits = site_->verdicts.load(std::memory_order_relaxed);
     if ((bits >> (candidate + 16) & 1u) != 0) return Readiness::kNever;
-    if (site_.training && TrainingGuard::is_recheck(site_.calls.load(std::memory_order_relaxed))) return Readiness::kUnverified;
+    if (site_->training && TrainingGuard::is_recheck(site_->calls.load(std::memory_order_relaxed))) return Readiness::kUnverified;
     return (bits >> candidate & 1u) != 0 ? Readiness::kReady : Readiness::kUnverified;
   }
   Readiness all = Readiness::kReady;
   for (int i = 0; i < weight_count_; ++i) {
-    const Verdict verdict = state_.weights.verdict(*weights_[static_cast<std::size_t>(i)].weight, site_.number, candidate);
+    const Verdict verdict = state_.weights.verdict(*weights_[static_cast<std::size_t>(i)].weight, site_->number, candidate);
     if (verdict == Verdict::kInaccurate) return Readiness::kNotNow;
     if (verdict == Verdict::kUnknown) all = Readiness::kUnverified;
   }
@@ -80,19 +80,19 @@ Readiness OpTrial::verdict_of(int candidate) const {
 
 /// Products of a training step that stock computes in float32, in bf16.
 bool OpTrial::rounds_training(int candidate) const {
-  return site_.training && candidate_is_bf16(candidate) && call_.changes_dtype() &&
-         static_cast<at::ScalarType>(site_.id.form & kFormDtypeBits) == at::kFloat;
+  return site_->training && candidate_is_bf16(candidate) && call_.changes_dtype() &&
+         static_cast<at::ScalarType>(site_->id.form & kFormDtypeBits) == at::kFloat;
 }
 
 /// A use that drifts waits for a check of a whole pass. Races do without: their user gets stock's result anyway.
 Readiness OpTrial::after_drift(int candidate) {
-  if (forced_ || racing_ || site_.training || !drifts(state_, site_, candidate)) {
+  if (forced_ || racing_ || site_->training || !drifts(state_, *site_, candidate)) {
     return Readiness::kReady;
   }
-  DriftMark& mark = weight_count_ == 0 ? site_.drift : weights_[0].weight->drift;
+  DriftMark& mark = weight_count_ == 0 ? site_->drift : weights_[0].weight->drift;
   const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
   if (verdict == DriftVerdict::kTooFar) {
-    const bool racing = site_.state.load(std::memory_order_relaxed) == SiteState::kExploring;  // needs the pack once more, in its timing
+    const bool racing = site_->state.load(std::memory_order_relaxed) == SiteState::kExploring;  // needs the pack once more, in its timing
     for (int i = 0; i < weight_count_ && !racing; ++i) {
       const WeightState& known = weights_[static_cast<std::size_t>(i)];
       if (known.packs[static_cast<std::size_t>(candidate)] != nullptr)
@@ -103,18 +103,27 @@ Readiness OpTrial::after_drift(int candidate) {
   if (drift_replaying()) return state_.drift.may_be_tried(verdict) ? Readiness::kReady : Readiness::kNotNow;
   if (verdict == DriftVerdict::kFine) return Readiness::kReady;
   if (verdict == DriftVerdict::kHeld) return Readiness::kNotNow;
-  state_.drift.wait(mark, site_.stock_ns.load(std::memory_order_relaxed) - site_.choice_ns.load(std::memory_order_relaxed));
+  state_.drift.wait(mark, site_->stock_ns.load(std::memory_order_relaxed) - site_->choice_ns.load(std::memory_order_relaxed));
   return Readiness::kNotNow;
 }
 
+bool OpTrial::is_kept_from_choice() {
+  const int choice = site_->choice.load(std::memory_order_relaxed);
+  if (choice == kStock || !drifts(state_, *site_, choice)) return false;
+  if (weight_count_ > 0 && !look_up()) return false;
+  const DriftMark& mark = weight_count_ == 0 ? site_->drift : weights_[0].weight->drift;
+  const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
+  return verdict == DriftVerdict::kTooFar || (verdict != DriftVerdict::kFine && state_.drift.given_up());
+}
+
 void OpTrial::note_replayed(int candidate) {
-  if (!drifts(state_, site_, candidate)) return;
-  drift_used(weight_count_ == 0 ? site_.drift : weights_[0].weight->drift, weights_[0].weight);
+  if (!drifts(state_, *site_, candidate)) return;
+  drift_used(weight_count_ == 0 ? site_->drift : weights_[0].weight->drift, weights_[0].weight);
 }
 
 std::uint64_t OpTrial::pass_mark() noexcept {
   if (call_.delivers()) return 0;
-  if (weight_count_ == 0) return kAfterWeights + site_.number;  // begins a pass only where there are no others
+  if (weight_count_ == 0) return kAfterWeights + site_->number;  // begins a pass only where there are no others
   if (const std::uint64_t id = weight(); id != kUnknownWeight) return id;
   return state_.weights.id_of(uses_[0].key);  // not seen often enough, but the first layer all the same
 }
@@ -139,7 +148,7 @@ bool OpTrial::pack(int i, int candidate) {
   const TierOff inner_calls_are_stock;
   const at::AutoDispatchBelowADInplaceOrView below;  // nothing here may become a view that autograd knows
   pack = call_.pack(i, candidate);
-  const bool racing = forced_ || site_.state.load(std::memory_order_relaxed) == SiteState::kExploring;
+  const bool racing = forced_ || site_->state.load(std::memory_order_relaxed) == SiteState::kExploring;
   if (state_.weights.put(*known.weight, candidate, pack, racing)) return true;
   pack.reset();
   return false;
@@ -204,13 +213,13 @@ bool OpTrial::verify(int candidate) noexcept {
     const Outputs& result = results_[static_cast<std::size_t>(candidate)];
     good = same_faces(outputs_, result) && call_.accurate(outputs_, result, candidate);
     if (weight_count_ == 0) {
-      if (!good && rounds_training(candidate) && (site_.verdicts.load(std::memory_order_relaxed) >> candidate & 1u) != 0) {
+      if (!good && rounds_training(candidate) && (site_->verdicts.load(std::memory_order_relaxed) >> candidate & 1u) != 0) {
         state_.training.note_failure();
       }
-      site_.verdicts.fetch_or(1u << (good ? candidate : candidate + 16), std::memory_order_relaxed);
+      site_->verdicts.fetch_or(1u << (good ? candidate : candidate + 16), std::memory_order_relaxed);
     }
     for (int i = 0; known_ && i < weight_count_; ++i) {
-      state_.weights.set_verdict(*weights_[static_cast<std::size_t>(i)].weight, site_.number, candidate, good);
+      state_.weights.set_verdict(*weights_[static_cast<std::size_t>(i)].weight, site_->number, candidate, good);
     }
   } catch (const std::exception&) {
     return false;

@@ -19,7 +19,7 @@ class OpTrial final : public Trial {
           c10::function_ref<Outputs()> stock_aside)
       : state_(state),
         call_(call),
-        site_(site),
+        site_(&site),
         weight_count_(call.weight_count()),
         forced_(forced),
         stock_(stock),
@@ -36,6 +36,11 @@ class OpTrial final : public Trial {
   /// failed.)
   void note_replayed(int candidate);
 
+  /// The site's choice rounds, and drift keeps this call from it for good. May throw std::bad_alloc.
+  bool is_kept_from_choice();
+  /// The call is one of another site's from here on: before anything was run.
+  void move_to(Site& site) noexcept { site_ = &site; }
+
   /// PassFinder's mark of this call: 0 where it may not begin a pass.
   std::uint64_t pass_mark() noexcept;
 
@@ -51,7 +56,7 @@ class OpTrial final : public Trial {
 
   TierState& state_;
   const OpCall& call_;
-  Site& site_;
+  Site* site_;
   const int weight_count_;
   const bool forced_;
   c10::function_ref<Outputs()> stock_;

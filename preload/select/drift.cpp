@@ -99,7 +99,8 @@ void DriftLedger::note_yield(const std::vector<DriftUse>& uses) noexcept {
 /// The pass was good, but others with the same uses may not be.
 bool DriftLedger::wants_another_look(const SampleErrors& errors) {
   looks_.add(errors);
-  return !(looks_.worst_of_a_thousand() <= kMaxDrift) && ++look_count_ < kMostLooks;
+  if (looks_.worst_of_a_thousand() <= kMaxDrift || ++look_count_ == kMostLooks) return false;
+  return looks_.at_least_with(static_cast<double>(kMostLooks) / look_count_) <= kMaxDrift;
 }
 
 void DriftLedger::finish(const std::vector<DriftUse>& uses, const SampleErrors& errors, std::uint64_t calls) {

@@ -114,12 +114,17 @@ class DriftLedger {
 
   /// `uses`: those that the pass made, in order, each once. `errors`: of its results; not finite if NaN or infinities moved. Good: all
   /// of them may run from now on. Good, but of too few samples to say that of others (small_samples.h): another pass is looked at, up to
-  /// kMostLooks, and then it counts as too far. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
+  /// kMostLooks while these may still show it, and then it counts as too far. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
   /// is searched without which a pass is good, by halving, a check each; these stay with stock. May throw std::bad_alloc.
   void finish(const std::vector<DriftUse>& uses, const SampleErrors& errors, std::uint64_t calls);
   void abort() noexcept;
   /// The check began at the wrong place: another one at the next pass, and what was earned beyond `cost_ns` is kept for it.
   void postpone(std::int64_t cost_ns) noexcept;
+
+  /// Some use is kept from rounding for good. The first question of every call, so one word.
+  [[nodiscard]] bool keeps_some() const noexcept { return too_far_.load(std::memory_order_relaxed) > 0 || given_up(); }
+  /// No check comes to an end in this program, and no more are begun: what was not let through never will be.
+  [[nodiscard]] bool given_up() const noexcept { return aborts_in_a_row_.load(std::memory_order_relaxed) >= kMaxAborts; }
 
   [[nodiscard]] DriftCounts counts() const noexcept;
 

@@ -46,6 +46,16 @@ void SampleErrors::add(const SampleErrors& others) {
   }
 }
 
+double SampleErrors::at_least_with(double times_as_many) const {
+  double worst = worst_;
+  for (const Kind& kind : kinds_) {
+    const double samples = std::max(static_cast<double>(kind.errors.size()) * times_as_many, 1.0);
+    const double more = std::pow(1000 / samples * std::max(kEnough / samples, 1.0), 1 / static_cast<double>(kind.numbers));
+    worst = larger(worst, *std::ranges::max_element(kind.errors) * std::max(more, 1.0));
+  }
+  return worst;
+}
+
 double SampleErrors::worst_of_a_thousand() const {
   double worst = worst_;
   if (!std::isfinite(worst)) return worst;

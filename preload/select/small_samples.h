@@ -32,6 +32,8 @@ class SampleErrors {
   /// cases, so its error is beyond x times an error that k of m samples exceeded in a share k / (m x^n) of them. Of the worst, and of the
   /// one that a sixteenth is beyond, what says more counts: the worst may be a lucky one. Of less than 64 samples it is taken for 64 / m of what it seems.
   [[nodiscard]] double worst_of_a_thousand() const;
+  /// What that is going to be at least, however small the errors of further samples are, once there are so many times as many.
+  [[nodiscard]] double at_least_with(double times_as_many) const;
 
  private:
   struct Kind {

@@ -158,11 +158,17 @@ TEST_F(Ledger, AGoodPassOfTooFewSamplesIsFollowedByOthers) {
 TEST_F(Ledger, WhatFewSamplesNeverShowCountsAsTooFar) {
   settle(8);
   for (int look = 1; look < kMostLooks; ++look) {
-    ledger.finish(uses(8), of_pairs(1, 1.5e-2), 100);
+    ledger.finish(uses(8), of_pairs(40, 5e-3), 100);
     EXPECT_EQ(verdict(0), DriftVerdict::kUnknown);
     ASSERT_TRUE(ledger.begin(0, true, false));
   }
-  ledger.finish(uses(8), of_pairs(1, 1.5e-2), 100);
+  ledger.finish(uses(8), of_pairs(40, 5e-3), 100);
+  EXPECT_EQ(verdict(0), DriftVerdict::kHeld);
+}
+
+TEST_F(Ledger, WhatNoFurtherSamplesCanShowIsNotLookedAtAgain) {
+  settle(8);
+  ledger.finish(uses(8), of_pairs(1, 1.5e-2), 100);  // 6e-2 at least, whatever 15 others are
   EXPECT_EQ(verdict(0), DriftVerdict::kHeld);
 }
 

@@ -89,6 +89,14 @@ TEST(SampleErrors, KindsAreApart) {
   EXPECT_NEAR(errors.worst_of_a_thousand(), 2.5e-3 * 60, 1e-9);
 }
 
+TEST(SampleErrors, KnowsWhatNoFurtherSamplesCanShow) {
+  SampleErrors errors;
+  add(errors, 2, 10, 1e-2);
+  EXPECT_NEAR(errors.at_least_with(1), errors.worst_of_a_thousand(), 1e-12);
+  EXPECT_DOUBLE_EQ(errors.at_least_with(25), 2e-2);
+  EXPECT_DOUBLE_EQ(errors.at_least_with(1e6), 1e-2);
+}
+
 TEST(SampleErrors, NaNStays) {
   SampleErrors errors;
   errors.add(4, std::numeric_limits<double>::quiet_NaN());
