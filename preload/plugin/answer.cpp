@@ -61,7 +61,7 @@ Site& exact_site(TierState& state, const OpCall& call, Site& of) noexcept {
 
 /// Where the call races and is answered: at its own site, or beside it.
 Site& answering_site(TierState& state, const OpCall& call, Site& site, OpTrial& trial) {
-  if (!state.drift.keeps_some() || site.training || site.pinned) [[likely]] return site;
+  if (!state.drift.keeps_some() || site.training) [[likely]] return site;
   try {
     if (!trial.is_kept_from_choice()) return site;
   } catch (const std::bad_alloc&) {
