@@ -395,10 +395,10 @@ void DriftCheck::finish() {
   const double worst = steered_ ? std::numeric_limits<double>::infinity() : errors_.worst();
   state_.drift.finish(uses_, steered_ ? SampleErrors(worst) : errors_, state_.calls.load(std::memory_order_relaxed));
   const DriftCounts counts = state_.drift.counts();
-  char text[200];
+  char text[240];
   std::snprintf(text, sizeof text,
-                "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e); so far %lu may run, %lu stay with stock",
-                uses_.size(), worst, kMaxDrift, counts.fine, counts.too_far);
+                "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e), of a thousand samples by %.1e; so far %lu may run, %lu stay with stock",
+                uses_.size(), worst, kMaxDrift, errors_.worst_of_a_thousand(), counts.fine, counts.too_far);
   const log::Level level = worst > kMaxDrift ? log::Level::kInfo : log::Level::kDebug;
   log::line(level, steered_ ? std::string(text) + "; in the middle of it a choice (topk, argmax, sort or a comparison) was made among them"
                             : text);

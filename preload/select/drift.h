@@ -114,7 +114,7 @@ class DriftLedger {
 
   /// `uses`: those that the pass made, in order, each once. `errors`: of its results; not finite if NaN or infinities moved. Good: all
   /// of them may run from now on. Good, but of too few samples to say that of others (small_samples.h): another pass is looked at, up to
-  /// kMostLooks while these may still show it, and then it counts as too far. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
+  /// kMostLooks, as long as they have samples that are new and may still show it, and then it counts as too far. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
   /// is searched without which a pass is good, by halving, a check each; these stay with stock. May throw std::bad_alloc.
   void finish(const std::vector<DriftUse>& uses, const SampleErrors& errors, std::uint64_t calls);
   void abort() noexcept;

@@ -36,7 +36,8 @@ void SampleErrors::add(std::uint64_t numbers, double error) {
     if (kinds_.size() == kMostKinds) return;
     kind = kinds_.insert(kinds_.end(), {numbers, {}});
   }
-  if (kind->errors.size() < kMostErrors) kind->errors.push_back(error);
+  if (kind->errors.size() == kMostErrors || std::ranges::find(kind->errors, error) != kind->errors.end()) return;
+  kind->errors.push_back(error);
 }
 
 void SampleErrors::add(const SampleErrors& others) {
@@ -44,6 +45,12 @@ void SampleErrors::add(const SampleErrors& others) {
   for (const Kind& kind : others.kinds_) {
     for (const double error : kind.errors) add(kind.numbers, error);
   }
+}
+
+std::size_t SampleErrors::samples() const noexcept {
+  std::size_t count = 0;
+  for (const Kind& kind : kinds_) count += kind.errors.size();
+  return count;
 }
 
 double SampleErrors::at_least_with(double times_as_many) const {

@@ -22,10 +22,12 @@ class SampleErrors {
   /// One error, of samples of which there are enough.
   SampleErrors(double worst) noexcept : worst_(worst) {}  // NOLINT(google-explicit-constructor): the usual case
 
-  /// That of a sample of so many numbers (from 1). May throw std::bad_alloc.
+  /// That of a sample of so many numbers (from 1). One that is known to the last bit is the same sample once more, and says nothing of others.
+  /// May throw std::bad_alloc.
   void add(std::uint64_t numbers, double error);
   void add(const SampleErrors& others);
 
+  [[nodiscard]] std::size_t samples() const noexcept;
   /// Of all; NaN if one was.
   [[nodiscard]] double worst() const noexcept { return worst_; }
   /// What the worst of a thousand samples is expected to have. A sample of n numbers is smaller than x times the usual in about x^n of all

@@ -21,8 +21,10 @@ BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 REMATCHES = 2  # after races that looked won but for calls that something else on the machine disturbed
 UNSETTLED = 32  # calls that are left out of a race because something inside was still being chosen
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
+LOOK_AGAIN = 16  # the first call answered with bf16 inside that is judged once more; then each power of four
 SMALL_SHARE = 8  # one call of so many may have results that are too small for what bf16 rounds
 SMALL_AT_FIRST = 32  # such calls after which that is asked of a form that answers
+NOT_THE_WHOLE = "not the whole of what the program calls"
 TOO_SMALL = "too many results are small beside what it rounds"
 
 graphs = []  # what became of each graph, for ipexrun.report()
@@ -166,15 +168,31 @@ class Compiled:
 
     def large_or_stock(self, values, result):
         """The results, unless what bf16 rounds may be too much for one of their samples: then torch's own, from which is learnt."""
-        if self.margins is None or self.margins.cover(list(result)):
+        if self.margins is None:
+            self.note["taken"] += 1
+            return result
+        taken = self.note["taken"]
+        covered = self.margins.cover(list(result))
+        if covered and not (taken >= LOOK_AGAIN and taken & (taken - 1) == 0 and taken.bit_length() % 2):
             self.note["taken"] += 1
             return result
         truth = tuple(self.truth(values))
         self.margins.note(list(truth), list(result))
+        if covered:
+            self.look_again(truth, result)
+            return truth
         self.small += 1
         if self.small >= SMALL_AT_FIRST and self.small * SMALL_SHARE > self.note["taken"]:
             self.keep_float32(TOO_SMALL)
         return truth
+
+    def look_again(self, truth, result):
+        """The program's inputs may have changed since the form was judged."""
+        self.note["taken"] += 1
+        leave_out()
+        trial = torch.classes.ipexrun.Trial()
+        if not trial.check(list(truth), list(result), True):
+            self.keep_float32(f"its results are {trial.error():.1e} away")
 
     def with_parts(self, parts, values):
         result = parts(values)
@@ -270,11 +288,11 @@ class Compiled:
     def settled(self):
         return not self.open
 
-    def keep_float32(self, why="not the whole of what the program calls"):
+    def keep_float32(self, why=NOT_THE_WHOLE):
         """For one, it is one graph of several in a module, or one module of several in another: each may be near enough in bf16, and all together not."""
         with self.exploring:
             if True not in self.fused:
-                if why == TOO_SMALL:
+                if why != NOT_THE_WHOLE:
                     self.choice, self.parts = None, None
                     self.note["choice"] = f"stock: {why}"
                 return

@@ -97,6 +97,29 @@ def test_small_results_are_torchs_own():
 
 
 @torch.no_grad()
+def test_results_with_bf16_inside_are_judged_again(monkeypatch):
+    with torch.enable_grad():
+        model, _ = scores()
+    fast, graph = captured(model)
+    real, looks = compiler.Compiled.look_again, []
+    monkeypatch.setattr(compiler.Compiled, "look_again", lambda self, truth, result: looks.append(self.note["taken"]) or real(self, truth, result))
+    while graph["taken"] < compiler.LOOK_AGAIN:
+        fast(torch.randn(4, 64))
+    x = torch.randn(4, 64)
+    ipexrun.set_enabled(False)
+    want = model(x)
+    ipexrun.set_enabled(True)
+    assert torch.equal(fast(x), want) and looks == [compiler.LOOK_AGAIN]
+    assert not torch.equal(fast(x), want)
+
+    monkeypatch.setattr(compiler.Compiled, "look_again", lambda self, truth, result: real(self, truth, [2 * one for one in result]))
+    while graph["taken"] < 4 * compiler.LOOK_AGAIN:
+        fast(torch.randn(4, 64))
+    fast(x)
+    assert any("away" in why for why in graph["lost"]) and not graph["choice"].startswith("bf16")
+
+
+@torch.no_grad()
 def test_a_form_whose_results_are_often_small_is_given_up():
     with torch.enable_grad():
         model, odd = scores()

@@ -137,10 +137,11 @@ TEST_F(Ledger, AGoodPassLetsItsUsesThroughAndIsLookedAtAgainLater) {
   EXPECT_EQ(ledger.counts().waiting, 0u);
 }
 
-/// Errors of samples of two numbers each.
-SampleErrors of_pairs(std::uint64_t samples, double worst) {
+/// Errors of samples of two numbers each, all of about this size.
+SampleErrors of_pairs(std::uint64_t samples, double size) {
+  static double next = 0;  // no two are the same
   SampleErrors errors;
-  for (std::uint64_t i = 0; i < samples; ++i) errors.add(2, worst);
+  for (std::uint64_t i = 0; i < samples; ++i) errors.add(2, size - 1e-9 * next++);
   return errors;
 }
 
@@ -163,6 +164,16 @@ TEST_F(Ledger, WhatFewSamplesNeverShowCountsAsTooFar) {
     ASSERT_TRUE(ledger.begin(0, true, false));
   }
   ledger.finish(uses(8), of_pairs(40, 5e-3), 100);
+  EXPECT_EQ(verdict(0), DriftVerdict::kHeld);
+}
+
+TEST_F(Ledger, TheSameSamplesOnceMoreSayNothing) {
+  const SampleErrors same = of_pairs(40, 4e-3);
+  settle(8);
+  ledger.finish(uses(8), same, 100);
+  EXPECT_EQ(verdict(0), DriftVerdict::kUnknown);
+  ASSERT_TRUE(ledger.begin(0, true, false));
+  ledger.finish(uses(8), same, 100);
   EXPECT_EQ(verdict(0), DriftVerdict::kHeld);
 }
 
