@@ -21,3 +21,9 @@ if(TARGET ipexrun_plugin AND NOT IPEXRUN_SANITIZE)
   add_test(NAME bench_until_best_smoke COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/until_best.py --model tiny --seconds 2.5)
   set_tests_properties(bench_until_best_smoke PROPERTIES LABELS "bench;torch" TIMEOUT 120)
 endif()
+
+# How many results of few numbers miss the accuracy rule (bench/small_heads.py).
+if(TARGET ipexrun_plugin AND NOT IPEXRUN_SANITIZE)
+  add_test(NAME bench_small_heads_smoke COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/small_heads.py --batch 2 --seconds 0.5)
+  set_tests_properties(bench_small_heads_smoke PROPERTIES LABELS "bench;torch" TIMEOUT 120)
+endif()

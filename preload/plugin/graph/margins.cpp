@@ -50,12 +50,15 @@ bool each_sample(const at::Tensor& result, Samples samples, Visit visit) {
 void Margins::note(const Results& stock, const Results& mine) {
   const TierOff inner_calls_are_stock;
   const at::AutoDispatchBelowADInplaceOrView below;
-  const std::lock_guard<std::mutex> hold(mutex_);
-  errors_.resize(std::max(errors_.size(), mine.size()));
+  const std::unique_lock<std::mutex> hold(mutex_, std::try_to_lock);
+  if (!hold) return;
+  const ByResult* before = now_.load(std::memory_order_relaxed);
+  auto by_result = before == nullptr ? std::make_unique<ByResult>() : std::make_unique<ByResult>(*before);
+  by_result->resize(std::max(by_result->size(), mine.size()));
   for (std::size_t i = 0; i < std::min(stock.size(), mine.size()); ++i) {
     const Samples samples = samples_of(mine[i]);
     if (samples.count == 0 || !stock[i] || stock[i]->sizes() != mine[i]->sizes()) continue;
-    Errors& errors = errors_[i];
+    Errors& errors = (*by_result)[i];
     each_sample(mine[i]->to(at::kDouble) - stock[i]->to(at::kDouble), samples, [&](double squares) {
       if (!std::isfinite(squares)) return true;
       errors.squares += squares;
@@ -64,13 +67,16 @@ void Margins::note(const Results& stock, const Results& mine) {
       return true;
     });
   }
+  made_.push_back(std::move(by_result));
+  now_.store(made_.back().get(), std::memory_order_release);
 }
 
 bool Margins::cover(const Results& mine) const {
   const at::AutoDispatchBelowADInplaceOrView below;
-  const std::lock_guard<std::mutex> hold(mutex_);
-  for (std::size_t i = 0; i < std::min(errors_.size(), mine.size()); ++i) {
-    const Errors& errors = errors_[i];
+  const ByResult* known = now_.load(std::memory_order_acquire);
+  if (known == nullptr) return true;
+  for (std::size_t i = 0; i < std::min(known->size(), mine.size()); ++i) {
+    const Errors& errors = (*known)[i];
     const Samples samples = errors.squares > 0 ? samples_of(mine[i]) : Samples{};
     if (samples.count == 0) continue;
     const double bound = error_norm_bound(errors.squares, errors.counted, static_cast<std::uint64_t>(samples.numbers));
