@@ -13,6 +13,8 @@
 namespace ipexrun::preload::graph {
 namespace {
 
+constexpr std::size_t kMostNotes = 256;  // calls: after so many the size of errors is known
+
 struct Samples {
   std::int64_t count = 0;    ///< 0: not asked
   std::int64_t numbers = 0;  ///< of one
@@ -51,7 +53,7 @@ void Margins::note(const Results& stock, const Results& mine) {
   const TierOff inner_calls_are_stock;
   const at::AutoDispatchBelowADInplaceOrView below;
   const std::unique_lock<std::mutex> hold(mutex_, std::try_to_lock);
-  if (!hold) return;
+  if (!hold || made_.size() == kMostNotes) return;
   const ByResult* before = now_.load(std::memory_order_relaxed);
   auto by_result = before == nullptr ? std::make_unique<ByResult>() : std::make_unique<ByResult>(*before);
   by_result->resize(std::max(by_result->size(), mine.size()));

@@ -23,7 +23,7 @@ class Margins {
   static constexpr std::int64_t kMostNumbers = 4096;
 
   /// How far ours were from torch's in one call; both are alike in all else. A sample is what has one index in the first dimension. Does nothing
-  /// while another thread does the same. May throw std::bad_alloc.
+  /// while another thread does the same, and after some hundred calls. May throw std::bad_alloc.
   void note(const Results& stock, const Results& mine);
 
   /// False where the errors that were seen would be too large for a sample of these results. Results that were never noted, of other types
@@ -39,7 +39,7 @@ class Margins {
   using ByResult = std::vector<Errors>;
 
   std::mutex mutex_;                                   ///< of who notes; never waited for, so a fork leaves nobody waiting
-  std::vector<std::unique_ptr<const ByResult>> made_;  ///< those of before as well: somebody may read them, and there are some dozens
+  std::vector<std::unique_ptr<const ByResult>> made_;  ///< those of before as well: somebody may read them
   std::atomic<const ByResult*> now_{nullptr};
 };
 
