@@ -84,6 +84,15 @@ bool OpTrial::rounds_training(int candidate) const {
          static_cast<at::ScalarType>(site_->id.form & kFormDtypeBits) == at::kFloat;
 }
 
+/// Nobody uses them any more.
+void OpTrial::drop_packs(int candidate) {
+  if (site_->state.load(std::memory_order_relaxed) == SiteState::kExploring) return;  // whose timing needs them once more
+  for (int i = 0; i < weight_count_; ++i) {
+    const WeightState& known = weights_[static_cast<std::size_t>(i)];
+    if (known.packs[static_cast<std::size_t>(candidate)] != nullptr) state_.weights.drop_pack_of(*known.weight, candidate);
+  }
+}
+
 /// A use that drifts waits for a check of a whole pass. Races do without: their user gets stock's result anyway.
 Readiness OpTrial::after_drift(int candidate) {
   if (forced_ || racing_ || site_->training || !drifts(state_, *site_, candidate)) {
@@ -92,12 +101,7 @@ Readiness OpTrial::after_drift(int candidate) {
   DriftMark& mark = weight_count_ == 0 ? site_->drift : weights_[0].weight->drift;
   const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
   if (verdict == DriftVerdict::kTooFar) {
-    const bool racing = site_->state.load(std::memory_order_relaxed) == SiteState::kExploring;  // needs the pack once more, in its timing
-    for (int i = 0; i < weight_count_ && !racing; ++i) {
-      const WeightState& known = weights_[static_cast<std::size_t>(i)];
-      if (known.packs[static_cast<std::size_t>(candidate)] != nullptr)
-        state_.weights.drop_pack_of(*known.weight, candidate);  // nobody uses it
-    }
+    drop_packs(candidate);
     return Readiness::kNotNow;
   }
   if (drift_replaying()) return state_.drift.may_be_tried(verdict) ? Readiness::kReady : Readiness::kNotNow;
@@ -113,6 +117,7 @@ bool OpTrial::is_kept_from_choice() {
   if (weight_count_ > 0 && !look_up()) return false;
   const DriftMark& mark = weight_count_ == 0 ? site_->drift : weights_[0].weight->drift;
   const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
+  if (verdict == DriftVerdict::kTooFar) drop_packs(choice);
   return verdict == DriftVerdict::kTooFar || (verdict != DriftVerdict::kFine && state_.drift.given_up());
 }
 
