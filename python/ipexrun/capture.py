@@ -33,6 +33,8 @@ LATER = 4.0  # ... and so many times that where tracing may well be in vain
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
+QUIET = 2  # calls in a row in which no operator tried anything or waited for a check of whole passes
+OPERATORS = 48  # calls in which operators may decide before several graphs in float32 race them
 IDLE = 8  # likewise calls in which none of these took part
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
 KNOWN_STOCK_CALLS = 64  # after so many calls in a row that stock answered faster before, the module is not looked at again
@@ -177,6 +179,8 @@ class Target:
         self.trial = torch.classes.ipexrun.Trial()
         self.builder = torch.classes.ipexrun.Graph()  # asked for what the process has chosen so far
         self.unsettled = 0  # captured calls of the race in which kernels inside were still being chosen
+        self.in_float32 = False  # its graphs, because there are several
+        self.quiet, self.undecided = 0, -1  # calls in a row in which no operator was undecided, and what was counted then
         self.pairs = {}  # signature: the Half that waits for the other one
         self.timed = {}  # thread: what the call that stock answers now is for: Waiting, Racing, Saving
         self.lock = threading.Lock()
@@ -277,7 +281,7 @@ class Target:
 
     def tell_end(self):
         captured = self.note["state"] == "captured"
-        if self.attempts and self.phase in (self.explore, self.race, self.capture, self.wait_for_parts):
+        if self.attempts and self.phase in (self.explore, self.let_operators_decide, self.race, self.capture, self.wait_for_parts):
             self.remember(remembered.UNDECIDED, "the process ended")
         self.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", self.note["state"].removeprefix("stock: ")))
 
@@ -349,6 +353,7 @@ class Target:
             self.waited = 0
             self.graphs_a_call = compiler.ran() - ran
             if (self.graphs_a_call > 1 or self.breaks) and not compiler.BF16_ASKED_FOR:
+                self.in_float32 = True
                 for graph in self.compiled:
                     graph.keep_float32()
             _scale = min(max(self.capture_s / (BASE_S + PER_MODULE_S * self.modules_inside), 0.1), 20.0)
@@ -412,10 +417,22 @@ class Target:
             elif self.certain:
                 self.settle("remembered")
             else:
+                self.calls = self.unsettled = self.quiet = 0
+                self.phase = self.let_operators_decide if self.in_float32 else self.race
                 self.note["state"] = "racing stock"
-                self.calls = self.unsettled = 0
-                self.phase = self.race
         return result
+
+    def let_operators_decide(self, module, args, kwargs):
+        """Several graphs are in float32 (compiler.keep_float32), where the op tier may round whole passes: a race before that is decided would be
+        won by what is slower in the end, and no operator be asked again."""
+        undecided = self.builder.unsettled_runs()
+        self.quiet = self.quiet + 1 if undecided == self.undecided and not self.builder.drift_waits() else 0
+        self.undecided = undecided
+        self.calls += 1
+        if self.quiet == QUIET or self.calls > OPERATORS:
+            self.calls = 0
+            self.phase = self.race
+        return self.eager
 
     def wait_for_parts(self, module, args, kwargs):
         """No graph won, but with parts that Inductor compiles one may: until these are there the module answers, and its time counts."""

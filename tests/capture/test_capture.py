@@ -304,3 +304,33 @@ print("done")
 def test_an_interrupt_that_the_program_handles_already_does_not_come_again():
     done = run([*launched(), sys.executable, "-c", HANDLING], IPEXRUN_GRAPH_WAIT="0")
     assert done.stdout.strip() == "done", done.stderr
+
+
+def test_several_graphs_in_float32_race_once_operators_have_decided():
+    from ipexrun import capture
+
+    class Plugin:
+        counts, waiting = [], []
+
+        def unsettled_runs(self):
+            return self.counts.pop(0)
+
+        def drift_waits(self):
+            return self.waiting.pop(0)
+
+    def calls_until_race(counts, waiting):
+        target = object.__new__(capture.Target)
+        target.builder, target.eager, target.calls, target.quiet, target.undecided = Plugin(), "eager", 0, 0, -1
+        target.builder.counts, target.builder.waiting = list(counts), list(waiting)
+        target.phase = target.let_operators_decide
+        made = 0
+        while target.phase != target.race:
+            assert target.phase(None, (), {}) == "eager"
+            made += 1
+        assert target.calls == 0
+        return made
+
+    assert calls_until_race([5] * 9, [False] * 9) == 3
+    assert calls_until_race([5, 6, 7, 7, 7], [False] * 5) == 5, "something was tried"
+    assert calls_until_race([7] * 9, [True, True, True, False, False]) == 6, "something waits for a check"
+    assert calls_until_race(range(99), [True] * 99) == capture.OPERATORS + 1, "nobody waits for ever"

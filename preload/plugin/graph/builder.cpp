@@ -22,6 +22,7 @@
 #include "preload/plugin/graph/scripted_region.h"
 #include "preload/plugin/graph/trial.h"
 #include "preload/plugin/tier.h"
+#include "preload/plugin/tier_state.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -353,6 +354,7 @@ void register_classes() {
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("unsettled_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
+          .def("drift_waits", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->drift.counts().waiting > 0; })
           .def("exploration_ns", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(exploration_ns()); })
           .def("set_apart", [](const c10::intrusive_ptr<Builder>&, bool apart) { return drift_set_apart(apart); })
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })
