@@ -89,6 +89,10 @@ class Owner:
     def answer(self, values):
         return ("as before",)
 
+    def large_or_stock(self, values, result):
+        self.note["taken"] += 1
+        return result
+
     def tensors_of(self, values):
         return values
 
