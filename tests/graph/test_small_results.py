@@ -44,6 +44,15 @@ def test_margins_grow_with_errors_and_shrink_with_evidence():
     assert margins.cover([torch.tensor([[1, 2]])]) and margins.cover([None]) and margins.cover([])
 
 
+def test_margins_leave_float32_alone():
+    margins = torch.classes.ipexrun.Margins()
+    loud = torch.randn(8, 16)
+    margins.note([loud], [loud * (1 + 1e-6)])
+    assert margins.cover([loud * 1e-9])
+    margins.note([loud], [loud * (1 + 1e-3)])
+    assert not margins.cover([loud * 1e-9])
+
+
 def test_margins_take_views_and_other_sizes():
     margins = torch.classes.ipexrun.Margins()
     stock = torch.randn(6, 8)

@@ -13,6 +13,7 @@
 namespace ipexrun::preload::graph {
 namespace {
 
+constexpr double kFloat32Error = 1e-5;  // relative: what was not rounded to bf16 stays below it
 constexpr std::size_t kMostNotes = 256;  // calls: after so many the size of errors is known
 
 struct Samples {
@@ -61,6 +62,10 @@ void Margins::note(const Results& stock, const Results& mine) {
     const Samples samples = samples_of(mine[i]);
     if (samples.count == 0 || !stock[i] || stock[i]->sizes() != mine[i]->sizes()) continue;
     Errors& errors = (*by_result)[i];
+    each_sample(*stock[i], samples, [&](double squares) {
+      if (std::isfinite(squares)) errors.truth += squares;
+      return true;
+    });
     each_sample(mine[i]->to(at::kDouble) - stock[i]->to(at::kDouble), samples, [&](double squares) {
       if (!std::isfinite(squares)) return true;
       errors.squares += squares;
@@ -79,7 +84,9 @@ bool Margins::cover(const Results& mine) const {
   if (known == nullptr) return true;
   for (std::size_t i = 0; i < std::min(known->size(), mine.size()); ++i) {
     const Errors& errors = (*known)[i];
-    const Samples samples = errors.squares > 0 ? samples_of(mine[i]) : Samples{};
+    // What float32 rounds scales with what it is added to: no sample is too small for it.
+    const bool rounded = errors.squares > kFloat32Error * kFloat32Error * errors.truth;
+    const Samples samples = rounded ? samples_of(mine[i]) : Samples{};
     if (samples.count == 0) continue;
     const double bound = error_norm_bound(errors.squares, errors.counted, static_cast<std::uint64_t>(samples.numbers));
     const double least = std::max(bound, std::sqrt(errors.worst * static_cast<double>(samples.numbers))) / kModuleBf16Error;

@@ -26,13 +26,14 @@ class Margins {
   /// while another thread does the same, and after some hundred calls. May throw std::bad_alloc.
   void note(const Results& stock, const Results& mine);
 
-  /// False where the errors that were seen would be too large for a sample of these results. Results that were never noted, of other types
+  /// False where the errors that were seen would be too large for a sample of these results. Results that were never noted or differed by float32's rounding only, of other types
   /// than float32 and float64, with samples of zeros alone or of more than kMostNumbers pass.
   [[nodiscard]] bool cover(const Results& mine) const;
 
  private:
   struct Errors {
     double squares = 0;  ///< their sum
+    double truth = 0;    ///< that of the results themselves
     double worst = 0;    ///< mean square of a sample
     std::uint64_t counted = 0;
   };

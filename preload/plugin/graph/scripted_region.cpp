@@ -141,7 +141,7 @@ struct Region::Choice {
   std::vector<int> open;  ///< candidates still to be tried: 1 with bf16 inside float32, 0 without
   std::atomic<int> choice{kUndecided};
   ProgramTrial trial;
-  Margins margins;  ///< of results with bf16 inside
+  std::array<Margins, 2> margins;  ///< of each candidate's results
   int small = 0;    ///< calls whose results were too small for it, of those that were tried
   std::atomic<int> too_small{0};  ///< likewise, of those that it was to answer
   int checks = 0;
@@ -302,7 +302,7 @@ bool Region::answer(const c10::IValue* inputs, Values* results) {
   if (choice >= 0 && form->checked.load(std::memory_order_relaxed)) {
     try {
       *results = run(*form, choice, inputs);
-      if (large_enough(*form->choice, *results)) return true;
+      if (large_enough(*form->choice, choice, *results)) return true;
       answered_too_small(*form->choice);
       const TierOff stock;
       *results = run_body(inputs);
@@ -471,7 +471,7 @@ bool Region::right(Exploring& run, ProgramTrial* trial) const {
   const Results theirs = tensors_of(truth.data(), outputs_);
   const Results ours = tensors_of(run.mine.data(), outputs_);
   const bool right = trial->check(theirs, ours, bf16);
-  if (right && bf16) run.form.choice->margins.note(theirs, ours);
+  if (right && bf16) run.form.choice->margins[static_cast<std::size_t>(run.candidate)].note(theirs, ours);
   return right;
 }
 
@@ -483,7 +483,9 @@ void Region::answered_too_small(Choice& choice) {
 }
 
 /// For what bf16 inside adds to them.
-bool Region::large_enough(const Choice& choice, const Values& results) const { return choice.margins.cover(tensors_of(results.data(), outputs_)); }
+bool Region::large_enough(const Choice& choice, int candidate, const Values& results) const {
+  return choice.margins[static_cast<std::size_t>(candidate)].cover(tensors_of(results.data(), outputs_));
+}
 
 void Region::explored(Exploring& run) {
   const std::int64_t stock_ns = now_ns() - run.started_ns;
@@ -519,7 +521,7 @@ void Region::explored(Exploring& run) {
     choice.trial.add_unsettled(stock_ns - static_cast<std::int64_t>(exploration_ns() - run.exploration_ns), run.mine_ns);
     decided = static_cast<int>(choice.trial.result());
   }
-  choice.small += large_enough(choice, run.mine) ? 0 : 1;
+  choice.small += large_enough(choice, run.candidate, run.mine) ? 0 : 1;
   if (choice.checks < kChecks || decided == 1) {
     ++choice.checks;
     if (right(run, &choice.trial)) {

@@ -72,7 +72,7 @@ class Region final : public torch::CustomClassHolder {
   void explored(Exploring& run);
   bool right(Exploring& run, ProgramTrial* trial) const;
   void answered_too_small(Choice& choice);
-  [[nodiscard]] bool large_enough(const Choice& choice, const Values& results) const;
+  [[nodiscard]] bool large_enough(const Choice& choice, int candidate, const Values& results) const;
   void lose(Choice& choice, const Exploring& run, const std::string& why);
   static int choice_for(const Form& form);
   static void drop_missing(Choice& choice, const Form& form);
