@@ -62,12 +62,12 @@ const std::vector<FieldOf<SiteFact>>& site_fields() {
 const std::vector<FieldOf<DriftFact>>& drift_fields() {
   static const std::vector<FieldOf<DriftFact>> table = {
     {"checks", "", "whole passes that were computed twice to their end, by stock for the program and beside it with bf16", [](const DriftFact& r) -> Value { return r.checks; }},
-    {"failed", "", "of these: bf16 moved the results by more than 2%, and some of it was taken back", [](const DriftFact& r) -> Value { return r.failed; }},
+    {"failed", "", "of these: bf16 moved the results by more than 2%, or might move other samples of few numbers so far, and some of it was taken back", [](const DriftFact& r) -> Value { return r.failed; }},
     {"unfinished", "", "checks that came to no end; after three in a row there are no more", [](const DriftFact& r) -> Value { return r.unfinished; }},
     {"largest_drift", "%", "how far bf16 moved the results in the worst check that was good; at most 2",
      [](const DriftFact& r) -> Value { return r.largest ? Value(100 * *r.largest) : Value(Missing{"no check was good"}); }},
     {"let_through", "", "weights that may be rounded, and sites of ops without weights", [](const DriftFact& r) -> Value { return r.let_through; }},
-    {"left_in_float32", "", "of the same: stay in float32, because results would move too far", [](const DriftFact& r) -> Value { return r.left_in_float32; }},
+    {"left_in_float32", "", "of the same: stay in float32, because results would move too far; they race at sites whose keys hold `,exact`", [](const DriftFact& r) -> Value { return r.left_in_float32; }},
     {"waiting", "", "of the same: on stock until a pass is checked", [](const DriftFact& r) -> Value { return r.waiting; }},
   };
   return table;
