@@ -4,6 +4,8 @@ graphs become programs of the plugin (compiler.py), and it is used in captured f
 No code of the program's runs more often than it would: TorchDynamo looks at it without running it, trials are of captured graphs alone, and
 a call that was not captured is answered by the module itself. The extension (python/hook) counts the time spent in modules and asks here.
 
+One file, though long: a Target is one machine of states, and each of its methods is one of them.
+
 Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
 """
 

@@ -6,6 +6,8 @@ very same submodules, parameters and attributes. While it is tried, stock answer
 its regions are decided; in some of these calls, with other values each, both are held side by side. Then neighbouring calls are answered in
 turn. A form that won is still looked at, in each call whose number is a power of four from 16 on.
 
+One file, though long: a form and its target hand each call to and fro, and no other file knows either.
+
 Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
 """
 
