@@ -167,6 +167,16 @@ TEST_F(Ledger, WhatFewSamplesNeverShowCountsAsTooFar) {
   EXPECT_EQ(verdict(0), DriftVerdict::kHeld);
 }
 
+TEST_F(Ledger, WhatWasProvedIsNotAskedForTheProofAgain) {
+  settle(8);
+  ledger.finish(uses(8), of_pairs(2000, 1e-4), 100);
+  ASSERT_EQ(verdict(0), DriftVerdict::kFine);
+  ASSERT_TRUE(ledger.begin(0, true, false));
+  ledger.finish(uses(8), of_pairs(1, 1.5e-2), 100);
+  EXPECT_EQ(verdict(0), DriftVerdict::kFine);
+  EXPECT_FALSE(ledger.watching(kLongestPass));
+}
+
 TEST_F(Ledger, TheSameSamplesOnceMoreSayNothing) {
   const SampleErrors same = of_pairs(40, 4e-3);
   settle(8);
