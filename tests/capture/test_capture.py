@@ -14,7 +14,7 @@ import torch
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "adversaries.py")
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, f"{BUILD}/lib/ipexrun/python"]
 import adversaries  # noqa: E402
 
 
