@@ -4,6 +4,8 @@ With --graphs: do they as unedited programs whose modules are captured?
 Usage: zoo.py [--graphs off|auto|dynamo] [--minutes N] [--seed S] [--families a,b] [--dtypes auto,float32] [--size full|small] [--output FILE]
               [--build DIR] [--limit S] [--threads N] [--jobs N] [--list]
 
+Families of timm, torchvision and diffusers come with these packages, where they are installed (--families timm_ takes those whose names begin so).
+
 Each family and dtype runs in a process of its own (zoo_child.py): forward, backward and a step, every candidate forced and then chosen by
 measurement, against stock in the same process under the accuracy rule (zoo_rule.py). Results are appended to FILE as JSON lines; what
 is there already for this seed, size and build is not run again. Exit code 1 if a family is unequal, crashed or hung. Times are recorded and
@@ -41,7 +43,7 @@ def parse(arguments=None):
     parser.add_argument("--graphs", choices=["off", "auto", "dynamo"], default="off", help="auto, dynamo: capture, instead of the op tier alone")
     parser.add_argument("--minutes", type=float, default=0, help="start no family after this long (0: all of them)")
     parser.add_argument("--seed", type=int, default=0, help="of weights, inputs and the order of families")
-    parser.add_argument("--families", default="", help="comma-separated names (default: all)")
+    parser.add_argument("--families", default="", help="comma-separated names; NAME_ for all that begin so (default: all)")
     parser.add_argument("--dtypes", default="auto,float32", help="what IPEXRUN_DTYPE is set to, in turn")
     parser.add_argument("--size", choices=sorted(SECONDS), default="full", help="small: calls of a few milliseconds, times say little")
     parser.add_argument("--output", default="zoo.jsonl", help="JSON lines, appended")
@@ -133,7 +135,8 @@ def child(request, options, cpus=None, launcher=()):
             "IPEXRUN_BUILD_DIR": os.path.abspath(options.build), "IPEXRUN_DTYPE": request["dtype"], "IPEXRUN_CACHE": "off", "HF_HUB_OFFLINE": "1",
             "IPEXRUN_GRAPH_WAIT": "0"}
         if options.graphs != "off":
-            environment["PYTHONPATH"] = os.path.join(environment["IPEXRUN_BUILD_DIR"], "lib", "ipexrun", "python")
+            own = os.path.join(environment["IPEXRUN_BUILD_DIR"], "lib", "ipexrun", "python")
+            environment["PYTHONPATH"] = os.pathsep.join(part for part in (own, environment.get("PYTHONPATH")) if part)
         with open(said, "w", encoding="utf-8") as file:
             process = subprocess.Popen([*launcher, sys.executable, os.path.join(HERE, script), json.dumps(request | {"answer": answer})],
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL if options.graphs == "off" else file, stderr=file,
@@ -260,6 +263,13 @@ def table_of_captures(records, out=sys.stdout):
         print(line, file=out)
 
 
+def chosen(families, wanted):
+    """(names of the families that are wanted, what is wanted and unknown); a name that ends in _ means all that begin so."""
+    wanted = [one for one in wanted.split(",") if one]
+    found = {one: [name for name in families if name == one or (one.endswith("_") and name.startswith(one))] for one in wanted}
+    return sorted(set(sum(found.values(), [])) if wanted else families), [one for one in wanted if not found[one]]
+
+
 def main():
     options = parse()
     from models.zoo import FAMILIES
@@ -267,8 +277,7 @@ def main():
     if options.list:
         print("\n".join(sorted(FAMILIES)))
         return 0
-    names = sorted({name for name in options.families.split(",") if name} or FAMILIES)
-    unknown = [name for name in names if name not in FAMILIES]
+    names, unknown = chosen(FAMILIES, options.families)
     if unknown:
         sys.exit(f"zoo.py: --families: {', '.join(unknown)} is unknown; --list names them")
     options.build_name = build_of(options.build)

@@ -55,5 +55,5 @@ def from_config(name, model, config, **settings):
     return getattr(modeling, model)(getattr(configuration, config)(**settings))
 
 
-for _part in ("text", "decoders", "vision", "audio", "other"):
+for _part in ("text", "decoders", "vision", "audio", "other", "guests"):
     importlib.import_module(f"{__name__}.{_part}")
