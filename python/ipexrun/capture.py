@@ -206,13 +206,16 @@ class Target:
                 raise GivenUp("its module is gone")
             if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
                 raise GivenUp("NumPy inside: its random numbers are its own")
+            seen = []
             if not target.is_part:
                 from . import proof
 
-                target.found.append(proof.seen(target.code))
+                seen.append(proof.seen(target.code))
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
             timed = not (FORCED or target.pinned)
-            return compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
+            compiled = compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
+            target.found += seen  # not where that raises: TorchDynamo begins anew with numbers as tensors, say
+            return compiled
 
         return ipexrun_capture
 

@@ -33,6 +33,7 @@ MOST_CALLS = 64  # descriptions of calls that are kept for later processes
 MOST_FILES = 64  # proofs, of which the oldest go
 MISSING = object()
 LASTING = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.CellType, tuple, str, int, float, bool, type(None))
+PLAIN = (str, bytes, int, float, bool, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 # Guards about the state of the thread and of torch, which every call is asked for by others (hook, tracing.py).
 OF_THE_PROCESS = {"SHAPE_ENV", "DETERMINISTIC_ALGORITHMS", "GRAD_MODE", "DEFAULT_DEVICE", "GLOBAL_STATE", "TORCH_FUNCTION_STATE",
                   "AUTOGRAD_SAVED_TENSORS_HOOKS", "FSDP_TRAINING_STATE", "FUNCTORCH_STACK_MATCH", "DUAL_LEVEL", "EMPTY_NN_MODULE_HOOKS_DICT"}
@@ -182,13 +183,31 @@ def seen(code):
 
 
 def changes(effects):
-    """Whether the call changes objects that were there before it."""
-    from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew
+    """Whether the call changes objects that were there before it. An attribute that is given the value it has is none."""
+    from torch._dynamo.variables.base import AttributeMutationExisting, AttributeMutationNew, ValueMutationNew
+
+    def is_changed(one):
+        if not effects.is_modified(one):
+            return False
+        return not isinstance(one.mutation_type, AttributeMutationExisting) or not keeps_its_values(one, effects.store_attr_mutations.get(one, {}))
 
     # The stack of modes counts as changed where a context was entered and left.
     old = [one for one in effects.id_to_variable.values() if not isinstance(one.mutation_type, (AttributeMutationNew, ValueMutationNew))
            and type(one).__name__ != "TorchFunctionModeStackVariable"]
-    return bool(effects.tensor_hooks) or any(map(effects.is_modified, old))
+    return bool(effects.tensor_hooks) or any(map(is_changed, old))
+
+
+def keeps_its_values(variable, mutations):
+    held = getattr(getattr(variable, "value", None), "__dict__", None)
+    if not isinstance(held, dict) or not mutations:
+        return False
+    for name, now in mutations.items():
+        if name not in held or not now.is_python_constant():
+            return False
+        value = now.as_python_constant()
+        if not isinstance(value, PLAIN) or type(held[name]) is not type(value) or held[name] != value:
+            return False
+    return True
 
 
 class Proof:
@@ -275,6 +294,14 @@ def holds_module(value):
     return any(isinstance(one, (torch.nn.Module, torch.Tensor)) for one in [value, *held])
 
 
+def is_data(value, depth=3):
+    """Whether it is a dict, list or set of nothing but plain values: it may be kept alive, for it keeps nothing else alive."""
+    if not isinstance(value, (dict, list, tuple, set, frozenset)):
+        return isinstance(value, PLAIN)
+    held = [*(value.values() if isinstance(value, dict) else value), *getattr(value, "__dict__", {}).values()]
+    return depth > 0 and all(is_data(one, depth - 1) for one in held)
+
+
 class Finder:
     """Turns guards into facts."""
 
@@ -301,7 +328,7 @@ class Finder:
         base = self.value(expression)
         if (id(base), way, key) in self.facts:
             return
-        if expression.startswith("L[") and not isinstance(base, LASTING):
+        if expression.startswith("L[") and not isinstance(base, LASTING) and not is_data(base):
             raise Unproved(f"{expression} is an object of the module's own")
         if len(self.facts) >= MOST_FACTS:
             raise Unproved("it depends on too much")
@@ -382,6 +409,8 @@ class Finder:
         if base is None:
             raise Unproved(f"{type(source).__name__} {source.name}")
         self.follow(base)
+        if isinstance(source, kinds.SkipGuardSource):
+            return  # the same thing
         if isinstance(source, kinds.CellContentsSource):
             self.add("attribute", base.name, "cell_contents")
         elif isinstance(source, (kinds.CodeSource, kinds.ClosureSource)):

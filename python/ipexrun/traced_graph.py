@@ -6,6 +6,7 @@ memory, so that writes into them are seen; nothing is frozen into constants.
 """
 
 import array
+import contextlib
 import logging
 import random
 import sys
@@ -27,8 +28,8 @@ CHANGED_BY_TRAINING = (
 WITHOUT_STATE = (py_types.FunctionType, py_types.BuiltinFunctionType, py_types.MethodType, py_types.ModuleType, logging.Logger)
 # They take another way where somebody watches torch's functions.
 WITH_FAST_PATHS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer)
-# Functions of torch's own that ask a tensor for its size alone; it is no plain number within them.
-OF_SIZES = (torch.nn.functional.embedding,)
+# Functions of torch's own that ask for sizes alone; these are no plain numbers within them.
+OF_SIZES = (torch.nn.functional.embedding, torch.nn.functional._verify_batch_size, torch.nn.functional._verify_spatial_size)
 MOST_CONTAINERS = 50000
 OBJECT_BYTES, IMPL_BYTES, STORAGE_BYTES = 48, 192, 64  # of a tensor in Python, of what it stands for, of its storage: about what data_ptr() reads
 PRIMS = {"prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct", "prim::TupleUnpack", "prim::GetAttr",
@@ -121,7 +122,35 @@ def plain_for(module):
 
 
 def tensors_in(value):
-    return [one for one in torch.utils._pytree.tree_leaves(value) if isinstance(one, torch.Tensor) and one.layout is torch.strided]
+    """Those of which memory can be named; inside of torch.vmap what a tensor of one sample stands for."""
+    leaves = (one for one in torch.utils._pytree.tree_leaves(value) if isinstance(one, torch.Tensor))
+    return [one for one in map(unwrapped, leaves) if one.layout is torch.strided]
+
+
+def unwrapped(tensor):
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def plain_index(x, indices):
+    return torch.ops.aten.index.Tensor(x, indices)
+
+
+@contextlib.contextmanager
+def traceable_indices():
+    """`x[i]` in functions under torch.vmap goes by an autograd.Function, which torch's tracer cannot run (stock 2.13: "unordered_map::at"); what it
+    computes and what its gradient is are those of aten::index."""
+    module = sys.modules.get("torch._dynamo._trace_wrapped_higher_order_op")
+    usual = getattr(module, "mod_index", None)
+    if usual is None or usual is plain_index:  # another thread's
+        yield
+        return
+    module.mod_index = plain_index
+    try:
+        yield
+    finally:
+        module.mod_index = usual
 
 
 def written(name, args, kwargs):
@@ -215,7 +244,10 @@ class State:
         if isinstance(value, (dict, list)):
             self.seen.add(id(value))
             containers.append(value)
-            inside = value.values() if isinstance(value, dict) else value
+            inside = list(value.values() if isinstance(value, dict) else value)
+            if isinstance(getattr(value, "__dict__", None), dict):  # a configuration that is a dict of its own kind
+                containers.append(vars(value))
+                inside += vars(value).values()
         elif isinstance(value, tuple):
             inside = value
         elif isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, WITHOUT_STATE):
@@ -292,7 +324,7 @@ class Trace:
                 raise Refused("torch traces other tensors than the given ones")
             self.begun = True
             try:
-                with plain:
+                with plain, traceable_indices():
                     self.result = module(*args, **kwargs)
             except BaseException as problem:
                 self.problem = problem
@@ -337,7 +369,8 @@ class Trace:
                 raise Refused("the call draws random numbers")
             self.check_results(tensors + held + plain.constants, key_containers, state)
             self.method = holder._get_method("forward")
-            Proof(self.method.graph, storages(plain.constants)).run()
+            torch._C._jit_pass_inline(self.method.graph)  # of functions that the program scripted
+            Proof(self.method.graph, storages(plain.constants), held).run()
         except (Refused, Unknown) as why:
             self.refused = str(why)
         except Exception as problem:  # nothing of ours may end the program
@@ -365,9 +398,10 @@ class Trace:
 class Proof:
     """That a traced graph writes nothing that others see, draws nothing, knows its sizes beforehand and calls torch's own operators only."""
 
-    def __init__(self, graph, constants):
+    def __init__(self, graph, constants, held):
         self.graph = graph
         self.constants = constants  # memory of tensors that the call made of numbers
+        self.held = held  # by the number in the names of the trace's attributes
 
     def run(self):
         inputs = {one.debugName() for one in self.graph.inputs()}
@@ -437,8 +471,9 @@ class Proof:
 
         return is_constant("train", False) or is_constant("dropout_p", 0.0)
 
-    @staticmethod
-    def dtype(value):
+    def dtype(self, value):
+        if value.node().kind() == "prim::GetAttr" and value.type().kind() == "TensorType":
+            return self.held[int(value.node().s("name").removeprefix("t"))].dtype
         return value.type().dtype() if value.type().kind() == "TensorType" and value.isCompleteTensor() else None
 
     def size_is_known(self, kind, node):

@@ -59,8 +59,9 @@ bool trains_a_norm(const c10::FunctionSchema& schema, const std::vector<c10::IVa
   if (schema.name() == "aten::batch_norm_update_stats") return true;
   const auto training = schema.argumentIndexWithName("training");
   const auto mean = schema.argumentIndexWithName("running_mean");
-  return training && mean && arguments[static_cast<std::size_t>(*training)].toBool() &&
-         !arguments[static_cast<std::size_t>(*mean)].isNone();
+  if (!training || !mean || !arguments[static_cast<std::size_t>(*training)].toBool()) return false;
+  const c10::IValue& kept = arguments[static_cast<std::size_t>(*mean)];
+  return kept.isTensor() && kept.toTensor().defined();
 }
 
 bool depends_on_contents(const c10::OperatorHandle& op) {
@@ -69,11 +70,18 @@ bool depends_on_contents(const c10::OperatorHandle& op) {
 
 /// In the form that AOTAutograd gives, which the passes know.
 void make_usual(Node* node) {
-  if (node->is("native_batch_norm", "") && node->arguments[5].constant.isBool() && !node->arguments[5].constant.toBool()) {
-    const auto usual = c10::Dispatcher::singleton().findSchema({"aten::_native_batch_norm_legit_no_training", ""});
+  if (node->is("native_batch_norm", "") && node->arguments[5].constant.isBool()) {
+    const bool of_batch = node->arguments[5].constant.toBool();  // its statistics, and check() saw that no others are kept
+    const auto usual = c10::Dispatcher::singleton().findSchema(
+        of_batch ? c10::OperatorName("aten::_native_batch_norm_legit", "no_stats") : c10::OperatorName("aten::_native_batch_norm_legit_no_training", ""));
     if (!usual) return;
     node->op = usual;
-    node->arguments.erase(node->arguments.begin() + 5);
+    const auto first = node->arguments.begin();
+    if (of_batch) {
+      node->arguments.erase(first + 3, first + 5);
+    } else {
+      node->arguments.erase(first + 5);
+    }
   } else if (node->is("_reshape_alias", "")) {
     const auto usual = c10::Dispatcher::singleton().findSchema({"aten::view", ""});
     if (!usual) return;
@@ -236,14 +244,55 @@ Value Recorder::result_of(const at::Tensor& tensor, bool constant) {
   return value;
 }
 
-/// Somebody else would see what is written.
-void Recorder::refuse_shared(const at::Tensor& written) const {
+std::vector<std::size_t> Recorder::views_of_others(const at::Tensor& written) const {
   const c10::StorageImpl* storage = written.storage().unsafeGetStorageImpl();
-  if (known(written) == nullptr || given_.count(storage) > 0) refuse("an operator writes into what it was given");
+  const Known* start = known(written);
+  if (start == nullptr || given_.count(storage) > 0) refuse("an operator writes into what it was given");
+  std::unordered_set<Value> others;
   for (const auto& [object, other] : known_) {
     if (object == written.unsafeGetTensorImpl() || other.object.expired()) continue;
     const auto alive = other.storage.lock();
-    if (alive.get() == storage) refuse("an operator writes into memory that others see");
+    if (alive.get() == storage) others.insert(other.value);
+  }
+  std::vector<std::size_t> views;
+  Value seen = start->value;
+  while (!others.empty()) {
+    const auto made = std::find_if(graph_.nodes.rbegin(), graph_.nodes.rend(), [&](const Node& node) {
+      return std::find(node.outputs.begin(), node.outputs.end(), seen) != node.outputs.end();
+    });
+    // Others than these two need not be undone: `x[:, 1:] = y` is what programs write.
+    if (made == graph_.nodes.rend() || !(made->is("slice", "Tensor") || made->is("select", "int")))
+      refuse("an operator writes into memory that others see");
+    views.push_back(static_cast<std::size_t>(graph_.nodes.rend() - made) - 1);
+    seen = made->arguments[0].value;
+    others.erase(seen);
+  }
+  return views;
+}
+
+/// What the views are of gets the values that were written.
+void Recorder::write_through(const std::vector<std::size_t>& views, Value written, bool constant) {
+  for (const std::size_t place : views) {
+    const Value whole = graph_.nodes[place].arguments[0].value;
+    const bool all = graph_.facts[static_cast<std::size_t>(whole)].sizes == graph_.facts[static_cast<std::size_t>(written)].sizes;
+    if (!all) {
+      Node node;
+      const bool slice = graph_.nodes[place].is("slice", "Tensor");
+      node.op = c10::Dispatcher::singleton().findSchema({slice ? "aten::slice_scatter" : "aten::select_scatter", ""});
+      if (!node.op) refuse("an operator writes into memory that others see");
+      node.arguments = graph_.nodes[place].arguments;
+      node.arguments.insert(node.arguments.begin() + 1, Argument::of(written));
+      Facts facts = graph_.facts[static_cast<std::size_t>(whole)];
+      facts.weight = false;
+      written = graph_.add_value(std::move(facts));
+      node.outputs.push_back(written);
+      graph_.nodes.push_back(std::move(node));
+    }
+    for (auto& [object, other] : known_) {
+      if (other.value != whole) continue;
+      other.value = written;
+      other.constant = other.constant && constant;
+    }
   }
 }
 
@@ -257,12 +306,13 @@ void Recorder::check(const c10::OperatorHandle& op, const std::vector<c10::IValu
   if (trains_a_norm(schema, arguments)) refuse(name + " writes statistics");
   if (!schema.is_mutable()) return;
   if (!without_writing(op)) refuse(name + " writes into its arguments");
-  refuse_shared(arguments[0].toTensor());
+  views_of_others(arguments[0].toTensor());
 }
 
 void Recorder::note(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results) {
   const c10::FunctionSchema& schema = op.schema();
   const bool constant = all_constant(arguments);
+  const auto views = schema.is_mutable() ? views_of_others(arguments[0].toTensor()) : std::vector<std::size_t>{};
   Node node;
   node.op = schema.is_mutable() ? without_writing(op) : op;
   const std::size_t count = schema.returns().size();
@@ -290,8 +340,10 @@ void Recorder::note(const c10::OperatorHandle& op, const std::vector<c10::IValue
       items.push_back(std::move(item));
     }
   }
+  const Value result = node.outputs[0];
   graph_.nodes.push_back(std::move(node));
   for (Node& item : items) graph_.nodes.push_back(std::move(item));
+  write_through(views, result, constant);
 }
 
 }  // namespace ipexrun::preload::graph

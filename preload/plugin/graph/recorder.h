@@ -12,6 +12,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "preload/plugin/graph/ir.h"
 
@@ -54,7 +55,9 @@ class Recorder {
   void keep(const at::Tensor& tensor, Value value, bool constant);
   const Known* known(const at::Tensor& tensor) const;
   bool all_constant(const std::vector<c10::IValue>& arguments) const;
-  void refuse_shared(const at::Tensor& written) const;
+  /// Places of the nodes by which `written` is a view of the others that share its memory and are still there, the nearest first.
+  std::vector<std::size_t> views_of_others(const at::Tensor& written) const;
+  void write_through(const std::vector<std::size_t>& views, Value written, bool constant);
   Argument output_of(const c10::IValue& result, std::unordered_set<const c10::StorageImpl*>* taken) const;
 
   Graph graph_;
