@@ -142,6 +142,9 @@ def follow_expression(node, names):
         return follow_expression(node.value, names)[key]
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "dict.keys" and len(node.args) == 1:
         return dict.keys(follow_expression(node.args[0], names))
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "dict.__getitem__" and len(node.args) == 2:
+        key = node.args[1].value if isinstance(node.args[1], ast.Constant) else follow_expression(node.args[1], names)
+        return dict.__getitem__(follow_expression(node.args[0], names), key)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         values = [one.value if isinstance(one, ast.Constant) else follow_expression(one, names) for one in node.args]
         if node.func.id == "type" and len(values) == 1:
@@ -204,8 +207,7 @@ def keeps_its_values(variable, mutations):
     for name, now in mutations.items():
         if name not in held or not now.is_python_constant():
             return False
-        value = now.as_python_constant()
-        if not isinstance(value, PLAIN) or type(held[name]) is not type(value) or held[name] != value:
+        if held[name] is not now.as_python_constant():  # an equal number that is another object would show in State.holds()
             return False
     return True
 
@@ -419,7 +421,7 @@ class Finder:
             self.add("attribute", base.name, "__kwdefaults__" if source.is_kw else "__defaults__")
         elif isinstance(source, (kinds.AttrSource, kinds.GenericAttrSource)):
             self.attribute(base, source.member)
-        elif isinstance(source, kinds.DictGetItemSource):
+        elif isinstance(source, (kinds.DictGetItemSource, getattr(kinds, "DictSubclassGetItemSource", kinds.DictGetItemSource))):
             if isinstance(source.index, kinds.ConstDictKeySource):
                 self.follow(source.index)
                 return self.add("value", base.name, source.index.index)

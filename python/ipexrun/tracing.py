@@ -89,7 +89,7 @@ class Form:
         self.calls = self.checks = self.quiet = self.turn = self.repeated = self.rematches = self.uses = 0
         self.judged = set()  # values
         self.waiting = None  # nanoseconds of a racing call without its other half, who answered it, and whether nothing was tried in it
-        self.exploration_ns = 0  # when stock's call began
+        self.exploration_ns = 0  # when the racing call began
 
     def run(self, tensors):
         self.target.hook.end_drift_check()  # under which regions stand aside
@@ -211,12 +211,13 @@ class Form:
         target = self.target
         waiting = self.waiting
         self.turn += 1
+        self.exploration_ns = target.graph.exploration_ns()
         if waiting[1] if waiting is not None else self.turn % 2:
             result = self.answered(module, args, kwargs, tensors)
             if result is not target.eager:
-                self.pair(time.perf_counter_ns() - started, stock=False)
+                settled = target.graph.exploration_ns() == self.exploration_ns  # operators outside of its regions are the op tier's
+                self.pair(time.perf_counter_ns() - started, stock=False, settled=settled)
             return result
-        self.exploration_ns = target.graph.exploration_ns()
         target.timed[threading.get_ident()] = self
         return target.eager
 

@@ -114,6 +114,36 @@ def test_a_module_that_only_computes_is_traced(tmp_path):
     assert note["state"] == "captured" and note["by"] == "trace", note
 
 
+CONFIG = """
+import collections, typing
+class Config(collections.OrderedDict):  # as diffusers has it: what it holds are its attributes as well
+    def __init__(self, **values):
+        super().__init__(values)
+        vars(self).update(values)
+model.config = Config(factor=1.5, offset=2.0, names=["a", "b"])
+""".strip()
+READS = "x = x * self.config['factor'] + self.config.offset if 'factor' in self.config and len(self.config.keys()) else x"
+
+
+@pytest.mark.parametrize("body, before", [
+    ("self.window = min(4, x.shape[0])", "model.window = 4"),  # an attribute that is given the value it has
+    (READS, CONFIG),
+])
+def test_what_only_seems_to_do_more_is_traced(body, before, tmp_path):
+    note = both(program(tmp_path / "program.py", body, before), tmp_path)
+    assert note.get("by") == "trace", note
+
+
+@pytest.mark.parametrize("middle", ["i == 20 and model.config.__setitem__('factor', 2.5)", "i == 20 and setattr(model.config, 'offset', 7.0)",
+                                    "i == 20 and model.config.pop('factor')"])
+def test_a_configuration_that_changes_under_a_trace_is_seen(middle, tmp_path):
+    both(program(tmp_path / "program.py", READS, CONFIG, middle), tmp_path)
+
+
+def test_an_attribute_that_is_given_another_value_is_seen(tmp_path):
+    both(program(tmp_path / "program.py", "self.window = LIMIT[0]", "model.window, LIMIT = 4, [4]", "LIMIT[0] = 4 if i < 20 else 5; LOG.append(model.window)"), tmp_path)
+
+
 @pytest.mark.parametrize("body, why", [
     ("LOG.append(x.dim())", "changes something"),
     ("self.seen.append(1); LOG.append(len(self.seen))", "changes something"),
@@ -156,7 +186,7 @@ def first(tmp_path_factory):
     path, cache = program(folder / "program.py"), folder / "cache"
     cache.mkdir(mode=0o700)
     # Whether it wins depends on the machine: here any form does.
-    wins = "import torch; T = ipexrun.tracing.Form; ipexrun.tracing.Form.pair = lambda self, ns, stock: (self.target.kept.remember(self.signature, 'captured'), " \
+    wins = "import torch; T = ipexrun.tracing.Form; ipexrun.tracing.Form.pair = lambda self, ns, stock, settled=True: (self.target.kept.remember(self.signature, 'captured'), " \
            "self.settle('faster')) if self.phase == self.race else None; "
     first = EAGER.replace("ipexrun.tracing.RACE = False; ", wins + "ipexrun.express.SHARE = ipexrun.express.SHARE_LATER = 1.0; ")
     first = first.replace("import ipexrun.capture", "import ipexrun, ipexrun.express, ipexrun.capture")

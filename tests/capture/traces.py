@@ -103,6 +103,90 @@ def sizes_in_python():
     return called(Sizes().eval(), inputs(8, 64)) + [sorted(set(kept))]
 
 
+@case
+def sizes_asked_by_norms():
+    """Group norm and batch norm without statistics of its own look at sizes, in functions that see them as tensors."""
+
+    class Norms(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.group, self.first = nn.GroupNorm(4, 16), nn.Conv2d(3, 16, 3)
+
+        def forward(self, x):
+            weight = torch.nn.functional.batch_norm(self.first.weight.reshape(1, 16, -1), None, None, training=True, momentum=0.0)
+            return self.group(torch.nn.functional.conv2d(x, weight.reshape_as(self.first.weight)))
+
+    return called(Norms().eval(), inputs(2, 3, 16, 16))
+
+
+@case
+def indices_that_the_module_holds():
+    class Table(Block):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(data(1, 9, 64))
+            self.register_buffer("places", torch.arange(8) % 5)
+
+        def forward(self, x):
+            return super().forward(x + self.table[self.places])
+
+    return called(Table().eval(), inputs(8, 64))
+
+
+@torch.jit.script
+def halved(x, other):
+    return x * 0.5 + other.mean(dim=-1, keepdim=True).expand([x.size(0), x.size(1)])
+
+
+@case
+def scripted_functions():
+    class Scripted(Block):
+        def forward(self, x):
+            return super().forward(halved(x, x))
+
+    return called(Scripted().eval(), inputs(8, 64))
+
+
+@case
+def masks_under_vmap():
+    """As transformers makes masks of attention."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    class Masks(Block):
+        def forward(self, x, seen):
+            def visible(row, query, key):
+                return (key <= query) & seen[row, key]
+
+            for dims in ((None, None, 0), (None, 0, None), (0, None, None)):
+                visible = torch.vmap(visible, in_dims=dims)
+            places = torch.arange(x.shape[1])
+            with TransformGetItemToIndex():
+                mask = visible(torch.arange(x.shape[0]), places, places)
+            x = super().forward(x)
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    # The first token is always seen: rows that see nothing are NaN on stock and elsewhere.
+    return called(Masks().eval(), [(one, torch.cat([torch.ones(2, 1, dtype=torch.bool), data(i, 2, 7) > 0], 1)) for i, one in enumerate(inputs(2, 8, 64))])
+
+
+@case
+def masks_written_in_parts():
+    """As older decoders of transformers make them."""
+
+    class Parts(Block):
+        def forward(self, x, seen):
+            mask = torch.full((8, 8), -1e30).triu(1)
+            mask *= torch.arange(8) > torch.arange(8).reshape(-1, 1)
+            mask = mask[None, :, :].expand(x.shape[0], -1, -1).clone()
+            hidden = mask[:, :, :7] + seen[:, None, :7] == 0
+            mask[:, :, :7] = mask[:, :, :7].masked_fill(hidden, -1e30)
+            mask[0, 1] = 0.0
+            x = super().forward(x)
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask), mask
+
+    return called(Parts().eval(), [(one, (data(i, 2, 8) > 0).float()) for i, one in enumerate(inputs(2, 8, 64))])
+
+
 @dataclasses.dataclass
 class Output(OrderedDict):
     last: typing.Any = None

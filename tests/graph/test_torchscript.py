@@ -256,6 +256,37 @@ def test_writes_in_place():
             y = self.down(F.relu(self.up(x), inplace=True))
             y += x
             return F.relu(y, inplace=True)
+    class Slices(nn.Module):  # in parts of what it made itself
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(256, 512), nn.Linear(512, 256)
+        def forward(self, x):
+            y = F.relu(self.up(x))
+            y[:, 100:300] = y[:, 100:300] * 2.0
+            y[3] = 0.5
+            y[5:60:2, 7] += 1.0
+            y[:, :256] += x
+            z = self.down(y)
+            z[:] = z.clamp(max=2.0)
+            return z, y.sum(1)
+    slices = Slices().eval()
+    assert check(torch.jit.script(slices), slices, x) > 5, graphs()
+
+    class Seen(nn.Module):  # another view of the same memory is read afterwards
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(256, 512), nn.Linear(512, 256)
+        def forward(self, x):
+            y = F.relu(self.up(x))
+            other = y[:, 50:150]
+            flat = y.view(-1)
+            part = y[:, 100:300]
+            part.mul_(3.0)
+            part[0] = 1.0
+            return self.down(y) + other.sum(1, keepdim=True) + flat[60]
+    seen = Seen().eval()
+    check(torch.jit.script(seen), seen, x)
+
     inner = Inner().eval()
     assert check(torch.jit.script(inner), inner, x) > 5, graphs()
     assert "2 linear layers, 2 activations in them, 1 sums" in graphs()[-1]["fused"], graphs()
