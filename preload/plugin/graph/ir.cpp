@@ -1,5 +1,8 @@
 #include "preload/plugin/graph/ir.h"
 
+#include <cstring>
+#include <string>
+
 namespace ipexrun::preload::graph {
 namespace {
 
@@ -51,6 +54,49 @@ bool Node::is(const char* name, const char* overload) const {
   if (kind != Kind::kOperator || !op) return false;
   const c10::OperatorName& own = op->operator_name();
   return own.name.compare(0, 6, "aten::") == 0 && own.name.compare(6, std::string::npos, name) == 0 && own.overload_name == overload;
+}
+
+bool append_text(const Argument& argument, std::string* key) {
+  const auto put = [&](char kind, std::int64_t number) { *key += kind + std::to_string(number) + ','; };
+  switch (argument.kind) {
+    case Argument::Kind::kValue:
+      put('v', argument.value);
+      return true;
+    case Argument::Kind::kList:
+      *key += '[';
+      for (const Argument& element : argument.list) {
+        if (!append_text(element, key)) return false;
+      }
+      *key += ']';
+      return true;
+    case Argument::Kind::kConstant:
+      break;
+  }
+  const c10::IValue& constant = argument.constant;
+  if (constant.isNone()) {
+    *key += 'n';
+  } else if (constant.isBool()) {
+    put('b', constant.toBool() ? 1 : 0);
+  } else if (constant.isInt()) {
+    put('i', constant.toInt());
+  } else if (constant.isDouble()) {
+    const double number = constant.toDouble();
+    std::int64_t bits = 0;
+    std::memcpy(&bits, &number, sizeof bits);
+    put('d', bits);
+  } else if (constant.isString()) {
+    put('s', static_cast<std::int64_t>(constant.toStringRef().size()));
+    *key += constant.toStringRef();
+  } else if (constant.isDevice()) {
+    *key += 'c';  // every tensor of a graph is on the CPU
+  } else if (constant.isIntList()) {
+    *key += '(';
+    for (const std::int64_t number : constant.toIntVector()) put('i', number);
+    *key += ')';
+  } else {
+    return false;
+  }
+  return true;
 }
 
 Value Graph::add_value(Facts about) {

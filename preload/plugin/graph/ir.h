@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/conv.h"
@@ -47,6 +48,9 @@ struct Argument {
   static Argument of(std::vector<Argument> list);
   [[nodiscard]] bool is_value(Value other) const { return kind == Kind::kValue && value == other; }
 };
+
+/// Appends what tells the argument apart; false for constants that it cannot tell apart.
+bool append_text(const Argument& argument, std::string* text);
 
 /// A linear layer with what follows it: epilogue.h over x [.., K] * weight + bias.
 struct Linear {
@@ -97,6 +101,7 @@ enum AttentionForm : std::int64_t {
 };
 
 class Step;
+struct Graph;
 struct Part;
 struct Pointwise;
 
@@ -122,6 +127,7 @@ struct Node {
   Convolution convolution;
   std::shared_ptr<const Pointwise> pointwise;  ///< of steps of pointwise_step.h
   std::shared_ptr<const Part> part;            ///< of steps of part_step.h
+  std::shared_ptr<const Graph> inside;         ///< of steps of weights_step.h
 
   /// Of namespace aten, with this name and overload.
   [[nodiscard]] bool is(const char* name, const char* overload) const;

@@ -13,6 +13,8 @@ void optimize_around_parts(Graph* graph, bool bf16, Fused* fused) {
   find_attention(graph, bf16, fused);
   drop_dead(graph);
   fold_constants(graph, fused);
+  fold_weights(graph, fused);
+  drop_dead(graph);
   find_linears(graph, bf16, fused);
   find_convolutions(graph, bf16, fused);
   fold_norms(graph, fused);
@@ -52,6 +54,8 @@ Fused optimize(Graph* graph, bool bf16) {
   find_attention(graph, bf16, &fused);
   drop_dead(graph);
   fold_constants(graph, &fused);  // after those that look at how a table or a mask was made
+  fold_weights(graph, &fused);
+  drop_dead(graph);
   find_linears(graph, bf16, &fused);
   find_convolutions(graph, bf16, &fused);
   fold_norms(graph, &fused);
@@ -88,6 +92,7 @@ std::string words(const Fused& fused) {
       {fused.written_attentions, "of them written out"},
       {fused.gelus, "gelus written out"},
       {fused.constants, "constants"},
+      {fused.of_weights, "results of weights alone"},
       {fused.norms, "norms"},
       {fused.sums_in_norms, "sums in norms"},
       {fused.rotaries, "rotary embeddings"},

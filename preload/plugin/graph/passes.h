@@ -29,6 +29,7 @@ struct Fused {
   int pointwise = 0;     ///< element-wise operators
   int rows = 0;          ///< of them, each one pass through memory
   int constants = 0;     ///< values that are the same in every call
+  int of_weights = 0;    ///< values that are the same until a weight changes
   int reorders = 0;      ///< of images, on their way in or out
 };
 
@@ -48,6 +49,9 @@ void find_gelu(Graph* graph, Fused* fused);
 
 /// What is computed from numbers alone is computed now. After the passes that look at how a table or a mask is made.
 void fold_constants(Graph* graph, Fused* fused);
+
+/// What is computed from weights alone is computed when one of them was changed, and is a weight for the passes that follow.
+void fold_weights(Graph* graph, Fused* fused);
 
 /// What is computed twice from the same arguments is computed once; copies that change nothing go.
 void share_equal(Graph* graph);

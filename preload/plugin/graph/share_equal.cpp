@@ -1,6 +1,5 @@
 // The same operator on the same arguments gives the same value: computed once. Values that a result of the graph may share memory with
 // stay apart, because the program may write into one of them afterwards. A copy that lies as its source does is the same value, too.
-#include <cstring>
 #include <map>
 #include <string>
 
@@ -9,50 +8,6 @@
 
 namespace ipexrun::preload::graph {
 namespace {
-
-/// Appends what tells the argument apart; false for constants that it cannot tell apart.
-bool append(const Argument& argument, std::string* key) {
-  const auto put = [&](char kind, std::int64_t number) { *key += kind + std::to_string(number) + ','; };
-  switch (argument.kind) {
-    case Argument::Kind::kValue:
-      put('v', argument.value);
-      return true;
-    case Argument::Kind::kList:
-      *key += '[';
-      for (const Argument& element : argument.list) {
-        if (!append(element, key)) return false;
-      }
-      *key += ']';
-      return true;
-    case Argument::Kind::kConstant:
-      break;
-  }
-  const c10::IValue& constant = argument.constant;
-  if (constant.isNone()) {
-    *key += 'n';
-  } else if (constant.isBool()) {
-    put('b', constant.toBool() ? 1 : 0);
-  } else if (constant.isInt()) {
-    put('i', constant.toInt());
-  } else if (constant.isDouble()) {
-    const double number = constant.toDouble();
-    std::int64_t bits = 0;
-    std::memcpy(&bits, &number, sizeof bits);
-    put('d', bits);
-  } else if (constant.isString()) {
-    put('s', static_cast<std::int64_t>(constant.toStringRef().size()));
-    *key += constant.toStringRef();
-  } else if (constant.isDevice()) {
-    *key += 'c';  // every tensor of a graph is on the CPU
-  } else if (constant.isIntList()) {
-    *key += '(';
-    for (const std::int64_t number : constant.toIntVector()) put('i', number);
-    *key += ')';
-  } else {
-    return false;
-  }
-  return true;
-}
 
 bool is_copy(const Graph& graph, const Node& node) {
   if (!node.is("clone", "") || node.arguments[0].kind != Argument::Kind::kValue) return false;
@@ -77,7 +32,7 @@ void share_equal(Graph* graph) {
     }
     std::string key = toString(node.op->operator_name()) + ' ';
     bool known = true;
-    for (const Argument& argument : node.arguments) known = known && append(argument, &key);
+    for (const Argument& argument : node.arguments) known = known && append_text(argument, &key);
     if (!known) continue;
     const auto [found, is_new] = first.emplace(std::move(key), i);
     if (!is_new) graph->replace(node.outputs[0], graph->nodes[found->second].outputs[0], i + 1);
