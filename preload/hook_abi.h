@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IPEXRUN_HOOK_ABI 5u
+#define IPEXRUN_HOOK_ABI 6u
 #define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
 
 /* One finished top-level module call. */
@@ -37,6 +37,7 @@ typedef struct IpexrunHookApi {
   size_t (*report)(char* out, size_t bytes);
   void (*higher_order_ops_pass)(void); /* torch's Python operators skip the key of drift checks from now on */
   void (*end_drift_check)(void);       /* the calling thread goes on in a captured form */
+  void (*tell_depth)(int (*depth)(void)); /* how many calls of modules the calling thread is in; callable for as long as the process lives */
 } IpexrunHookApi;
 
 #endif

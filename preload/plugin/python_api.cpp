@@ -97,6 +97,7 @@ IpexrunHookApi make_api() {
   api.report = report;
   api.higher_order_ops_pass = [] { drift_python_is_ready(); };
   api.end_drift_check = [] { drift_leave(); };
+  api.tell_depth = [](int (*depth)()) { drift_tell_depth(depth); };
   return api;
 }
 

@@ -303,6 +303,8 @@ static void set_vectorcall(PyObject* function, vectorcallfunc entry) {
 #endif
 }
 
+static int depth_here(void) { return depth; }
+
 static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
   (void)self;
   const IpexrunHookApi* api = PyCapsule_GetPointer(capsule, IPEXRUN_HOOK_CAPSULE);
@@ -311,6 +313,7 @@ static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
     return PyErr_Format(PyExc_ImportError, "plugin with hook interface %u, this extension has %u", api->abi, IPEXRUN_HOOK_ABI);
   }
   hook.api = api;
+  api->tell_depth(depth_here);
   Py_INCREF(capsule);
   Py_XSETREF(hook.capsule, capsule);
   Py_RETURN_NONE;

@@ -111,6 +111,35 @@ def test_scores_near_zero_keep_the_rule(tmp_path, numbers):
         assert report["drift"]["fine"] > 0, "samples of many numbers are as large as each other"
 
 
+DIFFERENCES = """
+plugin_loader.start()
+class Similar(torch.nn.Module):
+    # Products of two towers, twenty times as large as what is left of them.
+    def __init__(self, inside):
+        super().__init__()
+        self.first, self.second, self.inside = torch.nn.Linear(256, 256), torch.nn.Linear(256, 256), inside
+    def forward(self, x):
+        products = self.first(x) @ self.second(x).t()
+        return products - self.shift if self.inside else products
+model, x, errors = Similar(INSIDE).eval(), torch.randn(64, 256), []
+with torch.no_grad():
+    model.shift = 0.95 * stock(lambda: model.first(x) @ model.second(x).t())
+    want = stock(lambda: model(x))
+    for _ in range(60):
+        found = model(x)
+        errors.append(((found - want).norm() / want.norm()).item())
+        if not model.inside: found - model.shift  # the program's own measuring
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_small_difference_is_a_result_where_a_module_computes_it(tmp_path, inside):
+    report = outcome(tmp_path, DIFFERENCES.replace("INSIDE", str(inside)))
+    assert max(report["errors"]) < 3e-2
+    assert (report["drift"]["too_far"] > 0) == inside and report["drift"]["checks"] >= 1, report["drift"]
+
+
 def test_a_harmless_model_is_let_through_whole(tmp_path):
     report = outcome(tmp_path, CALLS.replace("MODEL", "harmless()"))
     assert report["drift"] == report["drift"] | {"failed": 0, "too_far": 0, "fine": 6, "waiting": 0, "aborted": 0}
