@@ -152,6 +152,7 @@ class Target:
         self.wait_s = wait_s  # of calls that nothing is known of, before the first trace
         self.wait_longer_s = wait_longer_s  # the same where tracing may well be in vain
         self.was_undecided = known.last() == remembered.UNDECIDED
+        self.calls_that_pay = None  # see pays()
         self.known_stock = 0
         self.certain = False  # the race was won in an earlier process
         self.signature = None  # of the last call that was traced or raced
@@ -266,9 +267,12 @@ class Target:
             if result is not None:
                 return result
         doubtful = known == remembered.UNDECIDED or (not known and (self.was_undecided or has_state(args) or has_state(kwargs)))
-        if known == remembered.CAPTURED or (self.wait_longer_s if doubtful else self.wait_s) <= 0:
+        won = known == remembered.CAPTURED
+        if self.pays() if won else (self.wait_longer_s if doubtful else self.wait_s) <= 0:
             self.phase = self.capture
             return self.capture(module, args, kwargs)
+        if won:
+            return self.eager
         if not known or doubtful:
             self.known_stock = 0
             self.timed[threading.get_ident()] = Waiting(doubtful, self.clock())
@@ -277,6 +281,14 @@ class Target:
         if known == remembered.INSIDE or self.known_stock >= KNOWN_STOCK_CALLS:
             self.give_up("remembered", look_inside=known == remembered.INSIDE, remember=False)
         return self.eager
+
+    def pays(self):
+        """Whether a module that won in an earlier process is traced now: at once if the last run was long enough to earn what that takes, and twice;
+        else when this run has been long enough to earn it. Programs of a few seconds that are run again and again would pay each time."""
+        if self.calls_that_pay is None:
+            calls, needed = self.known.number("calls"), self.known.number("pays")
+            self.calls_that_pay = 0 if AT_ONCE or self.pinned or calls >= 2 * needed else needed
+        return self.seen > self.calls_that_pay
 
     def tell(self, choice, reason):
         stock_ns, captured_ns = self.medians()
@@ -288,6 +300,8 @@ class Target:
         captured = self.note["state"] == "captured"
         if self.attempts and self.phase in (self.explore, self.let_operators_decide, self.race, self.capture, self.wait_for_parts):
             self.remember(remembered.UNDECIDED, "the process ended")
+        if self.known.number("pays"):
+            self.known.remember_number("calls", self.seen)
         self.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", self.note["state"].removeprefix("stock: ")))
 
     def medians(self):
@@ -304,6 +318,9 @@ class Target:
         self.note.update(state="captured", reason=reason)
         self.phase = self.answer
         self.pairs.clear()
+        stock_ns, captured_ns = self.medians()
+        if 0 < captured_ns < stock_ns:
+            self.known.remember_number("pays", 1 + int(1e9 * self.note.get("capture_s", 0) / (stock_ns - captured_ns)))
         self.tell(remembered.CAPTURED, reason)
 
     def give_up(self, why, look_inside=False, remember=True):

@@ -104,6 +104,15 @@ class OfModule:
             for key in (self.key(signature), f"key={self.name}"):
                 _plugin().remember(self.operator, key, choice, stock_ns, choice_ns, samples, reason)
 
+    def number(self, what):
+        """Of remember_number(); 0: not known."""
+        text = _plugin().recall(self.operator, f"key={self.name},{what}") if self.name else ""
+        return int(text) if text.isdecimal() else 0
+
+    def remember_number(self, what, number):
+        if self.name:
+            _plugin().remember(self.operator, f"key={self.name},{what}", str(number), 0, 0, 0, "faster")
+
     def tell(self, choice, reason, calls, taken, stock_ns=0, choice_ns=0, samples=0):
         """For --report and the launcher's summary."""
         values = [calls, taken, calls - taken, stock_ns, choice_ns, samples]

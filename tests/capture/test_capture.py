@@ -334,3 +334,27 @@ def test_several_graphs_in_float32_race_once_operators_have_decided():
     assert calls_until_race([5, 6, 7, 7, 7], [False] * 5) == 5, "something was tried"
     assert calls_until_race([7] * 9, [True, True, True, False, False]) == 6, "something waits for a check"
     assert calls_until_race(range(99), [True] * 99) == capture.OPERATORS + 1, "nobody waits for ever"
+
+
+def test_a_module_that_won_before_is_traced_at_once_where_the_last_run_was_long():
+    from ipexrun import capture
+
+    class Known:
+        def __init__(self, **numbers):
+            self.numbers = numbers
+
+        def number(self, what):
+            return self.numbers.get(what, 0)
+
+    def first_call_that_pays(**numbers):
+        target = object.__new__(capture.Target)
+        target.known, target.calls_that_pay, target.pinned = Known(**numbers), None, False
+        for target.seen in range(1, 1000):
+            if target.pays():
+                return target.seen
+        return None
+
+    assert first_call_that_pays() == 1, "nothing is known of runs"
+    assert first_call_that_pays(calls=200, pays=100) == 1
+    assert first_call_that_pays(calls=199, pays=100) == 101, "it may be as short again"
+    assert first_call_that_pays(pays=100) == 101, "the process did not say how it ended"
