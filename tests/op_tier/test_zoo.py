@@ -10,6 +10,7 @@ import pytest
 import torch
 from bench_drivers import BUILD, run_driver  # first: it lets bench/ be imported
 
+import short_runs
 import zoo
 import zoo_rule
 
@@ -90,3 +91,15 @@ def test_what_is_recorded_is_not_run_again_and_still_counts(tmp_path):
     assert result.returncode == 1
     assert "failed: exit code 9" in result.stdout and "0 of 1 families equal" in result.stdout
     assert len(output.read_text().splitlines()) == 2
+
+
+def test_families_are_chosen_by_name_or_by_how_names_begin():
+    families = {"bert": 0, "timm_vit": 0, "timm_resnet": 0}
+    assert zoo.chosen(families, "") == (sorted(families), [])
+    assert zoo.chosen(families, "timm_,bert") == (["bert", "timm_resnet", "timm_vit"], [])
+    assert zoo.chosen(families, "timm_,other_,be") == (["timm_resnet", "timm_vit"], ["other_", "be"])
+
+
+def test_calls_by_a_moment_count_the_one_under_way_by_its_share():
+    ends = [1.0, 2.0, 4.0]
+    assert [short_runs.calls_by(ends, moment) for moment in (0.5, 1.0, 3.0, 4.0, 9.0)] == [0.5, 1.0, 2.5, 3.0, 3.0]
