@@ -31,11 +31,14 @@ class Seen : public Pack {
 /// The pack of the first weight: the result, and what stands for the others.
 class Made final : public Pack {
  public:
-  Made(at::Tensor result, std::vector<std::shared_ptr<const Pack>> others) : result(std::move(result)), others(std::move(others)) {}
-  [[nodiscard]] std::size_t size_bytes() const noexcept override { return result.nbytes(); }
+  Made(at::Tensor result, std::vector<std::shared_ptr<const Pack>> others) : result_(std::move(result)), others_(std::move(others)) {}
+  [[nodiscard]] std::size_t size_bytes() const noexcept override { return result_.nbytes(); }
+  [[nodiscard]] const at::Tensor& result() const { return result_; }
+  [[nodiscard]] const std::vector<std::shared_ptr<const Pack>>& others() const { return others_; }
 
-  const at::Tensor result;
-  const std::vector<std::shared_ptr<const Pack>> others;
+ private:
+  at::Tensor result_;
+  std::vector<std::shared_ptr<const Pack>> others_;
 };
 
 /// By which programs that compute the same of the same weights find each other's results.
@@ -77,11 +80,11 @@ class WeightsStep final : public Step {
     const ForkGate::Passage passage(state->fork_gate);
     if (!passage) return compute(values);
     std::vector<WeightState> known = look_up(*state, values, nullptr);
-    if (const Made* made = valid(known)) return made->result;
+    if (const Made* made = valid(known)) return made->result();
     const std::lock_guard lock(making_);  // one thread makes it; the others find it
     std::vector<WeightUse> uses;
     known = look_up(*state, values, &uses);
-    if (const Made* made = valid(known)) return made->result;
+    if (const Made* made = valid(known)) return made->result();
     return make(*state, values, known, uses);
   }
 
@@ -131,9 +134,9 @@ class WeightsStep final : public Step {
   static const Made* valid(const std::vector<WeightState>& known) {
     if (known[0].weight == nullptr) return nullptr;
     const auto* made = static_cast<const Made*>(known[0].packs[kSlot].get());  // which `known` keeps
-    if (made == nullptr || made->others.size() + 1 != known.size()) return nullptr;
+    if (made == nullptr || made->others().size() + 1 != known.size()) return nullptr;
     for (std::size_t i = 1; i < known.size(); ++i) {
-      if (known[i].weight == nullptr || known[i].packs[kSlot] != made->others[i - 1]) return nullptr;
+      if (known[i].weight == nullptr || known[i].packs[kSlot] != made->others()[i - 1]) return nullptr;
     }
     return made;
   }
