@@ -100,6 +100,7 @@ class DriftCheck {
   /// All weights of the pass were used.
   [[nodiscard]] bool near_the_end() const { return calls_ + tail_ >= judged_calls_ + pass_calls_; }
   void judge();
+  void left_modules();
   /// Where the program's own pass begins, if this check began elsewhere; else 0.
   [[nodiscard]] std::uint64_t better_begin() const { return moved_ ? begins_.front().mark : 0; }
   [[nodiscard]] bool failed() const { return failed_; }
@@ -147,6 +148,7 @@ class DriftCheck {
 
 constinit thread_local bool replaying_here = false;  // asked at every call: no lazily made thread state
 constinit thread_local bool apart_here = false;
+constinit thread_local bool checking_here = false;
 
 struct ThreadState {
   PassFinder finder;
@@ -179,6 +181,7 @@ class Replaying {
 
 void stop_watching() {
   c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
+  checking_here = false;
   delete std::exchange(here().check, nullptr);
 }
 
@@ -397,6 +400,14 @@ void DriftCheck::judge() {
   errors_.add(shadows_.judge_results());
 }
 
+/// What a module returns is a result of its own, even where something else was computed from it (a pooler from hidden states) and the program
+/// drops it before the pass ends.
+void DriftCheck::left_modules() {
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
+  const TierOff stock;
+  errors_.add(shadows_.judge_held());
+}
+
 void DriftCheck::finish() {
   if (between_passes()) judge();
   charge(state_, explored_ns);
@@ -469,9 +480,19 @@ void drift_python_is_ready() noexcept { python_ready.store(true, std::memory_ord
 
 void drift_tell_depth(int (*depth)()) noexcept { module_depth.store(depth, std::memory_order_relaxed); }
 
+void drift_left_modules() noexcept {
+  if (!checking_here || here().check == nullptr) return;
+  try {
+    here().check->left_modules();
+  } catch (const std::exception& problem) {
+    abort_check(problem.what());
+  }
+}
+
 void drift_forget_after_fork() noexcept {
   // Not freed: its tensors may have Python objects, and the child's interpreter is not ready for their end.
   here().check = nullptr;
+  checking_here = false;
   if (fallback_registered) c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
 }
 
@@ -540,6 +561,7 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
       thread.check->adopt(result, replay());
     }
     c10::impl::tls_set_dispatch_key_included(kWatchKey, true);
+    checking_here = true;
   } catch (const std::exception& problem) {
     if (thread.check != nullptr) {
       abort_check(problem.what());

@@ -10,6 +10,9 @@ void drift_python_is_ready() noexcept;
 /// How many calls of the program's modules the calling thread is in: callable from any thread, for as long as the process lives.
 void drift_tell_depth(int (*depth)()) noexcept;
 
+/// The calling thread is back from its outermost call of a module: what the module returned is judged now, before the program drops it.
+void drift_left_modules() noexcept;
+
 /// This thread goes on in a captured form, whose operators no check sees: one that is open ends here, or begins anew later. Its dispatch key is
 /// taken away, which TorchDynamo would meet in its guards.
 void drift_leave() noexcept;

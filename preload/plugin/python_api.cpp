@@ -98,6 +98,7 @@ IpexrunHookApi make_api() {
   api.higher_order_ops_pass = [] { drift_python_is_ready(); };
   api.end_drift_check = [] { drift_leave(); };
   api.tell_depth = [](int (*depth)()) { drift_tell_depth(depth); };
+  api.left_modules = [] { drift_left_modules(); };
   return api;
 }
 

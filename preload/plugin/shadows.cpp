@@ -101,7 +101,8 @@ Shadows::Shadow& Shadows::insert(const at::Tensor& tensor, c10::Storage storage)
                       bytes_seen(tensor),
                       0,
                       view_of(tensor),
-                      {}})
+                      {},
+                      false})
       .first->second;
 }
 
@@ -138,6 +139,7 @@ void Shadows::rewritten(const at::Tensor& tensor) {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
   if (found == shadows_.end()) return;
   found->second.seen = bytes_seen(tensor);
+  found->second.judged = false;
   if (!found->second.result) found->second.result = tensor.storage();
 }
 
@@ -168,25 +170,40 @@ double Shadows::error_of(const at::Tensor& tensor) {
   return relative_error(stock.const_data_ptr<double>(), candidate.const_data_ptr<double>(), stock.numel());
 }
 
+void Shadows::add_errors(const Shadow& shadow, const c10::Storage& users, SampleErrors& errors) {
+  const at::Tensor result = viewed(users, shadow.view);
+  if (!result.is_floating_point() || result.dim() == 0 || result.numel() == 0) return;
+  if (reach(result) > users.nbytes() || reach(result) > shadow.storage.nbytes() || shadow.seen != bytes_seen(result)) return;
+  const at::Tensor stock = result.to(at::kDouble).contiguous();
+  const at::Tensor candidate = viewed(shadow.storage, shadow.view).to(at::kDouble).contiguous();
+  const std::int64_t rows = result.dim() > 1 ? result.size(0) : 1;
+  const std::int64_t length = result.numel() / rows;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const double error =
+        relative_error(stock.const_data_ptr<double>() + row * length, candidate.const_data_ptr<double>() + row * length, length);
+    errors.add(static_cast<std::uint64_t>(length), error);
+  }
+}
+
 SampleErrors Shadows::judge_results() {
   SampleErrors errors;
   for (auto& [storage, shadow] : shadows_) {
     c10::Storage users = std::move(shadow.result);
     shadow.result = c10::Storage();
     if (!users) users = c10::Storage(shadow.of.lock());
+    if (users && !shadow.judged) add_errors(shadow, users, errors);
+  }
+  return errors;
+}
+
+SampleErrors Shadows::judge_held() {
+  SampleErrors errors;
+  for (auto& [storage, shadow] : shadows_) {
+    if (shadow.rounded_since == 0 || shadow.judged) continue;
+    const c10::Storage users(shadow.of.lock());
     if (!users) continue;
-    const at::Tensor result = viewed(users, shadow.view);
-    if (!result.is_floating_point() || result.dim() == 0 || result.numel() == 0) continue;
-    if (reach(result) > users.nbytes() || reach(result) > shadow.storage.nbytes() || shadow.seen != bytes_seen(result)) continue;
-    const at::Tensor stock = result.to(at::kDouble).contiguous();
-    const at::Tensor candidate = viewed(shadow.storage, shadow.view).to(at::kDouble).contiguous();
-    const std::int64_t rows = result.dim() > 1 ? result.size(0) : 1;
-    const std::int64_t length = result.numel() / rows;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const double error =
-          relative_error(stock.const_data_ptr<double>() + row * length, candidate.const_data_ptr<double>() + row * length, length);
-      errors.add(static_cast<std::uint64_t>(length), error);
-    }
+    add_errors(shadow, users, errors);
+    shadow.judged = true;
   }
   return errors;
 }

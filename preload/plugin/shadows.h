@@ -45,6 +45,8 @@ class Shadows {
   /// what somebody else still holds; 0/0 = 0; infinite where NaN or infinities lie elsewhere. Of tensors with a dimension: single numbers
   /// are what programs measure. The results are let go.
   SampleErrors judge_results();
+  /// The same errors of what somebody holds now that a candidate had a part in, each once unless it is written again; nothing is let go.
+  SampleErrors judge_held();
   /// The relative RMS error of the whole of one tensor; 0 without a shadow.
   double error_of(const at::Tensor& tensor);
 
@@ -62,11 +64,13 @@ class Shadows {
     std::uint64_t rounded_since = 0;
     View view;            ///< the user's tensor when it was made
     c10::Storage result;  ///< keeps what nothing was computed from yet
+    bool judged = false;  ///< as it is now, by judge_held
   };
   Shadow* find(const at::Tensor& tensor);
   Shadow& insert(const at::Tensor& tensor, c10::Storage storage);
   static at::Tensor viewed(const c10::Storage& storage, const View& view);
   static View view_of(const at::Tensor& tensor);
+  static void add_errors(const Shadow& shadow, const c10::Storage& users, SampleErrors& errors);
   void erase(const c10::StorageImpl* storage);
   void sweep();
 

@@ -291,7 +291,7 @@ static PyObject* top_level_call(PyObject* function, PyObject* const* args, size_
 static PyObject* hooked_vectorcall(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const int top = depth++ == 0 && hook.bench;
   PyObject* result = top ? top_level_call(function, args, nargsf, kwnames) : counted_call(function, args, nargsf, kwnames);
-  --depth;
+  if (--depth == 0) hook.api->left_modules();
   return interrupt.type == NULL ? result : interrupted(result);
 }
 
