@@ -102,6 +102,9 @@ bool in_backward(TierState& state) {
   if (state.last_backward.exchange(task, std::memory_order_relaxed) != task) {
     state.weights.saw_backward();
     state.training.begin_backward();
+    // Recorded itself (create_graph), where bf16 was not asked for. What is computed again for a checkpoint is recorded too, inside a pass that keeps no graph.
+    if (state.options.dtype == DtypePolicy::kAuto && c10::GradMode::is_enabled() && torch::autograd::get_current_graph_task_keep_graph())
+      state.training.needs_exact("gradients of gradients are asked for");
   }
   return true;
 }
@@ -110,6 +113,14 @@ bool is_training(const OpCall& call, const at::Tensor& a, const at::Tensor& b) {
   if (call.backward) return true;
   return c10::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad()) &&
          tier()->last_backward.load(std::memory_order_relaxed) != -1;
+}
+
+void note_weight(const at::Tensor& weight) {
+  if (!weight.requires_grad()) return;
+  const at::TensorBase& owner = weight.is_view() ? weight._base() : weight;
+  const c10::VariableVersion& version = weight.unsafeGetTensorImpl()->version_counter();
+  if (!owner.is_leaf() || !version.enabled()) return;
+  tier()->training.saw_weight(weight.storage().unsafeGetStorageImpl(), version.current_version());
 }
 
 bool allowed_here() {

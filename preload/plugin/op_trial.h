@@ -54,6 +54,7 @@ class OpTrial final : public Trial {
   Readiness after_drift(int candidate);
   void drop_packs(int candidate);
   bool rounds_training(int candidate) const;
+  bool may_round_training() const;
 
   TierState& state_;
   const OpCall& call_;

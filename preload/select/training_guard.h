@@ -2,10 +2,15 @@
 // or checks that fail one after the other. Torch-free. From then on training steps compute in float32, for good: what a run that diverges
 // needs is one cause less.
 //
+// And whether the process trains at all: backward passes between which no weight changes give gradients that are results of the program (forces,
+// attributions), not steps on a way that forgives rounding. Those stay float32.
+//
 // Thread rule: all functions may be called from any thread; passes of several threads share one look.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace ipexrun::preload {
@@ -13,6 +18,7 @@ namespace ipexrun::preload {
 inline constexpr int kFailedChecks = 3;  ///< kinds of call whose results failed when they were checked again
 /// Calls of a kind after which its accuracy is checked again: when their number is a power of two from here on.
 inline constexpr std::uint64_t kFirstRecheck = 256;
+inline constexpr int kPassesOfAStep = 64;  ///< backward passes that may go by without a change of weights: gradients of a large batch in parts
 
 class TrainingGuard {
  public:
@@ -20,7 +26,23 @@ class TrainingGuard {
   void begin_backward() noexcept {
     look_.store(true, std::memory_order_relaxed);
     forward_.store(false, std::memory_order_relaxed);
+    if (steps()) passes_.fetch_add(1, std::memory_order_relaxed);
   }
+
+  /// A weight is used in a forward pass that is recorded; `storage` only names it. Looked up in a small table, in which another weight may have
+  /// taken its place: then a change is seen at its next use but one.
+  void saw_weight(const void* storage, std::uint32_t version) noexcept {
+    const auto name = reinterpret_cast<std::uintptr_t>(storage);
+    const std::uint64_t now = static_cast<std::uint64_t>(name) << 16 | (version & 0xffff);  // user addresses have 47 bits
+    std::atomic<std::uint64_t>& slot = weights_[(name >> 4 ^ name >> 12) % kWeights];
+    const std::uint64_t was = slot.load(std::memory_order_relaxed);
+    if (was == now) return;
+    slot.store(now, std::memory_order_relaxed);
+    if (was >> 16 == now >> 16) passes_.store(0, std::memory_order_relaxed);
+  }
+  /// Whether a weight changed not long ago.
+  [[nodiscard]] bool steps() const noexcept { return passes_.load(std::memory_order_relaxed) <= kPassesOfAStep; }
+
   [[nodiscard]] bool wants_look() noexcept {
     return look_.load(std::memory_order_relaxed) && look_.exchange(false, std::memory_order_relaxed);
   }
@@ -42,6 +64,10 @@ class TrainingGuard {
       leave("results that are no longer as accurate as when they were chosen");
   }
 
+  /// What the program does with its gradients forgives no rounding (line searches, gradients of gradients). Nothing is said where bf16 never
+  /// answered.
+  void needs_exact(const char* why) noexcept { leave(why, used_.load(std::memory_order_relaxed)); }
+
   /// Whether training steps keep to float32, and why.
   [[nodiscard]] bool off() const noexcept { return reason_.load(std::memory_order_relaxed) != nullptr; }
   [[nodiscard]] const char* reason() const noexcept {
@@ -55,11 +81,15 @@ class TrainingGuard {
   [[nodiscard]] static bool is_recheck(std::uint64_t call) noexcept { return call >= kFirstRecheck && (call & (call - 1)) == 0; }
 
  private:
-  void leave(const char* why) noexcept {
+  void leave(const char* why, bool aloud = true) noexcept {
     const char* none = nullptr;
-    if (reason_.compare_exchange_strong(none, why, std::memory_order_relaxed) && tell_ != nullptr) tell_(why);
+    if (reason_.compare_exchange_strong(none, why, std::memory_order_relaxed) && aloud && tell_ != nullptr) tell_(why);
   }
 
+  static constexpr std::size_t kWeights = 64;
+
+  std::array<std::atomic<std::uint64_t>, kWeights> weights_{};
+  std::atomic<int> passes_{kPassesOfAStep + 1};  ///< backward passes since a weight changed
   std::atomic<bool> look_{false};
   std::atomic<bool> used_{false};
   std::atomic<bool> forward_{false};

@@ -62,6 +62,8 @@ def allowed_here():
 
 def before(optimizer):
     """A step begins: hooks of all optimizers come before the optimizer's own."""
+    if isinstance(optimizer, torch.optim.LBFGS) and allowed_here():
+        torch.classes.ipexrun.Training().searches_lines()
     begins(optimizer, lambda kind: allowed_here() and (TIMED or (SPLIT_SGD and kind == "sgd")), stepper_class)
 
 

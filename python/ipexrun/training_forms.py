@@ -124,6 +124,8 @@ class Graph:
         if kind == BF16_LAST and self.guard.is_off():
             self.lose(kind, "training went back to float32")
             return self.module.forward(*arguments)
+        if kind == BF16_LAST and not training_graphs.trains(self.guard, arguments):
+            return self.module.forward(*arguments)
         if kind in self.right:
             if kind == BF16_LAST and self.used >= self.recheck_at:
                 self.recheck_at *= 2

@@ -63,6 +63,12 @@ def copy_of(value):
     return copy.requires_grad_(value.requires_grad)
 
 
+def trains(guard, arguments):
+    """Whether gradients of these parameters belong to steps that change them: others are results, and stay float32 (docs/training.md)."""
+    weight = next((one for one in arguments if isinstance(one, torch.nn.Parameter) and one.requires_grad), None)
+    return weight is None or guard.trains(weight)
+
+
 class Arrivals:
     """Waits for the gradients of some results and calls `at_end` with them (None where none came) when that backward pass is over. It hangs on
     autograd's nodes: the tensors show no hook."""
@@ -129,6 +135,8 @@ class TrainingForms:
                     self.phase = "check"  # the compared step had no backward pass: the next one may
                 return self.captured(*arguments)
             bf16 = self.phase == "bf16" or self.steps % 4 in (1, 2)
+            if bf16 and not self.asked_for and not trains(self.guard, arguments):
+                return self.captured(*arguments)
             if bf16 and self.used >= self.recheck_at:
                 self.recheck_at *= 2
                 return self.check(arguments)

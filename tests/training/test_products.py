@@ -348,3 +348,48 @@ def test_other_numbers_are_no_losses():
     done = subprocess.run([f"{BUILD}/bin/ipexrun", "--dtype", "bfloat16", sys.executable, "-c", NUMBERS], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"})
     assert done.stdout == "True \n", done.stdout + done.stderr
+
+
+GRADIENTS = """
+import json, sys, torch, ipexrun
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Tanh(), torch.nn.Linear(512, 256), torch.nn.Tanh(), torch.nn.Linear(256, 4))
+x, y, kind = torch.randn(256, 256), torch.arange(256) % 4, sys.argv[1]
+plain, lines = torch.optim.SGD(net.parameters(), lr=0.01), torch.optim.LBFGS(net.parameters(), max_iter=4)
+def loss_of(): return torch.nn.functional.cross_entropy(net(x), y)
+def closure():
+    lines.zero_grad(); loss = loss_of(); loss.backward(); return loss
+for step in range(80):
+    if kind == "lines": lines.step(closure); continue
+    net.zero_grad()
+    loss = loss_of()
+    if kind == "twice":
+        (gradient,) = torch.autograd.grad(loss, net[0].weight, create_graph=True)
+        loss = loss + gradient.square().sum()
+    loss.backward()
+    if kind != "looks" and not (kind == "parts" and step % 8 != 7): plain.step()
+rounded = [site for site in ipexrun.report()["sites"] if "training=1" in site["site"] and site["taken"] and "bf16" in site["choice"]]
+print(json.dumps({"sites": ipexrun.report()["sites"], "rounded": len(rounded), "why": ipexrun.report()["training"]["float32_because"]}))
+"""
+
+
+def gradients(kind, **more):
+    import json
+
+    done = subprocess.run([f"{BUILD}/bin/ipexrun", "--graph-mode", "off", sys.executable, "-c", GRADIENTS, kind], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("looks", False, ""),
+                                                      ("twice", False, "gradients of gradients are asked for"),
+                                                      ("lines", False, "its optimizer searches along lines")])
+def test_only_gradients_of_steps_are_rounded(tmp_path, kind, rounded, why):
+    # bf16 is what every kind of call was found to prefer, so that no clock decides.
+    pins = tmp_path / "pins"
+    sites = gradients(kind)[0]["sites"]
+    pins.write_text("".join("\t".join([site["site"], "onednn_bf16_cast", "0", "0", "0", "", "auto", "0"]) + "\n" for site in sites), encoding="utf-8")
+    found, said = gradients(kind, IPEXRUN_DECISIONS=str(pins))
+    assert (found["rounded"] > 0) == rounded and found["why"] == why, found
+    assert "training:" not in said

@@ -68,9 +68,13 @@ bool describe_2d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
   call->w = &w;
   call->dtype = x.scalar_type();
   call->training = is_training(*call, x, w);
-  return call->is(Declined::kDtype, dtype_fits(call->dtype) && w.scalar_type() == call->dtype) &&
-         call->is(Declined::kLayout, read_right(call, w) && (read_left(call, x) || (call->training && read_left_transposed(call, x)))) &&
-         call->is(Declined::kSmall, worthwhile(*call)) && call->is(Declined::kKind, plain(x) && plain(w));
+  if (!call->is(Declined::kDtype, dtype_fits(call->dtype) && w.scalar_type() == call->dtype) ||
+      !call->is(Declined::kLayout, read_right(call, w) && (read_left(call, x) || (call->training && read_left_transposed(call, x)))) ||
+      !call->is(Declined::kSmall, worthwhile(*call)) || !call->is(Declined::kKind, plain(x) && plain(w))) {
+    return false;
+  }
+  if (call->training && !call->backward) note_weight(w);
+  return true;
 }
 
 /// A right operand expanded over the batch is one matrix: the batch then belongs to the rows.
@@ -91,7 +95,9 @@ bool describe_3d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
     call->batch = batch;
     if (!call->is(Declined::kLayout, w.stride(0) > 0 && (by_rows || read_left_transposed(call, x)))) return false;
   }
-  return call->is(Declined::kSmall, worthwhile(*call)) && call->is(Declined::kKind, plain(x) && plain(w));
+  if (!call->is(Declined::kSmall, worthwhile(*call)) || !call->is(Declined::kKind, plain(x) && plain(w))) return false;
+  if (call->training && !call->backward) note_weight(w);
+  return true;
 }
 
 /// [M,N], or [B,M,N].

@@ -80,6 +80,36 @@ TEST_F(TrainingGuardTest, checks_again_ever_more_seldom) {
   EXPECT_EQ(calls, (std::vector<std::uint64_t>{256, 512, 1024, 2048, 4096}));
 }
 
+TEST_F(TrainingGuardTest, trains_once_a_weight_changed_and_not_for_ever) {
+  const int first = 0;
+  const int second = 0;
+  EXPECT_FALSE(guard_.steps());
+  for (int use = 0; use < 3; ++use) {
+    guard_.saw_weight(&first, 1);
+    guard_.saw_weight(&second, 7);
+  }
+  EXPECT_FALSE(guard_.steps()) << "each is as it was";
+  guard_.saw_weight(&first, 2);
+  EXPECT_TRUE(guard_.steps());
+  for (int pass = 0; pass < kPassesOfAStep; ++pass) guard_.begin_backward();
+  EXPECT_TRUE(guard_.steps()) << "gradients of a large batch come in parts";
+  guard_.begin_backward();
+  EXPECT_FALSE(guard_.steps());
+  guard_.saw_weight(&first, 3);
+  EXPECT_TRUE(guard_.steps());
+}
+
+TEST_F(TrainingGuardTest, a_program_that_needs_exact_gradients_is_told_only_what_changed) {
+  guard_.needs_exact("its optimizer searches along lines");
+  EXPECT_TRUE(guard_.off());
+  EXPECT_TRUE(said().empty());
+  TrainingGuard used;
+  used.on_leave([](const char* reason) { said().emplace_back(reason); });
+  used.note_use(true);
+  used.needs_exact("gradients of gradients are asked for");
+  EXPECT_EQ(said(), std::vector<std::string>{"gradients of gradients are asked for"});
+}
+
 TEST_F(TrainingGuardTest, says_it_once_from_many_threads) {
   guard_.note_use(false);
   std::vector<std::thread> threads;
