@@ -365,8 +365,9 @@ def offloaded():
 CASES = {
     "mlp": plain(Mlp, rows), "cnn": plain(Cnn, images), "transformer": plain(Transformer, tokens), "sharp": plain(Sharp, images), "accumulation": accumulation,
     "hooks": hooks, "frozen": frozen, "checkpoint inside": plain(CheckpointedInside, rows), "checkpoint around": checkpoint_around,
-    "exceptions": exceptions, "penalty": penalty, "two losses": two_losses, "dataclass": dataclass_with_loss, "forgotten": forgotten_backward,
+    "exceptions": exceptions, "two losses": two_losses, "dataclass": dataclass_with_loss, "forgotten": forgotten_backward,
     "threads": threads, "scaler": scaler, "sizes": sizes, "offloaded": offloaded, "validated": validated,
+    "penalty": penalty,  # the last: no step after it is rounded
 }
 
 
