@@ -33,7 +33,7 @@ SLOWER = 1.05
 SLACK_BYTES = 256 << 20
 SHARE_OF_FREE_MEMORY = 0.25
 CHECK = 16
-AGAIN = 64  # steps until steps that were not worth it are looked at again
+AGAIN, SELDOM = 64, 4096  # steps until steps that were not worth it are looked at again: twice as many each time, up to so many
 LAPSES = 4
 SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 
@@ -92,6 +92,7 @@ class Keeper:
         self.library, self.read, self.free_bytes = library, read, free_bytes
         self.state = "watching"
         self.wait = WARM  # steps that count for nothing
+        self.again = AGAIN
         self.faults, self.cpu_s = [], []
         self.last = None
         self.before = self.now = None  # faults and CPU seconds of a step as it was, and as it is
@@ -108,10 +109,12 @@ class Keeper:
             if self.steps % CHECK == 0:
                 self.look()
             return
-        last, self.last = self.last, self.read()
-        if self.wait > 0:
+        if self.wait > 0:  # asking takes longer than many a small step's optimizer, 95 us in a virtual machine
             self.wait -= 1
+            if self.wait == 0:
+                self.last = self.read()
             return
+        last, self.last = self.last, self.read()
         self.faults.append(self.last[0] - last[0])
         self.cpu_s.append(self.last[1] - last[1])
         if len(self.faults) == STEPS:
@@ -121,7 +124,7 @@ class Keeper:
 
     def decide(self, faults, cpu_s):
         """As malloc does by itself, a step takes so many faults."""
-        self.wait = AGAIN
+        self.wait, self.again = self.again, min(2 * self.again, SELDOM)
         wanted = 2 * faults * PAGE + SLACK_BYTES
         if faults * PAGE < LEAST_BYTES or faults * FAULT_S < SHARE * cpu_s or wanted > SHARE_OF_FREE_MEMORY * self.free_bytes():
             return
