@@ -12,7 +12,7 @@ import os
 import sys
 import types
 
-from . import autograd_threads, plugin
+from . import autograd_threads, plugin, registration
 
 reason = ""  # why there is no device
 _count = None  # devices; None: nobody has asked yet
@@ -83,14 +83,31 @@ def attach():
         return "this torch has XPU built in"
     if os.environ.get("IPEXRUN_DISABLE") == "1" or os.environ.get("IPEXRUN_XPU") == "off":
         return "switched off"
+    asked_for = os.environ.get("IPEXRUN_XPU") or os.environ.get("IPEXRUN_XPU_START") == "1"
+    if torch.cuda._is_compiled() and not asked_for and glob.glob("/dev/nvidia[0-9]*"):
+        return "this torch computes on CUDA devices, and knows one kind of accelerator (IPEXRUN_XPU=gpu for this one)"
+    path, _, problem = plugin.library("ipexrun_xpu")
+    if path is None:
+        return problem
     try:
         _fill(torch)
     except AttributeError as problem:
         return f"torch {torch.__version__} has another torch.xpu: {problem}"
     _attached = True
+    if torch.cuda._is_compiled():
+        registration.when_imported("torch._subclasses.fake_tensor", _know_both)
     if os.environ.get("IPEXRUN_XPU_REDIRECT") == "cuda":
         _redirect(torch)
     return ""
+
+
+def _know_both(fake_tensor):
+    """A torch built for CUDA, as PyPI's is, refuses to make tensors without memory (TorchDynamo, export) where it finds XPU compiled in as well."""
+    import torch
+
+    mode = fake_tensor.FakeTensorMode
+    if isinstance(getattr(mode, "avoid_device_init", None), property):
+        mode.avoid_device_init = property(lambda self: not (torch.cuda.is_available() or torch.xpu.is_available()))
 
 
 def _redirect(torch):

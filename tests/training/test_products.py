@@ -373,7 +373,7 @@ print(json.dumps({"sites": ipexrun.report()["sites"], "rounded": len(rounded), "
 """
 
 
-def gradients(kind, **more):
+def run_gradients(kind, **more):
     import json
 
     done = subprocess.run([f"{BUILD}/bin/ipexrun", "--graph-mode", "off", sys.executable, "-c", GRADIENTS, kind], capture_output=True, text=True, timeout=300,
@@ -388,8 +388,8 @@ def gradients(kind, **more):
 def test_only_gradients_of_steps_are_rounded(tmp_path, kind, rounded, why):
     # bf16 is what every kind of call was found to prefer, so that no clock decides.
     pins = tmp_path / "pins"
-    sites = gradients(kind)[0]["sites"]
+    sites = run_gradients(kind)[0]["sites"]
     pins.write_text("".join("\t".join([site["site"], "onednn_bf16_cast", "0", "0", "0", "", "auto", "0"]) + "\n" for site in sites), encoding="utf-8")
-    found, said = gradients(kind, IPEXRUN_DECISIONS=str(pins))
+    found, said = run_gradients(kind, IPEXRUN_DECISIONS=str(pins))
     assert (found["rounded"] > 0) == rounded and found["why"] == why, found
     assert "training:" not in said

@@ -52,6 +52,30 @@ def test_only_gpus_unless_asked(child):
     assert child("import torch, ipexrun.xpu as x; print(x.install())", IPEXRUN_DISABLE="1").stdout == "switched off\n"
 
 
+AS_BUILT_FOR_CUDA = "import torch; torch.cuda._is_compiled = lambda: True; torch.cuda.is_available = lambda: False; torch._C._cuda_getCurrentRawStream = None; import ipexrun, ipexrun.xpu as x; "
+
+
+def test_a_torch_built_for_cuda_still_makes_tensors_without_memory(child):
+    text = AS_BUILT_FOR_CUDA + """
+print(repr(x.install()), torch.xpu._is_compiled())
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode(): print(torch.ones(2).shape)
+print(torch.ones(2).xpu().sum().item())"""
+    done = child(text)
+    assert done.stdout == "'' True\ntorch.Size([2])\n2.0\n", done.stdout + done.stderr
+
+
+def test_where_torch_has_cuda_devices_xpu_waits_to_be_asked_for(child):
+    text = AS_BUILT_FOR_CUDA + "x.glob.glob = lambda pattern: ['/dev/nvidia0']; print(x.attach(), torch.xpu._is_compiled())"
+    done = child(text, IPEXRUN_XPU="")
+    assert done.stdout.startswith("this torch computes on CUDA devices") and done.stdout.endswith(" False\n"), done.stdout + done.stderr
+
+
+def test_a_torch_that_has_no_library_of_ours_stays_as_it_is(child):
+    text = "import os, torch, ipexrun.xpu as x; x.plugin.library = lambda name: (None, 0, 'no library'); del os.environ['IPEXRUN_XPU']; print(x.attach(), torch.xpu._is_compiled())"
+    assert child(text, IPEXRUN_XPU="off").stdout == "no library False\n"
+
+
 def test_a_program_that_uses_no_xpu_opens_no_opencl(child):
     text = "import ipexrun, torch; torch.manual_seed(0); torch.ones(3).sum(); print('OpenCL' in open('/proc/self/maps').read())"
     assert child(text).stdout == "False\n"
