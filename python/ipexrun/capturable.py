@@ -1,12 +1,13 @@
 """Which modules may be captured, and whether one still has the hooks, classes and methods that it had when it was traced. Nothing here changes a module."""
 
+import collections
 import re
 import sys
 import weakref
 
 import torch
 
-CLASSES_UNGUARDED = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 13)
+UNGUARDED = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 13)
 
 
 def is_taken_as_it_is(module):
@@ -54,10 +55,17 @@ def classes_of(module):
     return tuple(base for base in every if base is not torch.nn.Module and base.__module__ != "builtins")
 
 
+def attributes_of_dicts(module):
+    """The attributes of what modules hold that is a dict of its own kind (configurations of diffusers)."""
+    held = [value for one in module.modules() for value in vars(one).values() if isinstance(value, dict)]
+    own = [vars(value) for value in held if type(value) not in (dict, collections.OrderedDict) and isinstance(getattr(value, "__dict__", None), dict)]
+    return tuple(one for one in own if not any(isinstance(value, torch.nn.Module) for value in one.values()))
+
+
 class Hooks:
     """The hooks and methods that a module and those inside it have when it is traced. TorchDynamo traces them but does not look for others later
     (torch._dynamo.config.skip_nnmodule_hook_guards; a method is not guarded where it is found by way of a class), so every call asks here.
-    Before torch 2.13 it does not look for new classes either."""
+    Before torch 2.13 it does not look for new classes either, nor (seen in 2.11) for attributes of dicts of their own kind that have other values."""
 
     KINDS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -65,9 +73,9 @@ class Hooks:
         self.traced = self.of(module)
         self.dicts = [(hooks, list(hooks)) for one in module.modules() for hooks in self.kinds(one) if hooks]
         self.made = torch.utils.hooks.RemovableHandle.next_id
-        self.classes = [(weakref.ref(one), type(one)) for one in module.modules()] if CLASSES_UNGUARDED else []
+        self.classes = [(weakref.ref(one), type(one)) for one in module.modules()] if UNGUARDED else []
         self.hook = sys.modules["_ipexrun_hook"]
-        self.with_methods = classes_of(module)
+        self.with_methods = classes_of(module) + (attributes_of_dicts(module) if UNGUARDED else ())
         self.methods = self.hook.snapshot(self.with_methods)
         mine = weakref.ref(self)
         self.alive = weakref.ref(module, lambda _: mine() is not None and mine().let_go())
