@@ -382,14 +382,19 @@ def run_gradients(kind, **more):
     return json.loads(done.stdout), done.stderr
 
 
+@pytest.fixture(scope="module")
+def pins(tmp_path_factory):
+    """bf16 is what every kind of call was found to prefer, so that no clock decides."""
+    path = tmp_path_factory.mktemp("pins") / "pins"
+    sites = run_gradients("steps")[0]["sites"]
+    path.write_text("".join("\t".join([site["site"], "onednn_bf16_cast", "0", "0", "0", "", "auto", "0"]) + "\n" for site in sites), encoding="utf-8")
+    return str(path)
+
+
 @pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("looks", False, ""),
                                                       ("twice", False, "gradients of gradients are asked for"),
                                                       ("lines", False, "its optimizer searches along lines")])
-def test_only_gradients_of_steps_are_rounded(tmp_path, kind, rounded, why):
-    # bf16 is what every kind of call was found to prefer, so that no clock decides.
-    pins = tmp_path / "pins"
-    sites = run_gradients(kind)[0]["sites"]
-    pins.write_text("".join("\t".join([site["site"], "onednn_bf16_cast", "0", "0", "0", "", "auto", "0"]) + "\n" for site in sites), encoding="utf-8")
-    found, said = run_gradients(kind, IPEXRUN_DECISIONS=str(pins))
+def test_only_gradients_of_steps_are_rounded(pins, kind, rounded, why):
+    found, said = run_gradients(kind, IPEXRUN_DECISIONS=pins)
     assert (found["rounded"] > 0) == rounded and found["why"] == why, found
     assert "training:" not in said
