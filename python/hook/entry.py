@@ -196,6 +196,13 @@ def capture_options(torch):
     return {"attempt": attempt, "world": world, "first_wait": capture_wait_s, "of_signal": of_signal}
 
 
+def may_round(hook):
+    """Whether results of operators may be rounded where whole passes allow it (--dtype auto): checks of these ask whether a module is running, and
+    judge what it returns."""
+    environment = posix.environ
+    return hook.optimizing() and environment.get(b"IPEXRUN_DTYPE", b"auto") == b"auto" and environment.get(b"IPEXRUN_SELECT") != b"off"
+
+
 def start(torch):
     """Loads the extension into a process whose torch is complete. Never raises: the program goes on without us."""
     try:
@@ -224,7 +231,7 @@ def start(torch):
         hook.started = time.perf_counter()  # how long the run is, to which the price of captures is held
         sys.modules[HOOK] = hook
         capture = capture_options(torch) if capture_wait_s >= 0 else {}
-        if bench or capture:
+        if bench or capture or may_round(hook):
             hook.install(
                 module=torch.nn.Module,
                 tensor=torch.Tensor,

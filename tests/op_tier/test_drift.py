@@ -162,8 +162,9 @@ print(json.dumps({**report(), "errors": errors}))
 """
 
 
-def test_what_a_module_returns_is_a_result_though_the_program_drops_it(tmp_path):
-    report = outcome(tmp_path, DROPPED)
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_what_a_module_returns_is_a_result_though_the_program_drops_it(tmp_path, mode):
+    report = outcome(tmp_path, DROPPED, IPEXRUN_GRAPH_MODE=mode)
     assert max(report["errors"]) < 3e-2
     assert report["drift"]["too_far"] > 0 and report["drift"]["checks"] >= 1, report["drift"]
 

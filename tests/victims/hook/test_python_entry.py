@@ -10,9 +10,9 @@ HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ.get("IPEXRUN_BUILD_DIR", HERE.parents[2] / "build" / "dev"))
 
 
-def run(code, log="debug"):
+def run(code, log="debug", **more):
     prelude = f"import sys; sys.path.insert(0, {str(HERE)!r}); import fake; sys.path.pop(0); plugin = fake.load()\n"
-    environment = dict(os.environ, IPEXRUN_BUILD_DIR=str(BUILD), IPEXRUN_LOG=log)
+    environment = dict(os.environ, IPEXRUN_BUILD_DIR=str(BUILD), IPEXRUN_LOG=log, **more)
     return subprocess.run([sys.executable, "-c", prelude + code], capture_output=True, text=True, env=environment, timeout=120)
 
 
@@ -113,8 +113,10 @@ def test_missing_folder_is_silent_without_debug():
 
 
 def test_idle_hook_is_not_installed():
-    got = run("import torch\nfake.start(plugin, 0)\nhook = sys.modules['_ipexrun_hook']\nprint(hook.installed(), hook.enabled())")
-    assert got.stdout == "False True\n"
+    text = "import torch\nfake.start(plugin, 0)\nhook = sys.modules['_ipexrun_hook']\nprint(hook.installed(), hook.enabled())"
+    assert run(text, IPEXRUN_DTYPE="float32").stdout == "False True\n"
+    # Where results may be rounded, checks of whole passes look at what modules return.
+    assert run(text, IPEXRUN_DTYPE="auto").stdout == "True True\n"
 
 
 def test_exception_that_was_set_stays():
