@@ -18,7 +18,7 @@ namespace ipexrun::preload {
 inline constexpr int kFailedChecks = 3;  ///< kinds of call whose results failed when they were checked again
 /// Calls of a kind after which its accuracy is checked again: when their number is a power of two from here on.
 inline constexpr std::uint64_t kFirstRecheck = 256;
-inline constexpr int kPassesOfAStep = 64;  ///< backward passes that may go by without a change of weights: gradients of a large batch in parts
+inline constexpr std::uint32_t kPassesOfAStep = 64;  ///< backward passes that may go by without a change of weights: gradients of a large batch in parts
 
 class TrainingGuard {
  public:
@@ -26,19 +26,25 @@ class TrainingGuard {
   void begin_backward() noexcept {
     look_.store(true, std::memory_order_relaxed);
     forward_.store(false, std::memory_order_relaxed);
+    passes_seen_.fetch_add(1, std::memory_order_relaxed);
     if (steps()) passes_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  /// A weight is used in a forward pass that is recorded; `storage` only names it. Looked up in a small table, in which another weight may have
-  /// taken its place: then a change is seen at its next use but one.
+  /// A weight is used in a forward pass that is recorded; `storage` only names it. Some weights are watched, each in a place of its own: one that
+  /// finds its place taken by another, which was used lately, is not.
   void saw_weight(const void* storage, std::uint32_t version) noexcept {
     const auto name = reinterpret_cast<std::uintptr_t>(storage);
     const std::uint64_t now = static_cast<std::uint64_t>(name) << 16 | (version & 0xffff);  // user addresses have 47 bits
-    std::atomic<std::uint64_t>& slot = weights_[(name >> 4 ^ name >> 12) % kWeights];
-    const std::uint64_t was = slot.load(std::memory_order_relaxed);
-    if (was == now) return;
-    slot.store(now, std::memory_order_relaxed);
-    if (was >> 16 == now >> 16) passes_.store(0, std::memory_order_relaxed);
+    const std::uint32_t pass = passes_seen_.load(std::memory_order_relaxed);
+    Place& place = weights_[(name >> 4 ^ name >> 12) % kWeights];
+    const std::uint64_t was = place.weight.load(std::memory_order_relaxed);
+    const std::uint32_t last = place.pass.load(std::memory_order_relaxed);
+    if (was == now && last == pass) return;
+    const bool same = was >> 16 == now >> 16;
+    if (!same && was != 0 && pass - last <= kPassesOfAStep) return;
+    place.weight.store(now, std::memory_order_relaxed);
+    place.pass.store(pass, std::memory_order_relaxed);
+    if (same && was != now) passes_.store(0, std::memory_order_relaxed);
   }
   /// Whether a weight changed not long ago.
   [[nodiscard]] bool steps() const noexcept { return passes_.load(std::memory_order_relaxed) <= kPassesOfAStep; }
@@ -88,8 +94,14 @@ class TrainingGuard {
 
   static constexpr std::size_t kWeights = 64;
 
-  std::array<std::atomic<std::uint64_t>, kWeights> weights_{};
-  std::atomic<int> passes_{kPassesOfAStep + 1};  ///< backward passes since a weight changed
+  struct Place {
+    std::atomic<std::uint64_t> weight{0};  ///< memory and version
+    std::atomic<std::uint32_t> pass{0};    ///< in which it was used last
+  };
+
+  std::array<Place, kWeights> weights_{};
+  std::atomic<std::uint32_t> passes_seen_{0};
+  std::atomic<std::uint32_t> passes_{kPassesOfAStep + 1};  ///< backward passes since a weight changed
   std::atomic<bool> look_{false};
   std::atomic<bool> used_{false};
   std::atomic<bool> forward_{false};

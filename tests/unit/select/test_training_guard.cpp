@@ -91,12 +91,21 @@ TEST_F(TrainingGuardTest, trains_once_a_weight_changed_and_not_for_ever) {
   EXPECT_FALSE(guard_.steps()) << "each is as it was";
   guard_.saw_weight(&first, 2);
   EXPECT_TRUE(guard_.steps());
-  for (int pass = 0; pass < kPassesOfAStep; ++pass) guard_.begin_backward();
+  for (std::uint32_t pass = 0; pass < kPassesOfAStep; ++pass) guard_.begin_backward();
   EXPECT_TRUE(guard_.steps()) << "gradients of a large batch come in parts";
   guard_.begin_backward();
   EXPECT_FALSE(guard_.steps());
   guard_.saw_weight(&first, 3);
   EXPECT_TRUE(guard_.steps());
+}
+
+TEST_F(TrainingGuardTest, sees_a_step_of_a_thousand_weights) {
+  const std::vector<double> weights(1000);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    EXPECT_EQ(guard_.steps(), step > 1) << "the second forward pass finds them changed";
+    for (const double& weight : weights) guard_.saw_weight(&weight, step);
+    guard_.begin_backward();
+  }
 }
 
 TEST_F(TrainingGuardTest, a_program_that_needs_exact_gradients_is_told_only_what_changed) {
