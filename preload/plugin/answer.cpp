@@ -102,9 +102,10 @@ bool in_backward(TierState& state) {
   if (state.last_backward.exchange(task, std::memory_order_relaxed) != task) {
     state.weights.saw_backward();
     state.training.begin_backward();
-    // Recorded itself (create_graph), where bf16 was not asked for. What is computed again for a checkpoint is recorded too, inside a pass that keeps no graph.
-    if (state.options.dtype == DtypePolicy::kAuto && c10::GradMode::is_enabled() && torch::autograd::get_current_graph_task_keep_graph())
+    // A pass that is recorded itself (create_graph). What is computed again for a checkpoint is recorded too, inside a pass that keeps no graph.
+    if (state.options.dtype == DtypePolicy::kAuto && c10::GradMode::is_enabled() && torch::autograd::get_current_graph_task_keep_graph()) {
       state.training.needs_exact("gradients of gradients are asked for");
+    }
   }
   return true;
 }
