@@ -107,12 +107,13 @@ void after_fork_in_child() {
   tier()->fork_gate.open_in_child();
 }
 
-/// Packs of candidates that no site uses for weights of this size any more. While one of them still races, all are kept.
+/// Packs of candidates that no site uses for weights of this size any more. Those that have lost a race go before the next one begins: there is
+/// room for two beside each other, and a third would wait for ever.
 void drop_losing_packs(TierState& state, const Site& decided) {
   std::uint32_t keep = 0;
   state.sites.for_each([&](const Site& site) {
     if (site.id.n != decided.id.n || site.id.k != decided.id.k) return;
-    keep |= site.state.load() == SiteState::kExploring ? ~0u : 1u << site.choice.load();
+    keep |= needed_candidates(site);
   });
   constexpr std::uint32_t kDtypeBits = 0xff;
   state.weights.drop_losers(decided.id.k, decided.id.n, static_cast<int>(decided.id.form & kDtypeBits), keep);
@@ -138,6 +139,8 @@ void remember(TierState& state, const Site& site) {
     // The next process measures again.
   }
 }
+
+void on_race_over(Site& site) { drop_losing_packs(*tier(), site); }
 
 void on_decision(Site& site) {
   TierState& state = *tier();
@@ -192,7 +195,7 @@ TierState::TierState(TierOptions from)
     : options(std::move(from)),
       weights(steady_clock(), options.weights),
       decisions(options.select.timing ? cache_place() : CachePlace{}),
-      selector(steady_clock(), options.select, on_decision),
+      selector(steady_clock(), options.select, on_decision, on_race_over),
       forced(options.forced) {}
 
 const char* dtype_name(DtypePolicy policy) noexcept {

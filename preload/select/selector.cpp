@@ -20,8 +20,8 @@ class Selector::Claim {
   bool held_;
 };
 
-Selector::Selector(Clock& clock, SelectorOptions options, OnDecision on_decision)
-    : clock_(clock), options_(options), on_decision_(on_decision), exploring_allowed_(options.timing) {}
+Selector::Selector(Clock& clock, SelectorOptions options, OnDecision on_decision, OnRaceOver on_race_over)
+    : clock_(clock), options_(options), on_decision_(on_decision), on_race_over_(on_race_over), exploring_allowed_(options.timing) {}
 
 void Selector::stop_exploring() noexcept { exploring_allowed_.store(false, std::memory_order_relaxed); }
 
@@ -312,7 +312,11 @@ void Selector::finish_race(Site& site, RaceResult result) {
   do {
     ++site.next;
   } while (site.clear_win && site.next < site.candidates.size() && (site.needless_after_clear_win >> site.candidates[site.next] & 1u) != 0);
-  if (site.next >= site.candidates.size()) decide(site);
+  if (site.next >= site.candidates.size()) {
+    decide(site);
+  } else if (on_race_over_ != nullptr) {
+    on_race_over_(site);
+  }
 }
 
 void Selector::decide(Site& site) {

@@ -73,8 +73,11 @@ class Selector {
  public:
   /// Called after each decision and roll-back, without a lock.
   using OnDecision = void (*)(Site& site);
+  /// Called after each race that leaves others to run at the site: what its loser had made is needed there no more. By the thread that holds the
+  /// right to measure, so that it may look at what races at any site.
+  using OnRaceOver = void (*)(Site& site);
 
-  Selector(Clock& clock, SelectorOptions options, OnDecision on_decision);
+  Selector(Clock& clock, SelectorOptions options, OnDecision on_decision, OnRaceOver on_race_over = nullptr);
 
   /// Runs one call; returns whose result the user gets (kStock or the candidate). Throws only what stock throws.
   int call(Site& site, Trial& trial);
@@ -135,6 +138,7 @@ class Selector {
   Clock& clock_;
   SelectorOptions options_;
   OnDecision on_decision_;
+  OnRaceOver on_race_over_;
   std::atomic<bool> exploring_allowed_;
   std::atomic<bool> claimed_{false};
   std::atomic<std::uint64_t> explorations_{0};

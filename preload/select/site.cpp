@@ -22,6 +22,13 @@ std::size_t hash_of(const SiteId& id) {
 
 std::int64_t round_up_rows(std::int64_t m) { return m <= 1 ? 1 : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(m))); }
 
+std::uint32_t needed_candidates(const Site& site) noexcept {
+  const bool exploring = site.state.load(std::memory_order_acquire) == SiteState::kExploring;
+  std::uint32_t needed = 1u << site.choice.load(std::memory_order_relaxed);
+  for (std::size_t i = site.next; exploring && i < site.candidates.size(); ++i) needed |= 1u << site.candidates[i];
+  return needed;
+}
+
 void settle(Site& site, int choice, const Decision& decision, bool pinned) {
   site.pinned = pinned;
   site.best = choice;

@@ -81,6 +81,9 @@ struct Site {
   Race recheck;
 };
 
+/// Bit c: candidate c answers at `site` or may still race there. While it explores, for the thread that holds the selector's claim.
+std::uint32_t needed_candidates(const Site& site) noexcept;
+
 /// Decides `site`, not yet in a table, as an earlier process or the user's config did. `choice` is kStock or one of its candidates.
 void settle(Site& site, int choice, const Decision& decision, bool pinned);
 

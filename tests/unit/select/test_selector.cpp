@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/unit/select/fakes.h"
 
@@ -119,6 +120,20 @@ TEST_F(SelectorTest, a_better_winner_is_looked_for_out_of_what_is_saved) {
   EXPECT_EQ(trial.taken, 1);
   calls(60);
   EXPECT_EQ(site.choice.load(), 2);
+}
+
+// What a loser made for the race takes the room that the next one needs.
+TEST_F(SelectorTest, what_a_loser_had_is_needed_no_more_when_the_next_race_begins) {
+  static std::vector<std::uint32_t> needed;
+  needed.clear();
+  Selector tells{clock, SelectorOptions{}, nullptr, [](Site& over) { needed.push_back(needed_candidates(over)); }};
+  site.candidates = {1, 2, 3, 4};
+  trial.cost = [](int c) { return c == 2 ? 400 : 1000 + c; };  // 1 loses, 2 wins, 3 and 4 lose
+  EXPECT_EQ(needed_candidates(site), 0b11111u);
+  for (int i = 0; i < 200; ++i) tells.call(site, trial);
+  EXPECT_EQ(needed, (std::vector<std::uint32_t>{0b11101, 0b11100, 0b10100}));
+  ASSERT_EQ(site.state.load(), SiteState::kDecided);
+  EXPECT_EQ(needed_candidates(site), 0b100u);
 }
 
 TEST_F(SelectorTest, slower_candidates_leave_stock) {
