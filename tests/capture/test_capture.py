@@ -256,6 +256,7 @@ print(calls > 0, seen)
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "owner, name",
     [

@@ -125,6 +125,7 @@ model.config = Config(factor=1.5, offset=2.0, names=["a", "b"])
 READS = "x = x * self.config['factor'] + self.config.offset if 'factor' in self.config and len(self.config.keys()) else x"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("body, before", [
     ("self.window = min(4, x.shape[0])", "model.window = 4"),  # an attribute that is given the value it has
     (READS, CONFIG),
@@ -134,6 +135,7 @@ def test_what_only_seems_to_do_more_is_traced(body, before, tmp_path):
     assert note.get("by") == "trace", note
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("middle", ["i == 20 and model.config.__setitem__('factor', 2.5)", "i == 20 and setattr(model.config, 'offset', 7.0)",
                                     "i == 20 and model.config.pop('factor')"])
 def test_a_configuration_that_changes_under_a_trace_is_seen(middle, tmp_path):
@@ -144,6 +146,7 @@ def test_an_attribute_that_is_given_another_value_is_seen(tmp_path):
     both(program(tmp_path / "program.py", "self.window = LIMIT[0]", "model.window, LIMIT = 4, [4]", "LIMIT[0] = 4 if i < 20 else 5; LOG.append(model.window)"), tmp_path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("body, why", [
     ("LOG.append(x.dim())", "changes something"),
     ("self.seen.append(1); LOG.append(len(self.seen))", "changes something"),
@@ -157,6 +160,7 @@ def test_what_does_more_is_not(body, why, tmp_path):
     assert "by" not in note and why in note.get("no_trace", why), note
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("middle", [
     "SCALE = 2.0 if i < 20 else 3.0",
     "TABLE['shift'] = 1.0 if i < 20 else 5.0",
@@ -231,6 +235,7 @@ def test_the_next_process_begins_with_the_trace(proved):
     assert not again["dynamo"] and again["out"] == pytest.approx(out, rel=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("edit", [
     lambda text: text.replace('"SCALE", 2.0', '"SCALE", 2.5'),
     lambda text: text.replace('"shift": 1.0', '"shift": 4.0'),

@@ -396,6 +396,7 @@ def test_the_next_one_has_them_at_once(first):
     assert any("remembered" in one for one in said["parts"]), said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("damage", ["empty", "text", "gone"])
 def test_damaged_files_are_left(first, tmp_path, damage):
     import shutil

@@ -96,6 +96,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_module_is_answered(form):
     done = run(f"""
@@ -467,6 +468,7 @@ def test_saved_files_and_the_program_s_graph_know_nothing_of_us():
     """)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("off", ["torch.use_deterministic_algorithms(True)", "import ipexrun; ipexrun.set_enabled(False)",
                                  "torch._C._jit_set_profiling_executor(False)"])
 def test_where_it_is_switched_off(off):

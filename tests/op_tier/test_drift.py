@@ -101,6 +101,7 @@ print(json.dumps({**report(), "errors": errors}))
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("numbers", [1, 2, 64])
 def test_scores_near_zero_keep_the_rule(tmp_path, numbers):
     # Of one number in a thousand samples the smallest is 2e-3 of the usual: what bf16 adds to it would be beyond any bound.
@@ -291,6 +292,7 @@ print(json.dumps({**report(), "calls_of_module": count[0], "error": error([r.fla
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("context", ["torch.no_grad", "torch.inference_mode", "torch.enable_grad"])
 def test_a_program_that_does_more_than_multiply(tmp_path, context):
     lines = f"""
@@ -488,6 +490,7 @@ class Model(torch.nn.Module):
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("pick", ["self.score(x).topk(2, -1).indices", "self.score(x).sort(-1)[1][:, :2]"])
 def test_what_comes_before_a_choice_is_not_rounded(tmp_path, pick):
     report = outcome(tmp_path, EXPERTS.replace("PICK", pick) + """

@@ -173,6 +173,7 @@ def test_what_was_traced_waits_until_its_share_of_the_run_pays_for_more():
     assert said.startswith(("[('comparing ", "[('racing stock: ")), said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [("--graph-mode", "off"), ("--graph-mode", "trace"), ("--no-optimize",), ("--select", "off")])
 def test_it_is_switched_off(options):
     assert loop(*options, IPEXRUN_GRAPH_WAIT="0")[0] == "[] False"

@@ -33,6 +33,7 @@ def ranks(tmp_path, name, command, **more):
     return torch.load(out), done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 def test_two_ranks_give_what_stock_ranks_give(tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
@@ -80,6 +81,7 @@ def losses_of(text):
     return {int(step): float(loss) for step, loss in (line.split() for line in text.splitlines())}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("first, then", [(True, False), (False, True), (True, True)])
 def test_goes_on_after_kill_9(tmp_path, first, then):
     whole = losses_of(run([sys.executable, "-c", LOOP, str(tmp_path / "whole"), "60"]).stdout)
@@ -120,6 +122,7 @@ except Exception as problem:
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_a_loader_that_dies(how):
     stock, mine = (run([*launcher, sys.executable, "-c", LOADER, how]) for launcher in ([], [IPEXRUN]))

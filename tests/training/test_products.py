@@ -320,6 +320,7 @@ LOOKS = ["loss.item() != loss.item()", "__import__('math').isnan(loss)", "torch.
          "loss.detach().item() != 0", "bool(loss != loss)", "'nan' in str(loss)"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_loss_that_is_nan_and_has_no_backward_pass(look):
     found, said = run("--dtype", "bfloat16", nan_at=40, seen_by=look)
@@ -391,6 +392,7 @@ def pins(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("looks", False, ""),
                                                       ("twice", False, "gradients of gradients are asked for"),
                                                       ("lines", False, "its optimizer searches along lines")])

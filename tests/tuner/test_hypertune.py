@@ -292,6 +292,7 @@ def python_with_optuna():
     pytest.skip("needs a Python with Optuna")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("strategy", ["tpe", "nsga2"])
 def test_optuna_keeps_the_study_in_its_own_storage(tmp_path, strategy):
     python = python_with_optuna()
@@ -322,6 +323,7 @@ def count_in(python, storage, states="COMPLETE"):
     return json.loads(shown.stdout.splitlines()[-1])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["sqlite:///{}", "journal:{}"])
 def test_two_journals_share_a_storage_without_double_work(tmp_path, form):
     """Two hosts without a shared folder: a folder and a journal each, one storage."""
