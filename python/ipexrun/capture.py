@@ -38,6 +38,7 @@ EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 QUIET = 2  # calls in a row in which no operator tried anything or waited for a check of whole passes
 OPERATORS = 48  # calls in which operators may decide before several graphs in float32 race them
 IDLE = 8  # likewise calls in which none of these took part
+REST, LONGEST_REST = 64, 4096  # calls that the module answers after IDLE others in which no part of a graph got on; twice as many each time
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
 KNOWN_STOCK_CALLS = 64  # after so many calls in a row that stock answered faster before, the module is not looked at again
 WITHOUT = 8  # calls of like sizes without a graph, after which no more of them are captured, once no further trace comes
@@ -50,7 +51,7 @@ _scale = None  # measured price of the last capture / that one
 
 
 Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
-Saving = collections.namedtuple("Saving", "parts")  # a call while these wait for being worth it
+Saving = collections.namedtuple("Saving", "parts rests")  # a call while these wait for being worth it, or want calls in vain
 Racing = collections.namedtuple("Racing", "key beside_ns")  # a call of a race, and what exploring took before
 Half = collections.namedtuple("Half", "nanoseconds stock settled")  # of a pair, in which the kernels inside were chosen or not
 
@@ -168,6 +169,7 @@ class Target:
         self.attempts = 0
         self.graphs_a_call = 0  # when it was traced last
         self.missed_s = 0.0  # in calls for which no graph was there
+        self.misses = False  # the last one was one
         self.waited = 0  # calls that had their graphs while one without was to be traced
         self.alone = 0  # calls in a row without any graph
         self.without = {}  # signature: calls without any graph that were seen since no further trace comes
@@ -175,6 +177,7 @@ class Target:
         self.calls = 0
         self.idle = 0
         self.progress = []  # calls of the graphs that are not decided
+        self.rest, self.resting = REST, 0  # calls of the next rest, and those that are left of this one
         self.verdict = None
         self.lost = False  # a race, but parts of its graphs are still being compiled
         self.phase = self.wait
@@ -250,6 +253,8 @@ class Target:
         if isinstance(key, Saving):
             for one in key.parts:
                 one.spent_s += nanoseconds * 1e-9
+            if key.rests and self.misses and self.phase == self.wait_for_parts:
+                self.missed(nanoseconds * 1e-9)
         return self.verdict
 
     def wait(self, module, args, kwargs):
@@ -394,6 +399,12 @@ class Target:
     def is_last_trace(self):
         return self.attempts >= ATTEMPTS or not self.graphs_a_call
 
+    def missed(self, seconds):
+        self.missed_s += seconds
+        patience = 0.0 if AT_ONCE else PATIENCE * max(self.note["capture_s"], 1.0)
+        if self.missed_s > patience and self.attempts < ATTEMPTS:
+            self.phase = self.capture
+
     def captured(self, module, args, kwargs):
         """Its result, or EAGER; and how long it took, a Half, if a graph took part."""
         key = (signature(args), signature(kwargs)) if self.is_last_trace() else None
@@ -408,11 +419,9 @@ class Target:
         self.alone = 0 if graphs else self.alone + 1
         if key is not None:
             self.without[key] = 0 if graphs else self.without.get(key, 0) + 1
-        if graphs < self.graphs_a_call:  # some of them have no form for this call
-            self.missed_s += self.clock() - began
-            patience = 0.0 if AT_ONCE else PATIENCE * max(self.note["capture_s"], 1.0)
-            if self.missed_s > patience and self.attempts < ATTEMPTS:
-                self.phase = self.capture
+        self.misses = graphs < self.graphs_a_call
+        if self.misses:  # some of them have no form for this call
+            self.missed(self.clock() - began)
         if self.alone > EXPLORING and self.is_last_trace() and self.phase != self.answer:
             self.give_up("no graph fits its calls", remember=False)
         settled = self.builder.unsettled_runs() == unsettled
@@ -430,8 +439,7 @@ class Target:
         if self.phase == self.explore and (not progress or self.idle >= IDLE or self.calls > EXPLORING):
             if not any(graph.gained() for graph in self.compiled):
                 if any(graph.parts_pending() for graph in self.compiled):
-                    self.note["state"] = "waiting for Inductor"
-                    self.phase = self.wait_for_parts
+                    self.begin_waiting_for_parts()
                 else:
                     self.give_up("none of its graphs gained")
             elif FORCED:
@@ -456,22 +464,48 @@ class Target:
             self.phase = self.race
         return self.eager
 
+    def begin_waiting_for_parts(self):
+        self.note["state"] = "waiting for Inductor"
+        self.idle, self.rest, self.resting = 0, REST, 0
+        self.phase = self.wait_for_parts
+
     def wait_for_parts(self, module, args, kwargs):
         """No graph won, but with parts that Inductor compiles one may: until these are there the module answers, and its time counts."""
         waiting = [graph.parts for graph in self.compiled if graph.parts_pending()]
         if self.lost and not waiting and not any(graph.has_parts() for graph in self.compiled):
             self.give_up(LOST)
             return self.eager
-        if waiting and not any(one.wants_calls() for one in waiting):
-            self.timed[threading.get_ident()] = Saving(waiting)
+        if waiting and not self.parts_want_calls():
+            self.timed[threading.get_ident()] = Saving(waiting, self.resting > 0)
             return self.eager
         result, _ = self.captured(module, args, kwargs)
+        progress = self.progress_of_parts()
+        self.idle = self.idle + 1 if progress == self.progress else 0
+        self.progress = progress
+        if self.idle == 0:
+            self.rest = REST
+        elif self.idle >= IDLE:
+            self.resting, self.rest = self.rest, min(2 * self.rest, LONGEST_REST)
         won = any(graph.has_parts() if self.lost else graph.gained() for graph in self.compiled)
         if self.phase == self.wait_for_parts and (won or (not waiting and not self.lost)):
             self.calls = self.idle = 0
             self.lost = False
             self.phase = self.explore
         return result
+
+    def progress_of_parts(self):
+        pending = [(graph, graph.parts) for graph in self.compiled if graph.parts_pending()]
+        return [(graph.calls, parts.calls, parts.phase) for graph, parts in pending if parts is not None and parts.wants_calls()]
+
+    def parts_want_calls(self):
+        """Whether a captured call may bring one of them on. The one that wants calls may be of a graph whose sizes come no more: all others would be
+        answered by graphs that did not win."""
+        if not self.progress_of_parts():
+            return False
+        if self.resting > 0:
+            self.resting -= 1
+            return False
+        return True
 
     def race(self, module, args, kwargs):
         """Neighbouring calls of one signature, by stock and captured in turn."""
@@ -520,8 +554,7 @@ class Target:
                 self.times = {}
                 self.pairs.clear()
                 self.lost = True
-                self.note["state"] = "waiting for Inductor"
-                self.phase = self.wait_for_parts
+                self.begin_waiting_for_parts()
             else:
                 self.give_up(LOST)
 

@@ -337,6 +337,50 @@ def test_several_graphs_in_float32_race_once_operators_have_decided():
     assert calls_until_race(range(99), [True] * 99) == capture.OPERATORS + 1, "nobody waits for ever"
 
 
+def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module():
+    from ipexrun import capture
+
+    class Parts:
+        calls, phase, spent_s = 0, "some", 0.0
+
+        def __init__(self, wants):
+            self.wants = wants
+
+        def wants_calls(self):
+            return self.wants
+
+    class Graph:
+        calls = 0
+
+        def __init__(self, wants):
+            self.parts = Parts(wants)
+
+        def parts_pending(self):
+            return True
+
+        def gained(self):
+            return False
+
+    def calls_captured(graphs, comes, calls):
+        """Of so many calls, those that are answered by graphs; comes: the one whose parts get on by them."""
+        target = object.__new__(capture.Target)
+        target.compiled, target.lost, target.eager, target.timed, target.note, target.progress = graphs, False, "eager", {}, {}, []
+        target.begin_waiting_for_parts()
+
+        def captured(*_):
+            if comes is not None:
+                comes.parts.calls += 1
+            return "captured", None
+
+        target.captured = captured
+        return [target.phase(None, (), {}) for _ in range(calls)].count("captured")
+
+    saving, wanting = Graph(False), Graph(True)
+    assert calls_captured([saving], None, 100) == 0
+    assert calls_captured([saving, wanting], wanting, 100) == 100, "they get on"
+    assert capture.IDLE < calls_captured([saving, wanting], None, 2000) <= capture.IDLE + 6
+
+
 def test_a_module_that_won_before_is_traced_at_once_where_the_last_run_was_long():
     from ipexrun import capture
 
