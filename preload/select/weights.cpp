@@ -129,7 +129,7 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
     weight->full_at_ns = now;
     weight->backward_seen = backward;
   }
-  const bool seen_enough = weight->sightings++ >= kSightings;
+  const bool seen_enough = weight->sightings++ >= sightings_needed();
   if (!at_once && (!seen_enough || weight->value_changes >= kUnstableAfter)) return {};
   if (!at_once && use.wants_grad && weight->forward_calls <= kForwardCalls) return {};
   WeightState state;
@@ -270,11 +270,25 @@ void WeightTable::sweep_locked() noexcept {
   for (auto at = by_key_.begin(); at != by_key_.end();) {
     if (at->second->liveness != nullptr && !at->second->liveness->alive()) {
       drop_packs(*at->second);
+      note_death(*at->second);
       at = by_key_.erase(at);
     } else {
       ++at;
     }
   }
+}
+
+void WeightTable::note_death(const Weight& weight) noexcept {
+  if (weight.sightings <= kSightings) return;  // what is new in each call is no weight
+  constexpr double kShareOfTheLast = 1.0 / 16;
+  const auto uses = static_cast<double>(weight.calls);
+  uses_at_death_ = deaths_ == 0 ? uses : uses_at_death_ + (uses - uses_at_death_) * kShareOfTheLast;
+  deaths_ = std::min(deaths_ + 1, kDeathsThatTeach);
+}
+
+int WeightTable::sightings_needed() const noexcept {
+  if (deaths_ < kDeathsThatTeach || uses_at_death_ >= kUsesThatPay) return kSightings;
+  return std::max(kSightings, static_cast<int>(2 * uses_at_death_));
 }
 
 void WeightTable::sweep() noexcept {

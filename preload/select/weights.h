@@ -63,6 +63,10 @@ class Pack {
 
 inline constexpr int kMaxCandidates = 8;    ///< candidates are numbered 1..7 in verdicts and packs
 inline constexpr int kSightings = 2;        ///< earlier uses with the same bytes before a weight may be packed
+/// A weight is checked beside stock, and packed, which takes as long as some four calls: one that dies before so many uses gains nothing. Programs that
+/// make models all the time teach patience: once so many weights died, each next one waits for twice as many uses as these had in the mean.
+inline constexpr int kUsesThatPay = 16;
+inline constexpr int kDeathsThatTeach = 64;
 inline constexpr int kForwardCalls = 16;    ///< earlier uses without any backward pass before a weight that wants grad may be
 inline constexpr int kUnstableAfter = 2;    ///< value changes that cost a pack, after which the weight stays stock
 inline constexpr int kMaxRoomBackoff = 20;  ///< a weight without room waits for at most 2^20 of its own calls
@@ -174,6 +178,8 @@ class WeightTable {
   static void wait_for_room(Weight& weight) noexcept;
   bool make_room(std::uint64_t needed_bytes, const Weight& keep, bool racing);
   void sweep_locked() noexcept;
+  void note_death(const Weight& weight) noexcept;
+  [[nodiscard]] int sightings_needed() const noexcept;
   [[nodiscard]] std::uint64_t bound_bytes(const Weight& keep, bool racing) const;
 
   Clock& clock_;
@@ -182,6 +188,8 @@ class WeightTable {
   std::unordered_map<WeightKey, std::shared_ptr<Weight>, WeightKeyHash> by_key_;
   std::uint64_t next_id_ = 1;
   std::uint64_t uses_ = 0;
+  int deaths_ = 0;             ///< of weights that had been seen often enough
+  double uses_at_death_ = 0;   ///< of these, the last ones counting most
   std::size_t sweep_at_ = 64;  ///< table size at which freed storages are looked for
   std::atomic<std::uint64_t> pack_bytes_{0};
   std::atomic<std::uint64_t> backward_seen_{0};

@@ -3,7 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "preload/select/fingerprint.h"
 #include "preload/select/weights.h"
@@ -181,6 +183,33 @@ TEST_F(WeightsTest, a_freed_storage_frees_its_packs) {
   table.sweep();
   EXPECT_EQ(table.pack_bytes(), 0u);
   EXPECT_EQ(table.weights(), 0u);
+}
+
+// A program that makes its models anew all the time would check and pack weights that answer a call or two.
+TEST_F(WeightsTest, weights_that_die_young_teach_patience_to_those_that_come) {
+  const auto uses_until_known = [&](FakeWeight& weight, int most) {
+    for (int used = 1; used <= most; ++used) {
+      if (use(weight).weight != nullptr) return used;
+    }
+    return most + 1;
+  };
+  const auto generation = [&](int uses) {
+    std::vector<std::unique_ptr<FakeWeight>> made;  // none takes another's address
+    for (int i = 0; i < kDeathsThatTeach; ++i) {
+      made.push_back(std::make_unique<FakeWeight>(128));
+      for (int used = 0; used < uses; ++used) use(*made.back());
+    }
+    for (auto& weight : made) *weight->alive = false;
+    table.sweep();
+  };
+  FakeWeight first, second, third, fourth;
+  EXPECT_EQ(uses_until_known(first, 100), kSightings + 1);
+  generation(2);
+  EXPECT_EQ(uses_until_known(second, 100), kSightings + 1) << "what is new in each call is no weight";
+  generation(6);
+  EXPECT_GT(uses_until_known(third, 100), 8);
+  for (int i = 0; i < 8; ++i) generation(60);
+  EXPECT_EQ(uses_until_known(fourth, 100), kSightings + 1) << "these live long enough to gain";
 }
 
 TEST_F(WeightsTest, the_least_recently_used_pack_makes_room) {
