@@ -1,9 +1,11 @@
 """Compiles parts of captured graphs (preload/plugin/graph/part_text.h) with torch's Inductor, in a process of its own beside the program that wants them.
 
     python inductor_child.py FOLDER OWNER THREADS NICE NAME...
+    python inductor_child.py --try SHARED_OBJECT PART
 
-FOLDER/NAME.part becomes FOLDER/NAME.so, a shared object of AOTInductor, or FOLDER/NAME.no with a line that says why not. One process compiles a part, others
-wait for it. Ends, with its compilers, when process OWNER has ended. Run by inductor.py; imports nothing of this package.
+FOLDER/NAME.part becomes FOLDER/NAME.so, a shared object of AOTInductor, or FOLDER/NAME.no with a line that says why not. What was compiled is run once in a
+third process before anybody gets it: there are compilers (with a libstdc++ of their own inside) whose shared objects end the process that opens them. One
+process compiles a part, others wait for it. Ends, with its compilers, when process OWNER has ended. Run by inductor.py; imports nothing of this package.
 """
 
 import contextlib
@@ -13,16 +15,23 @@ import operator
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 
 LOOK_S = 0.5  # at the owner
+TRIAL_S = 600  # for a run of what was compiled: torch's import, mostly
+
+
+def forget_our_folder():
+    """Modules of ours are nobody's else."""
+    sys.path[:] = [one for one in sys.path if one != os.path.dirname(os.path.abspath(__file__))]
 
 
 def main(folder, owner, threads, nice, *names):
-    sys.path[:] = [one for one in sys.path if one != os.path.dirname(os.path.abspath(__file__))]  # modules of ours are nobody's else
+    forget_our_folder()
     with contextlib.suppress(OSError):
         os.nice(int(nice))
     with contextlib.suppress(OSError):
@@ -34,7 +43,7 @@ def main(folder, owner, threads, nice, *names):
     os.environ["OMP_NUM_THREADS"] = threads  # Inductor asks for it when it decides what runs on several
     try:
         for name in names:
-            with contextlib.suppress(OSError, MemoryError):
+            with contextlib.suppress(OSError, MemoryError, subprocess.TimeoutExpired):
                 compile_once(folder, name)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -72,12 +81,34 @@ def make(path):
     try:
         with open(path + ".part") as text:
             made = compiled(json.load(text))
+        tried(made, path + ".part")
         shutil.copyfile(made, made + ".copy")
         os.replace(made + ".copy", path + ".so")
-    except (OSError, MemoryError):
+    except (OSError, MemoryError, subprocess.TimeoutExpired):
         raise  # a full disk, say: another process may have more luck
     except Exception as problem:  # Inductor raises whatever it meets
         write_whole(path + ".no", (str(problem).splitlines() or [""])[0][:300] or type(problem).__name__)
+
+
+def tried(made, part):
+    """Raises RuntimeError where a process that runs the shared object fails, or dies of it."""
+    trial = subprocess.run([sys.executable, os.path.abspath(__file__), "--try", made, part], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True, errors="replace", timeout=TRIAL_S)
+    if trial.returncode < 0:
+        raise RuntimeError(f"what was compiled ends the process that runs it: {signal.Signals(-trial.returncode).name}")
+    if trial.returncode > 0:
+        raise RuntimeError(f"what was compiled does not run: {(trial.stderr.splitlines() or [''])[-1]}")
+
+
+def run_once(made, part):
+    forget_our_folder()
+    import torch
+
+    with open(part) as text:
+        part = json.load(text)
+    results = torch._C._aoti.AOTIModelContainerRunnerCpu(made, 1).run(inputs_of(part, torch))
+    if len(results) != len(part["values"]):
+        raise RuntimeError(f"{len(results)} results instead of {len(part['values'])}")
 
 
 def write_whole(path, text):
@@ -103,11 +134,8 @@ def compiled(part):
 def graph_of(part, torch):
     """A GraphModule, and tensors as it wants them."""
     graph = torch.fx.Graph()
-    values, inputs = [], []
-    dtypes = dtypes_by_number(torch)
-    for i, look in enumerate(part["inputs"]):
-        values.append(graph.placeholder(f"input_{i}"))
-        inputs.append(torch.empty_strided(look["sizes"], look["strides"], dtype=dtypes[look["dtype"]]).zero_())
+    dtypes, inputs = dtypes_by_number(torch), inputs_of(part, torch)
+    values = [graph.placeholder(f"input_{i}") for i in range(len(inputs))]
     for node in part["nodes"]:
         if "item" in node:
             made = graph.call_function(operator.getitem, (values[node["list"]], node["item"]))
@@ -125,6 +153,11 @@ def graph_of(part, torch):
     graph.output(tuple(values[number] for number in part["values"]))
     graph.eliminate_dead_code()
     return torch.fx.GraphModule(torch.nn.Module(), graph), inputs
+
+
+def inputs_of(part, torch):
+    dtypes = dtypes_by_number(torch)
+    return [torch.empty_strided(look["sizes"], look["strides"], dtype=dtypes[look["dtype"]]).zero_() for look in part["inputs"]]
 
 
 def dtypes_by_number(torch):
@@ -179,5 +212,7 @@ def leave(*arguments):
 if __name__ == "__main__":
     if sys.argv[1] == "--leave":
         leave(*sys.argv[2:])
+    elif sys.argv[1] == "--try":
+        run_once(*sys.argv[2:])
     else:
         main(*sys.argv[1:])

@@ -7,6 +7,7 @@ machine or torch that are taken for ours, a compiler that outlives the program, 
 import glob
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -243,10 +244,31 @@ def test_a_part_that_cannot_be_compiled_is_refused_once_and_others_go_on(tmp_pat
         return str(made)
 
     monkeypatch.setattr(inductor_child, "compiled", compiled)
+    monkeypatch.setattr(inductor_child, "tried", lambda made, part: None)
     for name in ("bad", "good", "bad"):
         inductor_child.compile_once(str(tmp_path), name)
     assert (tmp_path / "good.so").read_text() == "code" and (tmp_path / "bad.no").read_text().strip()
     assert not glob.glob(f"{tmp_path}/*.lock") and not glob.glob(f"{tmp_path}/*.new")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+@pytest.mark.parametrize("code, said", [("__attribute__((constructor)) static void f(void) { *(volatile int *)8 = 1; }", "SIGSEGV"), ("int nothing;", "does not run")])
+def test_what_ends_the_process_that_opens_it_is_refused(code, said, tmp_path, monkeypatch):
+    (tmp_path / "one.part").write_text('{"inputs": [], "nodes": [], "values": []}')
+    made = tmp_path / "made.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", made, "-"], input=code, text=True, check=True)
+    monkeypatch.setattr(inductor_child, "compiled", lambda part: str(made))
+    inductor_child.compile_once(str(tmp_path), "one")
+    assert not (tmp_path / "one.so").exists() and said in (tmp_path / "one.no").read_text()
+
+
+def test_a_trial_that_takes_too_long_is_no_refusal(tmp_path, monkeypatch):
+    (tmp_path / "one.part").write_text('{"inputs": [], "nodes": [], "values": []}')
+    monkeypatch.setattr(inductor_child, "compiled", lambda part: str(tmp_path / "made.so"))
+    monkeypatch.setattr(inductor_child, "TRIAL_S", 0.01)
+    with pytest.raises(subprocess.TimeoutExpired):
+        inductor_child.compile_once(str(tmp_path), "one")
+    assert not (tmp_path / "one.no").exists()
 
 
 def test_a_full_disk_is_no_refusal(tmp_path, monkeypatch):
