@@ -36,6 +36,12 @@ def test_a_site_is_decided_and_its_numbers_hold():
     assert report["explorations"] >= 2
 
 
+def test_the_third_packed_candidate_of_a_weight_alone_has_room():
+    program = PROGRAM.replace("Linear(1024, 1024) for _ in range(2)", "Linear(64, 128) for _ in range(1)").replace("randn(256, 1024)", "randn(64, 64)")
+    report = json.loads(run_python(program.replace("TAKEN_OR_NOT", "21"), IPEXRUN_SELECT="on", IPEXRUN_DTYPE="float32").stdout)
+    assert report["sites"][0]["decided"], "packs of those that have lost kept what comes after them waiting"
+
+
 def test_asked_for_bfloat16_it_is_used():
     site = outcome(0, IPEXRUN_DTYPE="bfloat16")["sites"][0]
     assert site["choice"] in {"own_bf16", "onednn_bf16_packed"}
