@@ -1,12 +1,9 @@
 """Tests whose every case starts a program of its own: `./dev test` runs a sample of them, `./dev test --all` and pytest by itself all of them.
 
     @pytest.mark.sampled(3)     a function with more cases than that: the first, the last and one in the middle are the sample
-    @pytest.mark.sampled(0)     none of them is
 """
 
 import os
-
-import pytest
 
 
 def pytest_configure(config):

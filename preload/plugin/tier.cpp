@@ -109,14 +109,14 @@ void after_fork_in_child() {
 
 /// Packs of candidates that no site uses for weights of this size any more. Those that have lost a race go before the next one begins: there is
 /// room for two beside each other, and a third would wait for ever.
-void drop_losing_packs(TierState& state, const Site& decided) {
+void drop_losing_packs(TierState& state, const Site& raced) {
   std::uint32_t keep = 0;
   state.sites.for_each([&](const Site& site) {
-    if (site.id.n != decided.id.n || site.id.k != decided.id.k) return;
+    if (site.id.n != raced.id.n || site.id.k != raced.id.k) return;
     keep |= needed_candidates(site);
   });
   constexpr std::uint32_t kDtypeBits = 0xff;
-  state.weights.drop_losers(decided.id.k, decided.id.n, static_cast<int>(decided.id.form & kDtypeBits), keep);
+  state.weights.drop_losers(raced.id.k, raced.id.n, static_cast<int>(raced.id.form & kDtypeBits), keep);
 }
 
 /// What another process may start from: the outcome of a race. Accuracy is nobody's to hand on.

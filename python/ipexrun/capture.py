@@ -483,7 +483,7 @@ class Target:
         self.idle = self.idle + 1 if progress == self.progress else 0
         self.progress = progress
         if self.idle == 0:
-            self.rest = REST
+            self.rest, self.resting = REST, 0
         elif self.idle >= IDLE:
             self.resting, self.rest = self.rest, min(2 * self.rest, LONGEST_REST)
         won = any(graph.has_parts() if self.lost else graph.gained() for graph in self.compiled)
@@ -500,12 +500,11 @@ class Target:
     def parts_want_calls(self):
         """Whether a captured call may bring one of them on. The one that wants calls may be of a graph whose sizes come no more: all others would be
         answered by graphs that did not win."""
-        if not self.progress_of_parts():
-            return False
-        if self.resting > 0:
+        wanting = self.progress_of_parts()
+        if self.resting > 0 and wanting == self.progress:  # else another one has begun to
             self.resting -= 1
             return False
-        return True
+        return bool(wanting)
 
     def race(self, module, args, kwargs):
         """Neighbouring calls of one signature, by stock and captured in turn."""

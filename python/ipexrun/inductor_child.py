@@ -13,6 +13,7 @@ import fcntl
 import json
 import operator
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ import time
 
 LOOK_S = 0.5  # at the owner
 TRIAL_S = 600  # for a run of what was compiled: torch's import, mostly
+ITS_OWN_FAULT = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP}  # not SIGKILL: memory may have run out
 
 
 def forget_our_folder():
@@ -91,17 +93,20 @@ def make(path):
 
 
 def tried(made, part):
-    """Raises RuntimeError where a process that runs the shared object fails, or dies of it."""
+    """Raises RuntimeError where a process that runs the shared object fails, or dies of it; OSError where somebody else ended that process."""
     trial = subprocess.run([sys.executable, os.path.abspath(__file__), "--try", made, part], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                            stderr=subprocess.PIPE, text=True, errors="replace", timeout=TRIAL_S)
-    if trial.returncode < 0:
+    if -trial.returncode in ITS_OWN_FAULT:
         raise RuntimeError(f"what was compiled ends the process that runs it: {signal.Signals(-trial.returncode).name}")
+    if trial.returncode < 0:
+        raise OSError(f"signal {-trial.returncode} ended the trial")
     if trial.returncode > 0:
         raise RuntimeError(f"what was compiled does not run: {(trial.stderr.splitlines() or [''])[-1]}")
 
 
 def run_once(made, part):
     forget_our_folder()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it may well crash
     import torch
 
     with open(part) as text:

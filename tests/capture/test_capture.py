@@ -361,10 +361,10 @@ def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module(
         def gained(self):
             return False
 
-    def calls_captured(graphs, comes, calls):
-        """Of so many calls, those that are answered by graphs; comes: the one whose parts get on by them."""
+    def waiting(graphs, comes):
         target = object.__new__(capture.Target)
         target.compiled, target.lost, target.eager, target.timed, target.note, target.progress = graphs, False, "eager", {}, {}, []
+        target.express, target.verdict = None, None
         target.begin_waiting_for_parts()
 
         def captured(*_):
@@ -373,12 +373,34 @@ def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module(
             return "captured", None
 
         target.captured = captured
+        return target
+
+    def calls_captured(graphs, comes, calls):
+        """Of so many calls, those that are answered by graphs; comes: the one whose parts get on by them."""
+        target = waiting(graphs, comes)
         return [target.phase(None, (), {}) for _ in range(calls)].count("captured")
+
+    def resting(graphs):
+        target = waiting(graphs, None)
+        while target.resting == 0:
+            target.phase(None, (), {})
+        return target
 
     saving, wanting = Graph(False), Graph(True)
     assert calls_captured([saving], None, 100) == 0
     assert calls_captured([saving, wanting], wanting, 100) == 100, "they get on"
     assert capture.IDLE < calls_captured([saving, wanting], None, 2000) <= capture.IDLE + 6
+
+    target = resting([saving, wanting])
+    saving.parts.wants = True
+    assert target.phase(None, (), {}) == "captured", "it saved enough, and waits for nobody's rest"
+    saving.parts.wants = False
+
+    target = resting([saving, wanting])
+    target.attempts, target.misses, target.missed_s, target.note["capture_s"] = 1, True, 0.0, 1.0
+    target.phase(None, (), {})
+    target.took(10**10, None, False)
+    assert target.phase == target.capture, "time without a graph counts while graphs rest"
 
 
 def test_a_module_that_won_before_is_traced_at_once_where_the_last_run_was_long():

@@ -262,6 +262,15 @@ def test_what_ends_the_process_that_opens_it_is_refused(code, said, tmp_path, mo
     assert not (tmp_path / "one.so").exists() and said in (tmp_path / "one.no").read_text()
 
 
+def test_a_trial_that_somebody_killed_is_no_refusal(tmp_path, monkeypatch):
+    (tmp_path / "one.part").write_text("{}")
+    monkeypatch.setattr(inductor_child, "compiled", lambda part: str(tmp_path / "made.so"))
+    monkeypatch.setattr(inductor_child.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), -signal.SIGKILL, stderr=""))
+    with pytest.raises(OSError):
+        inductor_child.compile_once(str(tmp_path), "one")
+    assert not (tmp_path / "one.no").exists()
+
+
 def test_a_trial_that_takes_too_long_is_no_refusal(tmp_path, monkeypatch):
     (tmp_path / "one.part").write_text('{"inputs": [], "nodes": [], "values": []}')
     monkeypatch.setattr(inductor_child, "compiled", lambda part: str(tmp_path / "made.so"))
