@@ -145,6 +145,8 @@ def follow_expression(node, names):
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "dict.__getitem__" and len(node.args) == 2:
         key = node.args[1].value if isinstance(node.args[1], ast.Constant) else follow_expression(node.args[1], names)
         return dict.__getitem__(follow_expression(node.args[0], names), key)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "object.__getattribute__" and len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
+        return object.__getattribute__(follow_expression(node.args[0], names), node.args[1].value)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         values = [one.value if isinstance(one, ast.Constant) else follow_expression(one, names) for one in node.args]
         if node.func.id == "type" and len(values) == 1:

@@ -203,10 +203,13 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   if (ways.at(0) == Method::kStock) return {};
   Duel* duel = ways.count > 1 ? duel_of(duel_key_of(call, convolution_)) : nullptr;
   const bool open = duel != nullptr && !duel->decided();
-  int way = duel == nullptr ? 0 : duel->way(ways.count);
+  const int way = duel == nullptr ? 0 : duel->way(ways.count, tried_);
+  const bool counts = tried_.has(way);
   if (duel != nullptr && !open && !forgot_.exchange(true, std::memory_order_relaxed)) {
     for (int other = 0; other < ways.count; ++other) {
-      if (other != way) forget_pack(*state, call, operands.norm, ways.at(other));
+      if (other == way) continue;
+      forget_pack(*state, call, operands.norm, ways.at(other));
+      tried_.remove(other);
     }
   }
   const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
@@ -224,7 +227,8 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
       return exact;
     }
   }
-  if (open && result.defined()) duel->took(way, ways.count, steady_clock().now_ns() - started_ns);
+  if (open && result.defined()) duel->took(way, ways.count, steady_clock().now_ns() - started_ns, counts);
+  if (duel != nullptr && result.defined()) tried_.add(way);
   if (open && !result.defined()) duel->failed(way, ways.count);
   return result;
 }

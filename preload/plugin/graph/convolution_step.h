@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "preload/plugin/graph/convolution_pack.h"
+#include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/executor.h"
 
 namespace ipexrun::preload::graph {
@@ -34,6 +35,7 @@ class ConvolutionStep final : public Step {
   Convolution convolution_;
   Value output_;
   bool reuses_other_ = false;
+  mutable WaysTried tried_;
   mutable std::atomic<bool> forgot_{false};  ///< the packs of the methods that lost
   mutable std::atomic<int> refused_{0};      ///< calls by the method that won
 };

@@ -25,33 +25,44 @@ struct Hash {
 
 }  // namespace
 
-int Duel::way(int ways) const noexcept {
+int Duel::way(int ways, const WaysTried& tried) const noexcept {
   const int winner = winner_.load(std::memory_order_acquire);
   if (winner >= 0) return winner;
-  int least = -1;
-  int runs = 0;
+  int own = -1;    // of those that the step has been through
+  int other = -1;  // of the rest
+  int own_runs = 0;
+  int other_begun = 0;
   for (int way = 0; way < ways; ++way) {
     const auto at = static_cast<std::size_t>(way);
-    const int of_way = runs_[at].load(std::memory_order_relaxed);
-    if (out_[at].load(std::memory_order_relaxed) || (least >= 0 && of_way >= runs)) continue;
-    least = way;
-    runs = of_way;
+    if (out_[at].load(std::memory_order_relaxed)) continue;
+    const int runs = runs_[at].load(std::memory_order_relaxed);
+    const int begun = begun_[at].load(std::memory_order_relaxed);
+    if (begun == 0) return way;
+    if (runs >= kRuns) continue;
+    if (tried.has(way)) {
+      if (own >= 0 && runs >= own_runs) continue;
+      own = way;
+      own_runs = runs;
+    } else if (other < 0 || begun < other_begun) {
+      other = way;
+      other_begun = begun;
+    }
   }
-  return least < 0 ? 0 : least;
+  return own >= 0 ? own : other >= 0 ? other : 0;
 }
 
 std::uint64_t duel_runs() noexcept { return runs_of_all.load(std::memory_order_relaxed); }
 
-void Duel::took(int way, int ways, std::int64_t ns) noexcept {
+void Duel::took(int way, int ways, std::int64_t ns, bool counts) noexcept {
   runs_of_all.fetch_add(1, std::memory_order_relaxed);
   if (decided()) return;
   const auto at = static_cast<std::size_t>(way);
-  const int before = runs_[at].fetch_add(1, std::memory_order_relaxed);
-  if (before > 0) {
+  if (counts) {
     std::int64_t least = least_[at].load(std::memory_order_relaxed);
     while ((least == 0 || ns < least) && !least_[at].compare_exchange_weak(least, ns, std::memory_order_relaxed)) {
     }
   }
+  (counts ? runs_ : begun_)[at].fetch_add(1, std::memory_order_relaxed);
   decide(ways);
 }
 
@@ -75,7 +86,7 @@ void Duel::decide(int ways) noexcept {
   for (int way = 0; left > 1 && way < ways; ++way) {
     const auto at = static_cast<std::size_t>(way);
     if (out_[at].load(std::memory_order_relaxed)) continue;
-    if (runs_[at].load(std::memory_order_relaxed) <= kRuns) return;
+    if (runs_[at].load(std::memory_order_relaxed) < kRuns) return;
     const auto ns = static_cast<double>(least_[at].load(std::memory_order_relaxed)) * (way == 0 ? kFaster : 1);
     if (best_ns != 0 && ns >= best_ns) continue;
     best = way;

@@ -1,5 +1,6 @@
-// Which of two or three ways a step takes: they are timed on the step's own runs, in turn, and the fastest one stays. For kernels that are right alike,
-// between which no rule by sizes was found to hold on every machine.
+// Which of two or three ways a step takes: they are timed on the runs of steps of one kind, in turn, and the fastest one stays. For kernels that are right
+// alike, between which no rule by sizes was found to hold on every machine. A step's first run of a way makes a pack of its own weight and does not count:
+// of many layers of one size each has one to make, and no pack is made again in the calls that follow.
 //
 // Thread rule: any number of threads may run one. What others do on the machine meanwhile hits all ways; the least of each one's times counts.
 #pragma once
@@ -10,27 +11,40 @@
 
 namespace ipexrun::preload::graph {
 
+/// The ways that one step has been through: what they need of its weight is there.
+class WaysTried {
+ public:
+  [[nodiscard]] bool has(int way) const noexcept { return (ways_.load(std::memory_order_relaxed) >> way & 1u) != 0; }
+  void add(int way) noexcept { ways_.fetch_or(1u << way, std::memory_order_relaxed); }
+  void remove(int way) noexcept { ways_.fetch_and(~(1u << way), std::memory_order_relaxed); }
+
+ private:
+  std::atomic<unsigned> ways_{0};
+};
+
 class Duel {
  public:
   static constexpr int kMostWays = 3;
 
-  /// Of a duel of `ways` ways, from 0 on: the one that has run least, until one of them won.
-  [[nodiscard]] int way(int ways) const noexcept;
+  /// Of a duel of `ways` ways, from 0 on, for a step that has been through `tried`: one that nobody took yet; else of its own the one with the fewest runs
+  /// that count, while any is wanted; else the one that was begun least. The winner, once there is one.
+  [[nodiscard]] int way(int ways, const WaysTried& tried) const noexcept;
   [[nodiscard]] bool decided() const noexcept { return winner_.load(std::memory_order_acquire) >= 0; }
-  /// Whether that way has not been run to its end yet.
-  [[nodiscard]] bool is_new(int way) const noexcept { return runs_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed) == 0; }
-  /// A run that took `way` of `ways` was over after so long. The first of each way packs weights and does not count.
-  void took(int way, int ways, std::int64_t ns) noexcept;
+  /// Whether no step has run that way to its end yet.
+  [[nodiscard]] bool is_new(int way) const noexcept { return begun_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed) == 0; }
+  /// A run that took `way` of `ways` was over after so long; `counts`: the step had been through it before.
+  void took(int way, int ways, std::int64_t ns, bool counts) noexcept;
   /// It cannot be taken, also where it had won.
   void failed(int way, int ways) noexcept;
 
  private:
-  static constexpr int kRuns = 4;          ///< of each way, besides the first
+  static constexpr int kRuns = 4;          ///< of each way that count
   static constexpr double kFaster = 0.97;  ///< of way 0's time, for another to win
 
   void decide(int ways) noexcept;
 
-  std::array<std::atomic<int>, kMostWays> runs_{};
+  std::array<std::atomic<int>, kMostWays> begun_{};  ///< first runs of steps
+  std::array<std::atomic<int>, kMostWays> runs_{};   ///< that count
   std::array<std::atomic<std::int64_t>, kMostWays> least_{};
   std::array<std::atomic<bool>, kMostWays> out_{};
   std::atomic<int> winner_{-1};

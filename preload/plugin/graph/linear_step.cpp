@@ -176,14 +176,16 @@ at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, cons
   if (duel == nullptr) return run_stock(x, weight, bias, other);
   constexpr int kWays = 2;
   const bool open = !duel->decided();
-  const int way = duel->way(kWays);
+  const int way = duel->way(kWays, tried_);
+  const bool counts = tried_.has(way);
   const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
   at::Tensor result = way == 1 ? run_own_exact(x, weight, bias, other) : run_stock(x, weight, bias, other);
   if (!result.defined()) {
     if (open) duel->failed(way, kWays);
     return run_stock(x, weight, bias, other);
   }
-  if (open) duel->took(way, kWays, steady_clock().now_ns() - started_ns);
+  if (open) duel->took(way, kWays, steady_clock().now_ns() - started_ns, counts);
+  tried_.add(way);
   return result;
 }
 

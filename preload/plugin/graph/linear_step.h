@@ -1,6 +1,7 @@
 // The step of a linear layer: kernels/linear.h on a weight that is packed once, with what follows in the same pass.
 #pragma once
 
+#include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/executor.h"
 #include "preload/plugin/tier_state.h"
 
@@ -42,6 +43,7 @@ class LinearStep final : public Step {
   [[nodiscard]] at::Tensor run_stock(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
 
   Linear linear_;
+  mutable WaysTried tried_;  ///< of float32 as float32
   std::vector<Argument> shape_;
   Value output_;
 };
