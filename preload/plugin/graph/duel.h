@@ -14,6 +14,11 @@ namespace ipexrun::preload::graph {
 /// The ways that one step has been through: what they need of its weight is there.
 class WaysTried {
  public:
+  WaysTried() = default;
+  WaysTried(const WaysTried& other) noexcept : ways_(other.ways_.load(std::memory_order_relaxed)) {}
+  WaysTried& operator=(const WaysTried&) = delete;
+  ~WaysTried() = default;
+
   [[nodiscard]] bool has(int way) const noexcept { return (ways_.load(std::memory_order_relaxed) >> way & 1u) != 0; }
   void add(int way) noexcept { ways_.fetch_or(1u << way, std::memory_order_relaxed); }
   void remove(int way) noexcept { ways_.fetch_and(~(1u << way), std::memory_order_relaxed); }
