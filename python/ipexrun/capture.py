@@ -25,6 +25,7 @@ from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
 from .dynamo_calls import ways_of_calling
+from .unguarded import Unguarded
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
 TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
@@ -182,6 +183,7 @@ class Target:
         self.lost = False  # a race, but parts of its graphs are still being compiled
         self.phase = self.wait
         self.module_hooks = None  # until it is traced
+        self.unguarded = Unguarded()
         self.trial = torch.classes.ipexrun.Trial()
         self.builder = torch.classes.ipexrun.Graph()  # asked for what the process has chosen so far
         self.unsettled = 0  # captured calls of the race in which kernels inside were still being chosen
@@ -211,10 +213,11 @@ class Target:
             if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
                 raise GivenUp("NumPy inside: its random numbers are its own")
             seen = []
+            unguarded = target.unguarded.see()
             if not target.is_part:
                 from . import proof
 
-                seen.append(proof.seen(target.code))
+                seen.append(proof.seen(target.code, unguarded))
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
             timed = not (FORCED or target.pinned)
             compiled = compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
@@ -230,7 +233,7 @@ class Target:
 
     def __call__(self, module, /, *args, **kwargs):
         self.seen += 1
-        if self.module_hooks is not None and not self.module_hooks.are_these(module):
+        if self.module_hooks is not None and not (self.module_hooks.are_these(module) and self.unguarded.holds()):
             return self.eager
         return self.phase(module, args, kwargs)
 

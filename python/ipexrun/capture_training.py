@@ -21,6 +21,7 @@ from .dynamo_calls import ways_of_calling
 from .interrupts import let_through
 from .training_graphs import Arrivals
 from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
+from .unguarded import Unguarded
 
 # What a form may cost: the share of the run's time that it is expected to save, for tracing, and once more for comparing and racing. A run that ends
 # when all of that is spent has lost it; one that goes on for as long again has it back.
@@ -135,6 +136,7 @@ class Target:
         self.note = note(module, "being watched")
         self.known, self.price_s, self.share = known, price_s, share
         self.module_hooks = capturable.Hooks(module)
+        self.unguarded = Unguarded()
         self.where = type(module).__name__
         self.module = weakref.ref(module)
         self.lock = threading.Lock()
@@ -164,6 +166,7 @@ class Target:
             target = mine()
             if target is None:
                 raise capture.GivenUp("its module is gone")
+            target.unguarded.see()
             reason = training_forms.refusal(graph)
             if reason:
                 target.problems.insert(0, reason)
@@ -184,6 +187,8 @@ class Target:
     def __call__(self, module, /, *args, **kwargs):
         self.seen += 1
         if self.phase == self.answered_by_stock or not self.module_hooks.are_these(module) or self.module_hooks.traced or not is_plain_moment():
+            return self.eager
+        if not self.unguarded.holds():
             return self.eager
         if self.phase == self.answer:
             return self.answer(module, args, kwargs)

@@ -91,6 +91,11 @@ def looks(value, depth=2):
     return [name, sorted(vars(value)) if isinstance(getattr(value, "__dict__", None), dict) else ""]
 
 
+def is_own(base, key):
+    """Whether an object of no special kind has it itself."""
+    return not isinstance(base, LASTING) and key in getattr(base, "__dict__", {})
+
+
 class Fact:
     """Something outside the module's attributes: what `base` has under `key`, in one of these ways."""
 
@@ -110,6 +115,10 @@ class Fact:
             return lambda place: list(base.values())[place]
         if self.way == "has":
             return functools.partial(hasattr, base)
+        if self.way == "type":
+            return lambda _: type(base)
+        if self.way == "own" or self.way == "attribute" and is_own(base, self.key):
+            return lambda key: base.__dict__.get(key, MISSING)  # which may be another dict in the next call
         held = vars(base) if self.way == "class" else base if self.way == "item" else getattr(base, "__dict__", None)
         if isinstance(held, (dict, types.MappingProxyType)) and held.get(self.key) is not None and not (self.way != "class" and isinstance(base, type)):
             return held.get
@@ -164,7 +173,7 @@ class Seen:
     """What TorchDynamo knows of a graph when it hands it over. `whole`: it followed the Python of the call from its first frame, which runs `code`, to the
     end. Else a part is left that nobody looked at: a function that TorchDynamo is not to follow leaves no other trace where its result is returned."""
 
-    def __init__(self, code):
+    def __init__(self, code, unguarded):
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         context = torch._guards.TracingContext.get()
@@ -175,13 +184,16 @@ class Seen:
         self.guards = list(context.guards_context.dynamo_guards)  # torch empties the set afterwards
         self.scope = output.global_scope
         self.codes = list(context.traced_code or ())
+        asks = any("requires_grad" in one.co_names for one in self.codes)
+        unproved, self.keys_count_of = unguarded
+        self.unproved = unproved or ("it asks what wants gradients" if asks else "")  # which traced_graph.State does not look at
         self.changes = changes(output.side_effects)
 
 
-def seen(code):
-    """None: a torch whose insides are others than expected."""
+def seen(code, unguarded):
+    """`unguarded`: what unguarded.Unguarded.see() gave. None: a torch whose insides are others than expected."""
     try:
-        return Seen(code)
+        return Seen(code, unguarded)
     except Exception as problem:
         let_through(problem)
         return None
@@ -353,14 +365,22 @@ class Finder:
         source = guard.originating_source
         if self.is_argument(source):
             return  # express.py compares every call's arguments as a whole
+        options = getattr(guard.create_fn, "keywords", {})
+        attribute = options.get("attr")
+        if kind == "HASATTR" and attribute is None:  # torch 2.11 names what is asked for by a source of its own
+            from torch._dynamo import source as kinds
+
+            source = source.base if isinstance(source, kinds.NNModuleSource) else source
+            if isinstance(source, kinds.CodeSource):
+                return  # a function has code
+            source, attribute = source.base, source.member
         self.follow(source)
         if kind in OF_VALUES:
-            return
+            return self.inside(source)
         if kind in OF_CONTENTS:
             if not isinstance(self.value(source.name), (tuple, str)) and not self.is_watched(self.value(source.name)):
                 self.add("size", source.name, "")
             return
-        options = getattr(guard.create_fn, "keywords", {})
         if kind == "DUPLICATE_INPUT":
             other = options.get("source_b")
             if not self.is_argument(other):
@@ -371,12 +391,23 @@ class Finder:
             elif not self.is_watched(self.value(source.name)):
                 self.add("size", source.name, "")
             return
-        if kind in OF_ATTRIBUTES and isinstance(options.get("attr"), str):
+        if kind in OF_ATTRIBUTES and isinstance(attribute, str):
             value = self.value(source.name)
-            if not isinstance(value, torch.nn.Module) and not self.is_watched(value):
-                self.add("has", source.name, options["attr"])
+            if self.is_watched(value):  # by State, which looks at what it holds, but not at its classes
+                for i in range(len(type(value).__mro__) if kind == "HASATTR" else 0):
+                    self.add("class", f"type({source.name}).__mro__[{i}]", attribute)
+            else:
+                self.add("has" if kind == "HASATTR" else "own", source.name, attribute)
             return
         raise Unproved(f"a guard of kind {kind} on {source.name}")
+
+    def inside(self, source):
+        """What the same object may have inside: a function other code, a set other members."""
+        value = self.value(source.name)
+        if isinstance(value, types.FunctionType):
+            self.add("attribute", source.name, "__code__")
+        elif isinstance(value, set) and not self.is_watched(value):
+            self.add("size", source.name, "")
 
     @staticmethod
     def is_argument(source):
@@ -386,14 +417,14 @@ class Finder:
 
     def is_watched(self, value):
         """Whether traced_graph.State compares what it holds in each call."""
-        return id(value) in self.watched or id(getattr(value, "__dict__", None)) in self.watched or isinstance(value, torch.nn.Module)
+        return id(value) in self.watched or id(getattr(value, "__dict__", None)) in self.watched
 
     def item(self, source, key):
         """Of a dictionary; TorchDynamo copies those of classes."""
         from torch._dynamo import source as kinds
 
         if isinstance(source, kinds.TypeDictSource):
-            self.add("class", source.base.name, key)
+            self.of_class(source.base.name, key)
         else:
             self.add("item", source.name, key)
 
@@ -421,6 +452,8 @@ class Finder:
             self.add("attribute", base.name, "__code__" if isinstance(source, kinds.CodeSource) else "__closure__")
         elif isinstance(source, kinds.DefaultsSource):
             self.add("attribute", base.name, "__kwdefaults__" if source.is_kw else "__defaults__")
+            if source.is_kw:
+                self.add("item", f"{base.name}.__kwdefaults__", source.idx_key)
         elif isinstance(source, (kinds.AttrSource, kinds.GenericAttrSource)):
             self.attribute(base, source.member)
         elif isinstance(source, (kinds.DictGetItemSource, getattr(kinds, "DictSubclassGetItemSource", kinds.DictGetItemSource))):
@@ -439,8 +472,25 @@ class Finder:
                 self.add("item", base.name, source.index)
         elif isinstance(source, kinds.ConstDictKeySource):
             self.add("size", base.name, "")
-        elif not isinstance(source, (kinds.TypeSource, kinds.TypeMROSource, kinds.TypeDictSource, kinds.NNModuleSource)):
+        elif isinstance(source, kinds.TypeSource):
+            self.kind(base)
+        elif not isinstance(source, (kinds.TypeMROSource, kinds.TypeDictSource, kinds.NNModuleSource)):
             raise Unproved(f"{type(source).__name__} {source.name}")
+
+    def kind(self, source):
+        """Its class may be changed: State looks at those of modules and at what it knows."""
+        value = self.value(source.name)
+        if not isinstance(value, LASTING) and not self.is_watched(value):
+            self.add("type", source.name, "")
+
+    def of_class(self, expression, member):
+        """What a class has, found there because none has it that is asked before: a class may get it later."""
+        place = re.fullmatch(r"(.+\.__mro__)\[(\d+)\]", expression)
+        if place:
+            self.add("attribute", place[1].removesuffix(".__mro__"), "__mro__")
+        for i in range(int(place[2]) if place else 0):
+            self.add("class", f"{place[1]}[{i}]", member)
+        self.add("class", expression, member)
 
     def attribute(self, base, member):
         value = self.value(base.name)
@@ -452,11 +502,21 @@ class Finder:
             return
         elif isinstance(value, LASTING):
             self.add("attribute", base.name, member)
-        else:  # an object that may be part of the module, which nothing of ours may keep alive
-            for i, kind in enumerate(type(value).__mro__):
-                if member in vars(kind):
-                    return self.add("class", f"type({base.name}).__mro__[{i}]", member)
+        else:
+            self.attribute_of_class(base, value, member)
+
+    def attribute_of_class(self, base, value, member):
+        """What no object of the module's own has itself is found in its class; the object may get it later."""
+        found = [i for i, kind in enumerate(type(value).__mro__) if member in vars(kind)]
+        if not found:
             raise Unproved(f"{base.name}.{member} is found by code of its own")
+        self.of_class(f"type({base.name}).__mro__[{found[0]}]", member)
+        self.kind(base)
+        if self.is_watched(value):
+            return  # State looks at what it holds
+        held = vars(type(value).__mro__[found[0]])[member]
+        slot = isinstance(held, (types.MemberDescriptorType, types.GetSetDescriptorType))
+        self.add("attribute" if slot else "own", base.name, member)
 
 
 def made(module, state, graphs):
@@ -470,7 +530,11 @@ def made(module, state, graphs):
             raise Unproved("TorchDynamo did not follow all of it")
         if one.changes:
             raise Unproved("the call changes something")
+        if one.unproved:
+            raise Unproved(one.unproved)
         finder = finder or Finder(one.scope, module, state)
+        if not all(finder.is_watched(find()) for find in one.keys_count_of):
+            raise Unproved("it asks for keys that are not there")
         for guard in one.guards:
             finder.guard(guard)
         codes.update(dict.fromkeys(one.codes))

@@ -1,0 +1,136 @@
+"""What TorchDynamo reads while it traces a call and does not look at again (seen in torch 2.11 to 2.13), so that its graph would go on answering with what
+was there then. Found by changing what programs read (tests/capture/changed_cases.py):
+
+- the variables of the environment;
+- an attribute that a class got which was found in one of its bases;
+- lists, sets and dicts inside a tuple, which is compared with itself;
+- keys of dicts that were not there, where a function asks by an exception;
+- attributes that an object got, where a function lists them or has a `__getattr__` of its own.
+
+Thread rule: every function runs under the interpreter lock.
+"""
+
+import ast
+import copy
+import os
+import re
+import types
+import weakref
+
+import torch
+
+from .interrupts import let_through
+
+PLACE = re.compile(r"(.+\.__mro__)\[(\d+)\]")
+MOST_KEYS = 256  # of one dict or object; of a larger one their number alone is compared
+EXCEPTIONS = {"KeyError", "LookupError", "Exception", "BaseException"}
+LISTING = {"vars", "__dict__", "dir"}
+MUTABLE = (list, set, dict, bytearray)
+OF_TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # whose own functions TorchDynamo knows
+
+
+def reads_environment(codes):
+    """Whether functions of these codes were followed. Every way to a variable encodes its name."""
+    return getattr(os.environ.encodekey, "__code__", None) in codes
+
+
+def variables():
+    return getattr(os.environ, "_data", os.environ)  # as they are kept: nothing is decoded in every call
+
+
+def holds_mutable(value):
+    return isinstance(value, tuple) and any(isinstance(one, MUTABLE) or holds_mutable(one) for one in value)
+
+
+def keys_of(held):
+    return frozenset(held) if len(held) <= MOST_KEYS else len(held)
+
+
+def follow(expression, scope):
+    from .proof import follow_expression  # which needs this one
+
+    return follow_expression(ast.parse(expression, mode="eval"), scope)
+
+
+class Unguarded:
+    """Of one captured module: see() inside each call of its backend, holds() before its graphs answer."""
+
+    def __init__(self):
+        self.absent = {}  # (class, name): the attributes of the class
+        self.environment = None
+        self.tuples = []  # with copies
+        self.keys = []  # functions that find a dict, or an object, and the keys that it had
+
+    def see(self):
+        """What a proof about the call has to know: why there can be none, or "", and functions that find dicts and objects whose keys count."""
+        try:
+            from torch._dynamo.symbolic_convert import InstructionTranslator
+
+            context = torch._guards.TracingContext.get()
+            output = InstructionTranslator.current_tx().output
+            scope = {"G": output.global_scope, "L": output.local_scope}
+            codes = list(context.traced_code or ())
+            tuples, keys = len(self.tuples), len(self.keys)
+            programs = [code for code in codes if not code.co_filename.startswith(OF_TORCH)]
+            names = {name for code in programs for name in code.co_names}
+            asks = bool(names & EXCEPTIONS)
+            lists = bool(names & LISTING) or any(code.co_name in ("__getattr__", "__getattribute__") for code in programs)
+            for guard in list(context.guards_context.dynamo_guards):
+                self.look_for_classes(guard.originating_source, scope)
+                self.look_at_value(guard, scope, asks, lists)
+            if reads_environment(codes):
+                self.environment = self.environment or dict(variables())
+                return "the call reads the environment", []
+            return "lists inside of a tuple" if len(self.tuples) > tuples else "", [find for find, _ in self.keys[keys:]]
+        except Exception as problem:  # a torch whose insides are others than expected
+            let_through(problem)
+            return "", []
+
+    def look_for_classes(self, source, scope):
+        from torch._dynamo import source as kinds
+
+        while source is not None:
+            of_class = source.base if isinstance(source, kinds.DictGetItemSource) and isinstance(source.base, kinds.TypeDictSource) else None
+            place = PLACE.fullmatch(of_class.base.name) if of_class is not None and isinstance(source.index, str) else None
+            if place is not None:
+                for kind in follow(place[1], scope)[:int(place[2])]:
+                    if source.index not in vars(kind):
+                        self.absent[kind, source.index] = vars(kind)
+            source = getattr(source, "base", None)
+
+    def look_at_value(self, guard, scope, asks, lists):
+        kind = guard.create_fn_name()
+        if kind not in ("CONSTANT_MATCH", "EQUALS_MATCH") and not (kind == "TYPE_MATCH" and (asks or lists)):
+            return
+        try:
+            value = follow(guard.originating_source.name, scope)
+        except Exception as problem:  # of the frame's stack, say
+            return let_through(problem)
+        if kind != "TYPE_MATCH":
+            if holds_mutable(value):
+                self.tuples.append((value, copy.deepcopy(value)))
+        elif isinstance(value, dict):
+            if asks:
+                self.keys.append((lambda: value, keys_of(value)))
+        elif lists and isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
+            if isinstance(value, torch.nn.Module) and type(value).__getattr__ is torch.nn.Module.__getattr__:
+                return  # whose attributes TorchDynamo guards
+            try:
+                find = weakref.ref(value)
+            except TypeError:
+                return
+            self.keys.append((find, keys_of(vars(value))))
+
+    def holds(self):
+        if self.environment is not None and self.environment != variables():
+            return False
+        if any(name in held for (_, name), held in self.absent.items()):
+            return False
+        if any(value != was for value, was in self.tuples):
+            return False
+        for find, were in self.keys:
+            one = find()
+            held = one if isinstance(one, dict) else getattr(one, "__dict__", {})
+            if len(held) != (were if isinstance(were, int) else len(were)) or not isinstance(were, int) and held.keys() != were:
+                return False
+        return True
