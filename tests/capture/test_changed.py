@@ -1,0 +1,67 @@
+"""What a forward reads is changed under a module that was captured: results are stock's from the next call on, answered by TorchDynamo's graphs or by traces.
+
+Risk covered: what TorchDynamo guards is taken over into a proof in part only (an object that gets what its class had, a slot, a module that is not
+registered), and what it reads without guarding it (a base class's attribute, lists in a tuple, keys that are not there, the environment).
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import changed_cases  # noqa: E402
+
+# Every module captured at its second call; in the second form every kind of call that was proved is traced soon after, without a race.
+PLAIN = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+TRACED = "import ipexrun.capture, ipexrun.tracing; ipexrun.capture.EXPRESS = True; ipexrun.tracing.RACE = False; " + PLAIN
+REPEATS = 2
+
+
+def run(path, *command):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"}
+    command = [*command, os.path.join(HERE, "changed_cases.py"), str(path), str(REPEATS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("stock") / "results.json", sys.executable, "-W", "ignore")["results"]
+
+
+def captured(folder, code):
+    launcher = [f"{BUILD}/bin/ipexrun", "--dtype", "float32", "--graph-mode", "dynamo"]
+    return run(folder / "results.json", *launcher, sys.executable, "-W", "ignore", "-c", code)
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    return captured(tmp_path_factory.mktemp("graphs"), PLAIN)
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    return captured(tmp_path_factory.mktemp("traces"), TRACED)
+
+
+@pytest.mark.parametrize("name", [name for name in changed_cases.CASES if name not in changed_cases.LEFT])
+def test_the_next_call_sees_it(name, stock, graphs, traces):
+    for repeat in range(REPEATS):
+        key = f"{name}#{repeat}"
+        for way, got in (("graphs", graphs), ("traces", traces)):
+            assert got["results"][key] == pytest.approx(stock[key], rel=1e-4, abs=1e-4), (way, key)
+
+
+def test_many_of_them_were_traced(traces):
+    assert traces["traced"] >= 60, traces["traced"]
+
+
+def test_most_cases_change_something(stock):
+    changed = [name for name in changed_cases.CASES if stock[f"{name}#0"][changed_cases.CHANGED - 1] != stock[f"{name}#0"][changed_cases.CHANGED + 6]]
+    assert len(changed) > 0.8 * len(changed_cases.CASES), set(changed_cases.CASES) - set(changed)
