@@ -49,7 +49,7 @@ settings, sub, slots = Settings(), Sub(), Slots()
 slots.v = 2.0
 """
 CASES = {}
-# TorchDynamo does not look for these again, and neither do we (docs/limits.md).
+# TorchDynamo does not look for these again, and neither do we (docs/capture.md, "What stays as it is").
 LEFT = {"metaclass attr", "metaclass shadow", "super chain shadow", "lru cache", "recursion limit", "builtins patched"}
 
 
