@@ -19,6 +19,7 @@ import weakref
 
 import torch
 
+from .facts import follow_expression
 from .interrupts import let_through
 
 PLACE = re.compile(r"(.+\.__mro__)\[(\d+)\]")
@@ -47,8 +48,6 @@ def keys_of(held):
 
 
 def follow(expression, scope):
-    from .proof import follow_expression  # which needs this one
-
     return follow_expression(ast.parse(expression, mode="eval"), scope)
 
 
