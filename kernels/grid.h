@@ -19,10 +19,19 @@ struct Grid {
 
 inline constexpr std::int64_t kRowUnit = 16;  // a cut between two tiles costs nothing
 
-/// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading (and
-/// converting) its rows of A, plus reading its panels of B. The weights are rough estimates for operands in L2 or L3;
-/// they only have to rank cuts: few rows -> cut N, many rows -> cut M.
-inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads) {
+/// What it takes to read (and convert) 16 rows of A, and a panel of B, in units of one 16 x 32 x 32 product: rough estimates for operands in L2 or L3.
+struct GridCosts {
+  double rows = 1;
+  double panel = 4;
+};
+
+/// Of fp32, whose products take longer than reading: on one core of Zen 4 t(rows / 16, panels) = 6.96 (r p + 0.16 r + 0.02 p) us for K = 768 and B in L2,
+/// within 1%; a panel that comes from L3 takes about as long as a product.
+inline constexpr GridCosts kGridCostsF32{0.2, 1};
+
+/// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading its rows of A, plus reading
+/// its panels of B. The costs only have to rank cuts: few rows -> cut N, many rows -> cut M.
+inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads, GridCosts costs = {}) {
   const std::int64_t row_units = ceil_div(m, kRowUnit);
   const std::int64_t panels = panels_of(n);
   Grid best{1, 1};
@@ -31,7 +40,7 @@ inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads) {
     const std::int64_t columns = threads / rows < panels ? threads / rows : panels;
     const auto units = static_cast<double>(ceil_div(row_units, rows));
     const auto width = static_cast<double>(ceil_div(panels, columns));
-    const double cost = units * width + 1.0 * units + 4.0 * width;
+    const double cost = units * width + costs.rows * units + costs.panel * width;
     if (best_cost < 0 || cost < best_cost) {
       best_cost = cost;
       best = {rows, columns};

@@ -93,7 +93,7 @@ const char* linear_f32_variant(const LinearF32Args& args, IsaSet isa) { return v
 
 bool linear_f32(const LinearF32Args& args, const Parallel& parallel, IsaSet isa) {
   if (args.m <= 0 || args.n <= 0) return true;
-  Job job{&args, &variant_of(args, isa), choose_grid(args.m, args.n, workers_for(args.m, args.n, args.k, parallel))};
+  Job job{&args, &variant_of(args, isa), choose_grid(args.m, args.n, workers_for(args.m, args.n, args.k, parallel), args.half ? GridCosts() : kGridCostsF32)};
   parallel(static_cast<int>(job.grid.rows * job.grid.panels), task, &job);
   return !job.failed.load(std::memory_order_relaxed);
 }

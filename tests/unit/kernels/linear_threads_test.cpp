@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/grid.h"
 #include "tests/unit/kernels/support.h"
 
 namespace ipexrun::kernels::test {
@@ -40,6 +41,36 @@ TEST_P(ThreadsOnIsa, TwoCallersDoNotMix) {
   two.join();
   EXPECT_TRUE(first);
   EXPECT_TRUE(second);
+}
+
+/// What the slowest worker multiplies, in products of 16 rows and a panel.
+std::int64_t slowest(std::int64_t m, std::int64_t n, int threads, GridCosts costs) {
+  const Grid grid = choose_grid(m, n, threads, costs);
+  EXPECT_LE(grid.rows * grid.panels, threads);
+  return ceil_div(ceil_div(m, kRowUnit), grid.rows) * ceil_div(panels_of(n), grid.panels);
+}
+
+TEST(Grid, Fp32LeavesNoWorkersIdleWhereRowsCanBeCut) {
+  EXPECT_EQ(slowest(128, 768, 32, kGridCostsF32), 6);  // 4 x 8; 24 panels alone would leave 8 workers without any
+  EXPECT_EQ(slowest(128, 2304, 16, kGridCostsF32), 36);
+  EXPECT_EQ(slowest(128, 768, 16, kGridCostsF32), 12);
+  EXPECT_EQ(slowest(128, 768, 2, kGridCostsF32), 96);
+  EXPECT_EQ(slowest(3136, 64, 16, kGridCostsF32), 26);
+}
+
+TEST(Grid, EveryCutIsWithinTheThreads) {
+  for (const GridCosts costs : {GridCosts(), kGridCostsF32}) {
+    for (const std::int64_t m : {1, 16, 17, 49, 128, 784, 5000}) {
+      for (const std::int64_t n : {1, 32, 33, 768, 3072}) {
+        for (const int threads : {1, 2, 3, 16, 24, 64}) {
+          const Grid grid = choose_grid(m, n, threads, costs);
+          ASSERT_GE(grid.rows, 1);
+          ASSERT_GE(grid.panels, 1);
+          ASSERT_LE(grid.rows * grid.panels, threads) << m << " " << n;
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, ThreadsOnIsa, testing::ValuesIn(levels_here()), [](const auto& level) { return variant_of(level.param); });
