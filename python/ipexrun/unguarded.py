@@ -123,10 +123,12 @@ class Unguarded:
     def holds(self):
         if self.environment is not None and self.environment != variables():
             return False
-        if any(name in held for (_, name), held in self.absent.items()):
-            return False
-        if any(value != was for value, was in self.tuples):
-            return False
+        for (_, name), held in self.absent.items():
+            if name in held:
+                return False
+        for value, was in self.tuples:
+            if value != was:
+                return False
         for find, were in self.keys:
             one = find()
             held = one if isinstance(one, dict) else getattr(one, "__dict__", {})

@@ -65,3 +65,41 @@ def test_many_of_them_were_traced(traces):
 def test_most_cases_change_something(stock):
     changed = [name for name in changed_cases.CASES if stock[f"{name}#0"][changed_cases.CHANGED - 1] != stock[f"{name}#0"][changed_cases.CHANGED + 6]]
     assert len(changed) > 0.8 * len(changed_cases.CASES), set(changed_cases.CASES) - set(changed)
+
+
+NAMES = """
+import types, torch
+from torch._dynamo import source as kinds
+from ipexrun import facts, proof
+class Config:
+    kind = "plain"
+config = Config()
+def function(): pass
+finder = facts.Finder({"config": config, "function": function}, torch.nn.Linear(2, 2), types.SimpleNamespace(seen=set()))
+def guard(kind, source, **keywords):
+    made = types.SimpleNamespace(keywords=keywords) if keywords else None
+    finder.guard(types.SimpleNamespace(create_fn_name=lambda: kind, originating_source=source, create_fn=made))
+found = kinds.GlobalSource("config")
+FORM
+facts_found = proof.Proof(list(finder.facts.values()), {})
+said = [facts_found.holds()]
+config.other = 1
+said.append(facts_found.holds())
+del config.other
+said.append(facts_found.holds())
+config.kind = "mine"
+said.append(facts_found.holds())
+print(said)
+"""
+
+
+@pytest.mark.parametrize("form", [
+    'guard("HASATTR", found, attr="other"); guard("EQUALS_MATCH", kinds.AttrSource(found, "kind"))',
+    'guard("HASATTR", kinds.AttrSource(found, "other")); guard("HASATTR", kinds.CodeSource(kinds.GlobalSource("function"))); '
+    'guard("EQUALS_MATCH", kinds.GenericAttrSource(found, "kind"))',
+], ids=["torch 2.13", "torch 2.11"])
+def test_guards_as_different_versions_of_torch_name_them(form):
+    environment = {**os.environ, "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"}
+    done = subprocess.run([sys.executable, "-c", NAMES.replace("FORM", form)], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "[True, False, True, False]", done.stdout
