@@ -115,7 +115,9 @@ class Fact:
             return held.get
         if isinstance(held, dict) and self.way == "item" or self.way == "class":  # of a class what it has itself, without its bases
             return lambda key: held.get(key, MISSING)
-        return base.__getitem__ if self.way == "item" else lambda key: getattr(base, key, MISSING)
+        if self.way == "item":
+            return base.__getitem__
+        return functools.partial(getattr, base) if hasattr(base, self.key) else lambda key: getattr(base, key, MISSING)
 
     def holds(self):
         now = self.read(self.key)

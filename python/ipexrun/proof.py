@@ -39,7 +39,7 @@ class Seen:
         self.scope = output.global_scope
         self.codes = list(context.traced_code or ())
         asks = any("requires_grad" in one.co_names for one in self.codes)
-        unproved, self.keys_count_of = unguarded
+        unproved, self.names_of_dicts = unguarded
         self.unproved = unproved or ("it asks what wants gradients" if asks else "")  # which traced_graph.State does not look at
         self.changes = changes(output.side_effects)
 
@@ -170,8 +170,9 @@ def made(module, state, graphs):
         if one.unproved:
             raise Unproved(one.unproved)
         finder = finder or Finder(one.scope, module, state)
-        if not all(finder.is_watched(find()) for find in one.keys_count_of):
-            raise Unproved("it asks for keys that are not there")
+        for name in one.names_of_dicts:
+            if not finder.is_watched(finder.value(name)) and not finder.is_watched(finder.value(name.removesuffix(".__dict__"))):
+                finder.add("size", name, "")
         for guard in one.guards:
             finder.guard(guard)
         codes.update(dict.fromkeys(one.codes))

@@ -12,6 +12,7 @@ Thread rule: every function runs under the interpreter lock.
 
 import ast
 import copy
+import dis
 import os
 import re
 import types
@@ -43,6 +44,18 @@ def holds_mutable(value):
     return isinstance(value, tuple) and any(isinstance(one, MUTABLE) or holds_mutable(one) for one in value)
 
 
+def asks_by_exception(code):
+    """Whether it may ask for a key and catch what that raises."""
+    return bool(EXCEPTIONS.intersection(code.co_names)) and any(one.opname == "BINARY_SUBSCR" for one in dis.get_instructions(code))
+
+
+def is_of_call_or_torch(source):
+    """An argument of the call, or something of torch's own."""
+    while hasattr(source, "base"):
+        source = source.base
+    return getattr(source, "local_name", "module") not in ("module", "self") or getattr(source, "global_name", "").startswith("__import_torch")
+
+
 def keys_of(held):
     return frozenset(held) if len(held) <= MOST_KEYS else len(held)
 
@@ -61,7 +74,7 @@ class Unguarded:
         self.keys = []  # functions that find a dict, or an object, and the keys that it had
 
     def see(self):
-        """What a proof about the call has to know: why there can be none, or "", and functions that find dicts and objects whose keys count."""
+        """What a proof about the call has to know: why there can be none, or "", and the names of dicts whose keys count."""
         try:
             from torch._dynamo.symbolic_convert import InstructionTranslator
 
@@ -69,18 +82,18 @@ class Unguarded:
             output = InstructionTranslator.current_tx().output
             scope = {"G": output.global_scope, "L": output.local_scope}
             codes = list(context.traced_code or ())
-            tuples, keys = len(self.tuples), len(self.keys)
+            tuples, names_of_dicts = len(self.tuples), []
             programs = [code for code in codes if not code.co_filename.startswith(OF_TORCH)]
-            names = {name for code in programs for name in code.co_names}
-            asks = bool(names & EXCEPTIONS)
-            lists = bool(names & LISTING) or any(code.co_name in ("__getattr__", "__getattribute__") for code in programs)
+            asks = any(map(asks_by_exception, programs))
+            lists = any(LISTING.intersection(code.co_names) or code.co_name in ("__getattr__", "__getattribute__") for code in programs)
             for guard in list(context.guards_context.dynamo_guards):
                 self.look_for_classes(guard.originating_source, scope)
-                self.look_at_value(guard, scope, asks, lists)
+                if not is_of_call_or_torch(guard.originating_source):
+                    names_of_dicts += self.look_at_value(guard, scope, asks, lists)
             if reads_environment(codes):
                 self.environment = self.environment or dict(variables())
                 return "the call reads the environment", []
-            return "lists inside of a tuple" if len(self.tuples) > tuples else "", [find for find, _ in self.keys[keys:]]
+            return "lists inside of a tuple" if len(self.tuples) > tuples else "", names_of_dicts
         except Exception as problem:  # a torch whose insides are others than expected
             let_through(problem)
             return "", []
@@ -98,27 +111,33 @@ class Unguarded:
             source = getattr(source, "base", None)
 
     def look_at_value(self, guard, scope, asks, lists):
-        kind = guard.create_fn_name()
+        """Names of dicts whose keys count from now on."""
+        kind, name = guard.create_fn_name(), guard.originating_source.name
         if kind not in ("CONSTANT_MATCH", "EQUALS_MATCH") and not (kind == "TYPE_MATCH" and (asks or lists)):
-            return
+            return []
         try:
-            value = follow(guard.originating_source.name, scope)
+            value = follow(name, scope)
         except Exception as problem:  # of the frame's stack, say
-            return let_through(problem)
+            let_through(problem)
+            return []
         if kind != "TYPE_MATCH":
             if holds_mutable(value):
                 self.tuples.append((value, copy.deepcopy(value)))
-        elif isinstance(value, dict):
-            if asks:
-                self.keys.append((lambda: value, keys_of(value)))
-        elif lists and isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
-            if isinstance(value, torch.nn.Module) and type(value).__getattr__ is torch.nn.Module.__getattr__:
-                return  # whose attributes TorchDynamo guards
-            try:
-                find = weakref.ref(value)
-            except TypeError:
-                return
-            self.keys.append((find, keys_of(vars(value))))
+            return []
+        if isinstance(value, dict):
+            if not asks:
+                return []
+            self.keys.append((lambda: value, keys_of(value)))
+            return [name]
+        if not lists or not isinstance(getattr(value, "__dict__", None), dict) or isinstance(value, (type, types.ModuleType, types.FunctionType)):
+            return []
+        if isinstance(value, torch.nn.Module) and type(value).__getattr__ is torch.nn.Module.__getattr__:
+            return []  # TorchDynamo guards its attributes
+        try:
+            self.keys.append((weakref.ref(value), keys_of(vars(value))))
+        except TypeError:
+            return []
+        return [f"{name}.__dict__"]
 
     def holds(self):
         if self.environment is not None and self.environment != variables():
