@@ -1,4 +1,4 @@
-"""What a call depends on outside of its module, found in the guards of TorchDynamo: facts that can be asked for in each call, and described for a later process.
+"""What a call depends on outside of its module, found in the guards of TorchDynamo: facts to be asked for in each call, and described for a later process.
 
 TorchDynamo guards what it reads. What lies in the module's attributes traced_graph.State watches; everything else, such as globals, closures and methods of
 other classes, becomes a Fact: where it is held, under which name, and a description that means the same in another process. What is none of the kinds
