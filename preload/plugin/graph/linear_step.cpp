@@ -178,6 +178,10 @@ at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, cons
   const bool open = !duel->decided();
   const int way = duel->way(kWays, tried_);
   const bool counts = tried_.has(way);
+  if (!open && way == 0 && tried_.has(1)) {
+    forget_exact(weight);
+    tried_.remove(1);
+  }
   const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
   at::Tensor result = way == 1 ? run_own_exact(x, weight, bias, other) : run_stock(x, weight, bias, other);
   if (!result.defined()) {
@@ -187,6 +191,15 @@ at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, cons
   if (open) duel->took(way, kWays, steady_clock().now_ns() - started_ns, counts);
   tried_.add(way);
   return result;
+}
+
+/// The pack of a way that lost; an operator outside that answers with the same one makes it again.
+void LinearStep::forget_exact(const Matrix& weight) const {
+  TierState& state = *tier();
+  const ForkGate::Passage passage(state.fork_gate);
+  if (!passage || state.weights.read_only()) return;
+  const WeightState known = known_weight(state, weight, nullptr);
+  if (known.weight != nullptr) state.weights.drop_pack_of(*known.weight, kOwnF32);
 }
 
 at::Tensor LinearStep::run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const {

@@ -40,6 +40,7 @@ class LinearStep final : public Step {
   /// float32 as float32: our kernel or stock's operators (under ipexrun those of the op tier), which of them is measured.
   [[nodiscard]] at::Tensor run_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
   [[nodiscard]] at::Tensor run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
+  void forget_exact(const Matrix& weight) const;
   [[nodiscard]] at::Tensor run_stock(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
 
   Linear linear_;
