@@ -109,7 +109,7 @@ class Fact:
         if self.way == "type":
             return lambda _: type(base)
         if self.way == "own" or self.way == "attribute" and is_own(base, self.key):
-            return lambda key: base.__dict__.get(key, MISSING)  # which may be another dict in the next call
+            return lambda key: getattr(base, "__dict__", {}).get(key, MISSING)  # which may be another dict in the next call
         held = vars(base) if self.way == "class" else base if self.way == "item" else getattr(base, "__dict__", None)
         if isinstance(held, (dict, types.MappingProxyType)) and held.get(self.key) is not None and not (self.way != "class" and isinstance(base, type)):
             return held.get
@@ -208,7 +208,10 @@ class Finder:
             raise Unproved(f"{expression} is an object of the module's own")
         if len(self.facts) >= MOST_FACTS:
             raise Unproved("it depends on too much")
-        fact = Fact(way, expression, key, base)
+        try:
+            fact = Fact(way, expression, key, base)
+        except (AttributeError, KeyError, IndexError, TypeError) as problem:
+            raise Unproved(f"{expression} has no {key} to be asked for: {problem}") from None
         if holds_module(fact.value):
             raise Unproved(f"{expression} holds a module under {key}")  # which would never die
         self.facts[id(base), way, key] = fact

@@ -44,9 +44,13 @@ def holds_mutable(value):
     return isinstance(value, tuple) and any(isinstance(one, MUTABLE) or holds_mutable(one) for one in value)
 
 
+def takes_item(instruction):
+    return instruction.opname == "BINARY_SUBSCR" or instruction.argrepr == "[]"  # Python 3.14 has the latter
+
+
 def asks_by_exception(code):
     """Whether it may ask for a key and catch what that raises."""
-    return bool(EXCEPTIONS.intersection(code.co_names)) and any(one.opname == "BINARY_SUBSCR" for one in dis.get_instructions(code))
+    return bool(EXCEPTIONS.intersection(code.co_names)) and any(map(takes_item, dis.get_instructions(code)))
 
 
 def is_of_call_or_torch(source):
@@ -140,6 +144,13 @@ class Unguarded:
         return [f"{name}.__dict__"]
 
     def holds(self):
+        try:
+            return self.is_as_it_was()
+        except Exception as problem:  # a dict that another thread changes meanwhile
+            let_through(problem)
+            return False
+
+    def is_as_it_was(self):
         if self.environment is not None and self.environment != variables():
             return False
         for (_, name), held in self.absent.items():

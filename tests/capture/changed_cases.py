@@ -176,6 +176,7 @@ case("shadowed method", "x = x * settings.twice()", SETTINGS, "", "settings.twic
 case("property replaced", "x = x * settings.third", SETTINGS, "", "Settings.third = 9.0")
 case("shadowed static method", "x = x * settings.fourth()", SETTINGS, "", "settings.fourth = lambda: 9.0")
 case("slot", "x = x * slots.v", SETTINGS, "", "slots.v = 7.0")
+case("class without attributes of its own", "x = x * bare.gain", "class Bare:\n    __slots__ = ()\n    gain = 1.5\nbare = Bare()", "", "Bare.gain = 7.0")
 case("another class", "x = x * settings.gain", SETTINGS, "", "settings.__class__ = type('Other', (), {'gain': 8.0})")
 case("configuration of the model", "x = x * self.config.gain", SETTINGS, "model.config = settings", "model.config.gain = 7.0")
 case("class of the model", "x = x * self.gain", SETTINGS, "Net.gain = 1.5", "Net.gain = 7.0")

@@ -205,7 +205,7 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   const bool open = duel != nullptr && !duel->decided();
   const int way = duel == nullptr ? 0 : duel->way(ways.count, tried_);
   const bool counts = tried_.has(way);
-  if (duel != nullptr && !open && !forgot_.exchange(true, std::memory_order_relaxed)) {
+  if (duel != nullptr && !open && tried_.forget()) {
     for (int other = 0; other < ways.count; ++other) {
       if (other == way) continue;
       forget_pack(*state, call, operands.norm, ways.at(other));

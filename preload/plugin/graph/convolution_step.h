@@ -36,8 +36,7 @@ class ConvolutionStep final : public Step {
   Value output_;
   bool reuses_other_ = false;
   mutable WaysTried tried_;
-  mutable std::atomic<bool> forgot_{false};  ///< the packs of the methods that lost
-  mutable std::atomic<int> refused_{0};      ///< calls by the method that won
+  mutable std::atomic<int> refused_{0};  ///< calls by the method that won
 };
 
 /// A value in another order and dtype: on its way into convolutions, or out of them to somebody else.

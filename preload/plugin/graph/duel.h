@@ -22,8 +22,12 @@ class WaysTried {
   [[nodiscard]] bool has(int way) const noexcept { return (ways_.load(std::memory_order_relaxed) >> way & 1u) != 0; }
   void add(int way) noexcept { ways_.fetch_or(1u << way, std::memory_order_relaxed); }
   void remove(int way) noexcept { ways_.fetch_and(~(1u << way), std::memory_order_relaxed); }
+  /// True once. Packs of ways that lost are given back then, and never again: for calls of another size, in turn with these, they may have won.
+  [[nodiscard]] bool forget() noexcept { return (ways_.fetch_or(kForgot, std::memory_order_relaxed) & kForgot) == 0; }
 
  private:
+  static constexpr unsigned kForgot = 1u << 31;
+
   std::atomic<unsigned> ways_{0};
 };
 

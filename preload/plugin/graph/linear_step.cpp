@@ -178,7 +178,7 @@ at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, cons
   const bool open = !duel->decided();
   const int way = duel->way(kWays, tried_);
   const bool counts = tried_.has(way);
-  if (!open && way == 0 && tried_.has(1)) {
+  if (!open && way == 0 && tried_.has(1) && tried_.forget()) {
     forget_exact(weight);
     tried_.remove(1);
   }

@@ -91,6 +91,18 @@ TEST(Duel, AWayThatCannotBeTakenLoses) {
   EXPECT_EQ(model.winner(), 0);
 }
 
+/// Else a step of two sizes, for which two ways won, would make its packs in each call.
+TEST(Duel, PacksAreGivenBackOnce) {
+  WaysTried tried;
+  tried.add(1);
+  EXPECT_TRUE(tried.forget());
+  tried.remove(1);
+  EXPECT_FALSE(tried.has(1));
+  tried.add(1);
+  EXPECT_FALSE(tried.forget());
+  EXPECT_TRUE(tried.has(1));
+}
+
 TEST(Duel, OneThatIsLeftAloneWins) {
   Duel duel;
   duel.failed(0, 2);
