@@ -8,8 +8,8 @@
 #include "kernels/caches.h"
 #include "kernels/choose.h"
 #include "kernels/conv_dense_call.h"
-#include "kernels/grid.h"
 #include "kernels/share.h"
+#include "kernels/shares.h"
 
 namespace ipexrun::kernels {
 namespace {
@@ -154,6 +154,44 @@ Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, s
   return best;
 }
 
+/// What of the parts is shared out: rows of outputs. A piece lays out its rows again where windows of neighbouring outputs overlap, and reads weights
+/// again.
+Shares shares_of(const ConvArgs& args, const DenseShape& shape, const Grid& grid, std::int64_t items, std::int64_t segments) {
+  constexpr double kLeast = 4000;  // of a part, in products of a tile: some 50 microseconds (less gained nothing, down to 0.8 of the speed)
+  constexpr std::int64_t kOfAPart = 8;
+  constexpr double kMost = 1.0 / 12;  // of the products, for doing things again
+  Shares shares;
+  shares.grid = grid;
+  shares.m = items;
+  shares.n = shape.slabs * shape.panels * kPanelColumns;
+  shares.unit = 1;
+  shares.by_rows = true;
+  const std::int64_t height = ceil_div(items, grid.rows);
+  const std::int64_t width = ceil_div(shape.slabs * shape.panels, grid.panels);
+  const double tiles = static_cast<double>(args.axes[2].out) / 16 / static_cast<double>(segments);
+  const double products = static_cast<double>(height * width * shape.steps) * tiles;
+  if (grid.rows * grid.panels > Shares::kPartsMost || height < 3 || products < kLeast) return shares;
+  shares.own = height / 2;
+  shares.piece = ceil_div(height, kOfAPart);
+  shares.pieces = ceil_div(height - shares.own, shares.piece);
+  const double halo = static_cast<double>((args.axes[1].kernel - 1) * args.axes[1].dilation) / static_cast<double>(args.axes[1].stride);
+  const bool stays = width * shape.panel_bytes() <= l2_bytes() / 2;
+  const double again = 2 * halo * tiles * static_cast<double>(shape.blocks) + (stays ? 0 : 4 * static_cast<double>(width * shape.steps));
+  if (again * static_cast<double>(shares.pieces) > kMost * products) shares.pieces = 0;
+  return shares;
+}
+
+/// A variant with the plan of its call.
+struct Planned {
+  const DenseVariant& variant;
+  const DensePlan& plan;
+
+  [[nodiscard]] std::size_t scratch_bytes(const ConvArgs& /*args*/, const LinearBlock& /*block*/) const { return plan.bytes; }
+  void run(const ConvArgs& args, const LinearBlock& block, void* scratch) const {
+    variant.run(args, plan, {block.row_begin, block.row_end, block.panel_begin, block.panel_end}, scratch);
+  }
+};
+
 float weight_at(const ConvWeight& weight, std::int64_t offset) {
   return weight.dtype == DType::kF32 ? static_cast<const float*>(weight.data)[offset]
                                      : bf16_to_f32(static_cast<const std::uint16_t*>(weight.data)[offset]);
@@ -251,14 +289,7 @@ bool dense(const ConvArgs& args, const Parallel& parallel, IsaSet isa) {
   const std::int64_t items = rows * plan.segments;  // rounded to whole outputs there may be fewer
   const DenseVariants table = dense_variants();
   plan.apart = table.first[table.count - 1].run;
-  return share(grid.rows * grid.panels, plan.bytes, parallel, [&](std::int64_t part, void* scratch) {
-    const std::int64_t down = part / grid.panels;
-    const std::int64_t across = part % grid.panels;
-    const DenseBlock block{slice(items, grid.rows, down), slice(items, grid.rows, down + 1), slice(panels, grid.panels, across),
-                           slice(panels, grid.panels, across + 1)};
-    variant.run(args, plan, block, scratch);
-    return true;
-  });
+  return run_blocks(args, Planned{variant, plan}, shares_of(args, shape, grid, items, plan.segments), parallel);
 }
 
 }  // namespace ipexrun::kernels

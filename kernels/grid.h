@@ -23,11 +23,18 @@ inline constexpr std::int64_t kRowUnit = 16;  // a cut between two tiles costs n
 struct GridCosts {
   double rows = 1;
   double panel = 4;
+  double part = 216;          ///< parts of less are not shared out (shares.h): about 2.5 microseconds of AMX
+  double piece = 32;          ///< the least that is handed to a worker at once then
+  std::int64_t element = 2;   ///< bytes of a number that is multiplied
+  std::int64_t round = 2;     ///< units of rows that kernels multiply well together: a pair of tiles, or groups of some 13 rows
+  std::int64_t panels = 2;      ///< panels that they do: tiles of A are used for each of them
+  std::int64_t rows_most = 24;  ///< units of rows that kernels keep at once where L2 has 2 MiB
+  std::int64_t row_steps = 1;   ///< steps of K that they round rows up to
 };
 
 /// Of fp32, whose products take longer than reading: on one core of Zen 4 t(rows / 16, panels) = 6.96 (r p + 0.16 r + 0.02 p) us for K = 768 and B in L2,
 /// within 1%; a panel that comes from L3 takes about as long as a product.
-inline constexpr GridCosts kGridCostsF32{0.2, 1};
+inline constexpr GridCosts kGridCostsF32{0.2, 1, 48, 12, 4, 4, 1, 1 << 20, 8};
 
 /// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading its rows of A, plus reading
 /// its panels of B. The costs only have to rank cuts: few rows -> cut N, many rows -> cut M.
@@ -52,13 +59,13 @@ inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads, GridCosts c
 /// The i-th of `parts` nearly equal slices of [0, total).
 constexpr std::int64_t slice(std::int64_t total, std::int64_t parts, std::int64_t i) { return total * i / parts; }
 
-/// What the worker of that number computes.
-inline LinearBlock block_of(const Grid& grid, int index, std::int64_t m, std::int64_t n) {
+/// What the worker of that number computes, cut between units of `unit` rows.
+inline LinearBlock block_of(const Grid& grid, int index, std::int64_t m, std::int64_t n, std::int64_t unit = kRowUnit) {
   const std::int64_t row = index / grid.panels;
   const std::int64_t column = index % grid.panels;
-  const std::int64_t row_units = ceil_div(m, kRowUnit);
+  const std::int64_t row_units = ceil_div(m, unit);
   const std::int64_t panels = panels_of(n);
-  LinearBlock block{slice(row_units, grid.rows, row) * kRowUnit, slice(row_units, grid.rows, row + 1) * kRowUnit,
+  LinearBlock block{slice(row_units, grid.rows, row) * unit, slice(row_units, grid.rows, row + 1) * unit,
                     slice(panels, grid.panels, column), slice(panels, grid.panels, column + 1), l2_bytes()};
   if (block.row_end > m) block.row_end = m;
   return block;

@@ -2,14 +2,12 @@
 #include "kernels/linear_f32.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <limits>
 
 #include "kernels/choose.h"
-#include "kernels/grid.h"
 #include "kernels/linear_f32_variants.h"
-#include "kernels/scratch.h"
+#include "kernels/shares.h"
 
 namespace ipexrun::kernels {
 namespace {
@@ -46,26 +44,6 @@ void pack_task(void* arg, int panel) {
   }
 }
 
-struct Job {
-  const LinearF32Args* args;
-  const LinearF32Variant* variant;
-  Grid grid;
-  std::atomic<bool> failed{false};
-};
-
-void task(void* arg, int index) {
-  auto* job = static_cast<Job*>(arg);
-  const LinearBlock block = block_of(job->grid, index, job->args->m, job->args->n);
-  const std::size_t bytes = job->variant->scratch_bytes(*job->args, block);
-  void* scratch = bytes == 0 ? nullptr : thread_scratch(bytes);
-  if (scratch == nullptr && bytes != 0) {
-    job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
-    return;
-  }
-  job->variant->run(*job->args, block, scratch);
-  if (bytes != 0) release_large_scratch();
-}
-
 }  // namespace
 
 std::size_t packed_f32_bytes(std::int64_t k, std::int64_t n, bool half) {
@@ -93,9 +71,10 @@ const char* linear_f32_variant(const LinearF32Args& args, IsaSet isa) { return v
 
 bool linear_f32(const LinearF32Args& args, const Parallel& parallel, IsaSet isa) {
   if (args.m <= 0 || args.n <= 0) return true;
-  Job job{&args, &variant_of(args, isa), choose_grid(args.m, args.n, workers_for(args.m, args.n, args.k, parallel), args.half ? GridCosts() : kGridCostsF32)};
-  parallel(static_cast<int>(job.grid.rows * job.grid.panels), task, &job);
-  return !job.failed.load(std::memory_order_relaxed);
+  const LinearF32Variant& variant = variant_of(args, isa);
+  const int workers = workers_for(args.m, args.n, args.k, parallel);
+  const Shares shares = shares_of(args.m, args.n, steps_of(args.k), workers, args.half ? GridCosts() : kGridCostsF32);
+  return run_blocks(args, variant, shares, parallel);
 }
 
 }  // namespace ipexrun::kernels

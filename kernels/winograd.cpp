@@ -8,9 +8,8 @@
 
 #include "kernels/bf16.h"
 #include "kernels/choose.h"
-#include "kernels/grid.h"
 #include "kernels/ref/winograd.h"
-#include "kernels/scratch.h"
+#include "kernels/shares.h"
 #include "kernels/simd/winograd.h"
 
 namespace ipexrun::kernels {
@@ -96,27 +95,20 @@ void pack_task(void* arg, int panel) {
   }
 }
 
-struct Job {
-  const WinogradArgs* args;
-  const WinogradVariant* variant;
-  Grid grid;
-  std::int64_t tiles;
-  std::atomic<bool> failed{false};
-  std::atomic<bool> refused{false};
-};
+/// Of tiles: 16 products each, of pixels that are transformed for each block of panels.
+constexpr GridCosts kTilesF32{1, 4, 48, 12, 4, 1, 1, 1 << 20, 1};
+constexpr GridCosts kTilesBf16{1, 4, 96, 24, 2, 1, 1, 1 << 20, 1};
 
-void task(void* arg, int index) {
-  auto* job = static_cast<Job*>(arg);
-  const LinearBlock block = block_of(job->grid, index, job->tiles, job->args->n);
-  const std::size_t bytes = job->variant->scratch_bytes(*job->args, block);
-  void* scratch = bytes == 0 ? nullptr : thread_scratch(bytes);
-  if (scratch == nullptr && bytes != 0) {
-    job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
-    return;
+/// A variant that keeps what its runs say.
+struct Checked {
+  const WinogradVariant& variant;
+  std::atomic<bool>& refused;
+
+  [[nodiscard]] std::size_t scratch_bytes(const WinogradArgs& args, const LinearBlock& block) const { return variant.scratch_bytes(args, block); }
+  void run(const WinogradArgs& args, const LinearBlock& block, void* scratch) const {
+    if (!variant.run(args, block, scratch)) refused.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
   }
-  if (!job->variant->run(*job->args, block, scratch)) job->refused.store(true, std::memory_order_relaxed);
-  if (bytes != 0) release_large_scratch();
-}
+};
 
 }  // namespace
 
@@ -146,10 +138,10 @@ WinogradResult winograd(const WinogradArgs& args, const Parallel& parallel, IsaS
   const std::int64_t tiles = args.images * winograd_tiles(args.out[0]) * winograd_tiles(args.out[1]);
   if (tiles <= 0 || args.n <= 0) return WinogradResult::kDone;
   const int workers = workers_for(16 * tiles, args.n, std::max<std::int64_t>(args.channels, 1), parallel);
-  Job job{&args, &variant_of(args.channels, args.bf16, isa), choose_grid(tiles, args.n, workers), tiles};
-  parallel(static_cast<int>(job.grid.rows * job.grid.panels), task, &job);
-  if (job.failed.load(std::memory_order_relaxed)) return WinogradResult::kNoMemory;
-  return job.refused.load(std::memory_order_relaxed) ? WinogradResult::kNotFinite : WinogradResult::kDone;
+  const Shares shares = shares_of(tiles, args.n, 16 * steps_of(args.channels), workers, args.bf16 ? kTilesBf16 : kTilesF32);
+  std::atomic<bool> refused{false};
+  if (!run_blocks(args, Checked{variant_of(args.channels, args.bf16, isa), refused}, shares, parallel)) return WinogradResult::kNoMemory;
+  return refused.load(std::memory_order_relaxed) ? WinogradResult::kNotFinite : WinogradResult::kDone;
 }
 
 }  // namespace ipexrun::kernels

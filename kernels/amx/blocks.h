@@ -369,7 +369,8 @@ void run_slice(Run<Kind>& run, const Slice& slice, const Slice& next, bool first
   const std::int64_t steps = plan.step_of(slice.k_block + 1) - step;
   const bool last = slice.k_block + 1 == plan.k_blocks;
   const std::int64_t group_bytes = plan.steps * kTileBytes;  // of A, 16 rows
-  if (slice.first == run.block.panel_begin) run.kind.pack(slice.row, slice.rows, ceil_div(slice.rows, 16) * 16, step, steps, run.a);
+  const bool packed = run.block.same_rows && slice.rows == run.block.row_end - run.block.row_begin;
+  if (slice.first == run.block.panel_begin && !packed) run.kind.pack(slice.row, slice.rows, ceil_div(slice.rows, 16) * 16, step, steps, run.a);
   // A single strip passes over each line once: fetching it into L2 first would be a detour (10%).
   const std::int64_t strips = ceil_div(slice.rows, kStripRows);
   const bool fetches = strips > 1;
@@ -417,7 +418,7 @@ void run_blocks(const Kind& kind, std::int64_t steps, const LinearBlock& block, 
   tile_configure(config_for(at_most(all_rows, 16)));
   if (all_rows <= 16) {
     // Tiles of a call below 16 rows are configured that short; any other call multiplies whole tiles.
-    kind.pack(block.row_begin, all_rows, all_rows, 0, plan.steps, run.a);
+    if (!block.same_rows) kind.pack(block.row_begin, all_rows, all_rows, 0, plan.steps, run.a);
     run_few_rows(run, all_rows);
   } else {
     Slice slice{block.row_begin, at_most(all_rows, plan.row_block), block.panel_begin,

@@ -219,7 +219,7 @@ void linear(const LinearArgs& args, const LinearBlock& block, void* scratch) {
     RowsOfA rows_of_a{a, row_stride_of(args)};
     if (reads_a(args)) {
       rows_of_a = {reinterpret_cast<const Isa::A*>(static_cast<const char*>(args.a) + row * args.lda * 2), args.lda};
-    } else {
+    } else if (!block.same_rows || rows < block.row_end - block.row_begin) {
       convert_rows(args, row, rows, a, line);
     }
     std::int64_t panel = block.panel_begin;

@@ -98,7 +98,7 @@ Plan plan_of(const LinearF32Args& args, const LinearBlock& block) {
   std::int64_t most = block.l2_bytes / 2 / row_bytes / kRows * kRows;
   if (most < kRows) most = kRows;
   plan.row_block = rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
-  plan.pairs = args.half && rows <= kPairRows;
+  plan.pairs = args.half && args.m <= kPairRows;  // of all rows: sums are in one order, whoever computes which
   plan.a_bytes = ceil_div(plan.row_block * row_bytes, 64) * 64;
   plan.out_bytes = (plan.row_block > kRows ? plan.row_block : kRows) * kPanelColumns * 4;  // also enough for few rows of several panels
   plan.wide_bytes = args.half && !plan.pairs ? plan.k * kPanelColumns * 4 : 0;
@@ -222,9 +222,10 @@ void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scrat
   float* out = wide + plan.wide_bytes / 4;
   const std::int64_t panel_bytes = panel_bytes_f32(args.k, args.half);
   const std::int64_t most = plan.pairs ? kPairRows : kRows;
+  const std::int64_t row_blocks = ceil_div(block.row_end - block.row_begin, plan.row_block);
   for (std::int64_t row = block.row_begin; row < block.row_end; row += plan.row_block) {
     const std::int64_t rows = block.row_end - row < plan.row_block ? block.row_end - row : plan.row_block;
-    copy_rows(args, plan, row, rows, a);
+    if (!block.same_rows || row_blocks > 1) copy_rows(args, plan, row, rows, a);
     const std::int64_t groups = ceil_div(rows, most);
     for (std::int64_t panel = block.panel_begin; panel < block.panel_end;) {
       const std::int64_t left = block.panel_end - panel;

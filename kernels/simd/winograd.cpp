@@ -202,7 +202,8 @@ bool winograd(const WinogradArgs& args, const LinearBlock& block, void* scratch)
   Numbers checks = Floats::all(0.0f);
   for (std::int64_t tile = block.row_begin; tile < block.row_end; tile += plan.tiles) {
     const std::int64_t tiles = block.row_end - tile < plan.tiles ? block.row_end - tile : plan.tiles;
-    for (std::int64_t t = 0; t < tiles; ++t) checks = transform(args, plan, tile_of(args, tile + t), t, tiles, pixels, checks);
+    const bool transformed = block.same_rows && tiles == block.row_end - block.row_begin;
+    for (std::int64_t t = 0; t < tiles && !transformed; ++t) checks = transform(args, plan, tile_of(args, tile + t), t, tiles, pixels, checks);
     const std::int64_t groups = ceil_div(tiles, Inside::kGroup);
     const std::int64_t line = tiles * kPanelColumns;  // from one place's sums to the next
     for (std::int64_t panel = block.panel_begin; panel < block.panel_end; ++panel) {

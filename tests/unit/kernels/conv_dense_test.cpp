@@ -199,6 +199,24 @@ TEST_P(DenseConvOnIsa, AnyNumberOfThreads) {
   }
 }
 
+/// Large enough that rows are handed out in pieces.
+TEST_P(DenseConvOnIsa, WhoComputesWhatDoesNotChangeTheBits) {
+  const ConvShape shapes[] = {dense_of(64, 100, axis_of(60, 3, 1, 1), axis_of(50, 3, 1, 1)), dense_of(260, 300, axis_of(31, 1), axis_of(45, 1))};
+  for (ConvShape s : shapes) {
+    s.images = 2;
+    ConvProblem problem(s, DType::kBf16, random_);
+    ASSERT_TRUE(convolve(problem.args(), {}, GetParam()));
+    const std::string expected = problem.to().bytes();
+    for (const int threads : {2, 5}) {
+      for (const Parallel& parallel : {thread_parallel(threads), backward_parallel(threads)}) {
+        std::memset(problem.to().data(), 0, static_cast<std::size_t>(problem.to().count() * 2));
+        ASSERT_TRUE(convolve(problem.args(), parallel, GetParam()));
+        EXPECT_EQ(problem.to().bytes(), expected) << threads << " threads, " << describe(s, DType::kBf16);
+      }
+    }
+  }
+}
+
 TEST_P(DenseConvOnIsa, NumbersThatAreNotFiniteInSegmentsOfThreads) {
   ConvProblem problem(dense_of(40, 60, axis_of(1, 1), axis_of(400, 3, 1, 1), 20), DType::kBf16, random_);
   problem.from().set(100 * 40 + 5, kNan);

@@ -279,6 +279,22 @@ TEST_P(LinearF32OnIsa, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
+TEST_P(LinearF32OnIsa, WhoComputesWhatDoesNotChangeTheBits) {
+  for (const bool half : {false, true}) {
+    for (const auto& [m, n, k] : {std::tuple{40, 700, 300}, std::tuple{500, 100, 90}, std::tuple{130, 260, 1100}}) {
+      ProblemF32 problem({.m = m, .n = n, .k = k, .half = half, .bias = true});
+      ASSERT_TRUE(problem.run(GetParam(), {}));
+      const std::string serial = problem.c.bytes();
+      for (const int threads : {2, 5}) {
+        for (const Parallel& parallel : {thread_parallel(threads), backward_parallel(threads)}) {
+          ASSERT_TRUE(problem.run(GetParam(), parallel));
+          EXPECT_TRUE(problem.c.bytes() == serial) << threads << " threads, m " << m;
+        }
+      }
+    }
+  }
+}
+
 /// What the variant gives, beside the reference.
 void check_beside_reference(LinearF32Args args, IsaSet isa, int threads, const std::string& text) {
   const auto count = static_cast<std::size_t>(args.m * args.n);

@@ -56,6 +56,10 @@ void run_on_threads(void* context, int n, void (*fn)(void* arg, int i), void* ar
   for (std::thread& worker : workers) worker.join();
 }
 
+void run_backwards(void* /*context*/, int n, void (*fn)(void* arg, int i), void* arg) {
+  for (int i = n - 1; i >= 0; --i) std::thread(fn, arg, i).join();
+}
+
 double rounded(float value) { return static_cast<double>(bf16_to_f32(bf16_from_f32(value))); }
 
 }  // namespace
@@ -90,6 +94,8 @@ Guarded& Guarded::operator=(Guarded&& other) noexcept {
 }
 
 Parallel thread_parallel(int threads) { return {threads, run_on_threads, reinterpret_cast<void*>(static_cast<std::intptr_t>(threads))}; }
+
+Parallel backward_parallel(int threads) { return {threads, run_backwards, nullptr}; }
 
 std::vector<IsaSet> levels_here() { return levels_of(linear_variants()); }
 

@@ -45,6 +45,9 @@ constexpr int sampled(int shapes) {
 /// A Parallel over fresh std::threads, one a worker and call: slow, but with nothing shared between calls.
 Parallel thread_parallel(int threads);
 
+/// One worker after the other on a thread of its own, the last ones first: the first to run finds all pieces of work that workers share.
+Parallel backward_parallel(int threads);
+
 /// What the variants of a table need, without those that cannot run here, lowest (nothing: the reference) first.
 template <typename Table>
 std::vector<IsaSet> levels_of(const Table& table) {

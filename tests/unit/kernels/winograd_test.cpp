@@ -32,6 +32,7 @@ struct Shape {
   Binary binary = Binary::kNone;
   bool binary_first = true;
   int threads = 1;
+  bool backwards = false;  ///< see backward_parallel()
   bool bf16 = false;
   DType from = DType::kF32;
   DType to = DType::kF32;
@@ -90,7 +91,7 @@ class ProblemOfTiles {
 
   WinogradResult run(IsaSet isa) {
     pack_winograd(weight.data(), DType::kF32, strides_, shape.channels, shape.n, shape.bf16, packed.data(), thread_parallel(shape.threads));
-    return winograd(args, thread_parallel(shape.threads), isa);
+    return winograd(args, shape.backwards ? backward_parallel(shape.threads) : thread_parallel(shape.threads), isa);
   }
 
   void set_pixel(std::int64_t i, float number) {
@@ -243,9 +244,12 @@ TEST_P(WinogradOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
   ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
   const std::string serial(problem.to.data(), problem.to.bytes());
   for (int threads = 2; threads <= 4; ++threads) {
-    problem.shape.threads = threads;
-    ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
-    EXPECT_TRUE(std::string(problem.to.data(), problem.to.bytes()) == serial) << threads;
+    for (const bool backwards : {false, true}) {
+      problem.shape.threads = threads;
+      problem.shape.backwards = backwards;
+      ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
+      EXPECT_TRUE(std::string(problem.to.data(), problem.to.bytes()) == serial) << threads;
+    }
   }
 }
 
