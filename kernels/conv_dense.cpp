@@ -133,6 +133,7 @@ std::int64_t segments_of(const ConvArgs& args, const DenseShape& shape, std::int
 /// The cut with the smallest estimate for the slowest worker; see choose_grid().
 Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, std::int64_t segments, std::int64_t threads) {
   const std::int64_t panels = shape.slabs * shape.panels;
+  const GridCosts costs;
   const double tiles = static_cast<double>(args.axes[2].out) / 16 / static_cast<double>(segments);
   const double halo = static_cast<double>((args.axes[1].kernel - 1) * args.axes[1].dilation) / static_cast<double>(args.axes[1].stride);
   Grid best{1, 1};
@@ -144,8 +145,8 @@ Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, s
     const auto steps = static_cast<double>(shape.steps);
     const double cost =
         here * tiles * steps * width +
-        2.0 * (here + halo) * tiles * static_cast<double>(shape.blocks) * std::max(1.0, width / static_cast<double>(shape.panels)) +
-        4.0 * width * steps;
+        costs.rows * (here + halo) * tiles * static_cast<double>(shape.blocks) * std::max(1.0, width / static_cast<double>(shape.panels)) +
+        costs.panel * width * steps;
     if (best_cost < 0 || cost < best_cost) {
       best_cost = cost;
       best = {cut, columns};

@@ -19,22 +19,25 @@ struct Grid {
 
 inline constexpr std::int64_t kRowUnit = 16;  // a cut between two tiles costs nothing
 
-/// What it takes to read (and convert) 16 rows of A, and a panel of B, in units of one 16 x 32 x 32 product: rough estimates for operands in L2 or L3.
+/// What it takes to read (and copy) 16 rows of A, and a panel of B, for a step of K, in units of one 16 x 32 x 32 product, and how a part is shared
+/// out (shares.h). A layer's A was written just now, by other cores, whose caches it comes from, while weights come from L3: measured on 16 cores of a
+/// Xeon as chains of products, each of which reads what the one before wrote (docs/performance-kernels.md, "Cuts among workers"). These are of tiles.
 struct GridCosts {
-  double rows = 1;
-  double panel = 4;
-  double part = 216;          ///< parts of less are not shared out (shares.h): about 2.5 microseconds of AMX
+  double rows = 8;
+  double panel = 2;
+  double part = 216;          ///< parts of less are not shared out: about 2.5 microseconds
   double piece = 32;          ///< the least that is handed to a worker at once then
   std::int64_t element = 2;   ///< bytes of a number that is multiplied
   std::int64_t round = 2;     ///< units of rows that kernels multiply well together: a pair of tiles, or groups of some 13 rows
-  std::int64_t panels = 2;      ///< panels that they do: tiles of A are used for each of them
+  std::int64_t panels = 2;    ///< panels that they do: tiles of A are used for each of them
   std::int64_t rows_most = 24;  ///< units of rows that kernels keep at once where L2 has 2 MiB
   std::int64_t row_steps = 1;   ///< steps of K that they round rows up to
+  bool whole = true;            ///< a unit of few rows takes as long as one of 16
 };
 
-/// Of fp32, whose products take longer than reading: on one core of Zen 4 t(rows / 16, panels) = 6.96 (r p + 0.16 r + 0.02 p) us for K = 768 and B in L2,
-/// within 1%; a panel that comes from L3 takes about as long as a product.
-inline constexpr GridCosts kGridCostsF32{0.2, 1, 48, 12, 4, 4, 1, 1 << 20, 8};
+/// Of vectors, whose products take longer than reading.
+inline constexpr GridCosts kGridCostsF32{3, 1, 48, 12, 4, 4, 1, 1 << 20, 8, false};
+inline constexpr GridCosts kGridCostsBf16{2, 0.6, 54, 12, 2, 2, 1, 1 << 20, 1, false};
 
 /// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading its rows of A, plus reading
 /// its panels of B. The costs only have to rank cuts: few rows -> cut N, many rows -> cut M.
@@ -45,7 +48,8 @@ inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads, GridCosts c
   double best_cost = -1;
   for (std::int64_t rows = 1; rows <= threads && rows <= row_units; ++rows) {
     const std::int64_t columns = threads / rows < panels ? threads / rows : panels;
-    const auto units = static_cast<double>(ceil_div(row_units, rows));
+    auto units = static_cast<double>(ceil_div(row_units, rows));
+    if (!costs.whole && rows == 1) units = static_cast<double>(m) / kRowUnit;
     const auto width = static_cast<double>(ceil_div(panels, columns));
     const double cost = units * width + costs.rows * units + costs.panel * width;
     if (best_cost < 0 || cost < best_cost) {

@@ -73,7 +73,7 @@ bool linear_f32(const LinearF32Args& args, const Parallel& parallel, IsaSet isa)
   if (args.m <= 0 || args.n <= 0) return true;
   const LinearF32Variant& variant = variant_of(args, isa);
   const int workers = workers_for(args.m, args.n, args.k, parallel);
-  const Shares shares = shares_of(args.m, args.n, steps_of(args.k), workers, args.half ? GridCosts() : kGridCostsF32);
+  const Shares shares = shares_of(args.m, args.n, steps_of(args.k), workers, args.half ? kGridCostsBf16 : kGridCostsF32);
   return run_blocks(args, variant, shares, parallel);
 }
 

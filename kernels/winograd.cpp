@@ -96,8 +96,8 @@ void pack_task(void* arg, int panel) {
 }
 
 /// Of tiles: 16 products each, of pixels that are transformed for each block of panels.
-constexpr GridCosts kTilesF32{1, 4, 48, 12, 4, 1, 1, 1 << 20, 1};
-constexpr GridCosts kTilesBf16{1, 4, 96, 24, 2, 1, 1, 1 << 20, 1};
+constexpr GridCosts kTilesF32{6, 1, 48, 12, 4, 1, 1, 1 << 20, 1, false};
+constexpr GridCosts kTilesBf16{6, 1, 96, 24, 2, 1, 1, 1 << 20, 1, false};
 
 /// A variant that keeps what its runs say.
 struct Checked {
