@@ -156,29 +156,32 @@ Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, s
 }
 
 /// What of the parts is shared out: rows of outputs. A piece lays out its rows again where windows of neighbouring outputs overlap, and reads weights
-/// again.
+/// again. The more workers there are, the likelier one of them is slow: few share long calls alone, and only what costs little (16 workers gained 6 to
+/// 11% in ResNet's blocks of one image, two lost as much).
 Shares shares_of(const ConvArgs& args, const DenseShape& shape, const Grid& grid, std::int64_t items, std::int64_t segments) {
-  constexpr double kLeast = 4000;  // of a part, in products of a tile: some 50 microseconds (less gained nothing, down to 0.8 of the speed)
+  constexpr std::int64_t kMany = 8;
   constexpr std::int64_t kOfAPart = 8;
-  constexpr double kMost = 1.0 / 12;  // of the products, for doing things again
   Shares shares;
   shares.grid = grid;
   shares.m = items;
   shares.n = shape.slabs * shape.panels * kPanelColumns;
   shares.unit = 1;
   shares.by_rows = true;
+  const bool many = shares.parts() >= kMany;
+  const double least = many ? 150 : 4000;         // of a part, in products of a tile: 2 or 50 microseconds
+  const double most = many ? 1.0 / 8 : 1.0 / 24;  // of the products, for doing things again
   const std::int64_t height = ceil_div(items, grid.rows);
   const std::int64_t width = ceil_div(shape.slabs * shape.panels, grid.panels);
-  const double tiles = static_cast<double>(args.axes[2].out) / 16 / static_cast<double>(segments);
+  const double tiles = static_cast<double>(args.axes[2].out) / kTilePlaces / static_cast<double>(segments);
   const double products = static_cast<double>(height * width * shape.steps) * tiles;
-  if (grid.rows * grid.panels > Shares::kPartsMost || height < 3 || products < kLeast) return shares;
+  if (shares.parts() > Shares::kPartsMost || height < 3 || products < least) return shares;
   shares.own = height / 2;
   shares.piece = ceil_div(height, kOfAPart);
-  shares.pieces = ceil_div(height - shares.own, shares.piece);
+  const std::int64_t pieces = ceil_div(height - shares.own, shares.piece);
   const double halo = static_cast<double>((args.axes[1].kernel - 1) * args.axes[1].dilation) / static_cast<double>(args.axes[1].stride);
-  const bool stays = width * shape.panel_bytes() <= l2_bytes() / 2;
+  const bool stays = width * shape.panel_bytes() <= l2_bytes() / 4;
   const double again = 2 * halo * tiles * static_cast<double>(shape.blocks) + (stays ? 0 : 4 * static_cast<double>(width * shape.steps));
-  if (again * static_cast<double>(shares.pieces) > kMost * products) shares.pieces = 0;
+  if (again * static_cast<double>(pieces) <= most * products) shares.pieces = pieces;
   return shares;
 }
 
