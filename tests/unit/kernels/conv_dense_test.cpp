@@ -207,7 +207,7 @@ TEST_P(DenseConvOnIsa, WhoComputesWhatDoesNotChangeTheBits) {
     ConvProblem problem(s, DType::kBf16, random_);
     ASSERT_TRUE(convolve(problem.args(), {}, GetParam()));
     const std::string expected = problem.to().bytes();
-    for (const int threads : {2, 5}) {
+    for (const int threads : {2, 5, 9}) {
       for (const Parallel& parallel : {thread_parallel(threads), backward_parallel(threads)}) {
         std::memset(problem.to().data(), 0, static_cast<std::size_t>(problem.to().count() * 2));
         ASSERT_TRUE(convolve(problem.args(), parallel, GetParam()));
