@@ -1,4 +1,5 @@
 // Connects the Python side to the tier: the function table that python_entry.cpp hands over.
+#include <c10/core/TensorImpl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -74,6 +75,18 @@ double capture_wait_s() {
   return state->decisions.knows("module:") ? kKnownModules : 1;
 }
 
+int same_places(const std::uint64_t* tensors, const std::uint64_t* places, std::size_t count) {
+  try {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto* tensor = reinterpret_cast<const c10::TensorImpl*>(static_cast<std::uintptr_t>(tensors[i]));
+      if (reinterpret_cast<std::uintptr_t>(tensor->data()) != places[i]) return 0;
+    }
+    return 1;
+  } catch (const std::exception&) {  // one that has become a tensor without memory
+    return 0;
+  }
+}
+
 IpexrunHookApi make_api() {
   IpexrunHookApi api{};
   api.abi = IPEXRUN_HOOK_ABI;
@@ -98,6 +111,7 @@ IpexrunHookApi make_api() {
   api.higher_order_ops_pass = [] { drift_python_is_ready(); };
   api.end_drift_check = [] { drift_leave(); };
   api.tell_depth = [](int (*depth)()) { drift_tell_depth(depth); };
+  api.same_places = same_places;
   api.left_modules = [] { drift_left_modules(); };
   return api;
 }

@@ -454,6 +454,27 @@ static PyObject* force_here(PyObject* self, PyObject* name) {
   return PyBool_FromLong(hook.api->force_here(text));
 }
 
+static PyObject* same_tensors(PyObject* self, PyObject* args) {
+  (void)self;
+  PyObject* objects;
+  Py_ssize_t offset;
+  Py_buffer tensors = {0}, places = {0};
+  if (!need_api() || !PyArg_ParseTuple(args, "O!ny*y*:same_tensors", &PyTuple_Type, &objects, &offset, &tensors, &places)) return NULL;
+  PyObject* answer = NULL;
+  const Py_ssize_t count = PyTuple_GET_SIZE(objects);
+  const Py_ssize_t bytes = count * (Py_ssize_t)sizeof(uint64_t);
+  if (offset < 0 || offset + (Py_ssize_t)sizeof(void*) > IPEXRUN_WORDS_OF_OBJECTS || tensors.len != bytes || places.len != bytes) {
+    PyErr_Format(PyExc_ValueError, "an offset below %d and 8 bytes for each of %zd objects are needed, not %zd, %zd and %zd", IPEXRUN_WORDS_OF_OBJECTS, count,
+                 offset, tensors.len, places.len);
+  } else {
+    const int same = ipexrun_hold_words(objects, offset, tensors.buf) && hook.api->same_places(tensors.buf, places.buf, (size_t)count);
+    answer = PyBool_FromLong(same);
+  }
+  PyBuffer_Release(&tensors);
+  PyBuffer_Release(&places);
+  return answer;
+}
+
 static PyObject* report(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   if (!need_api()) return NULL;
@@ -492,6 +513,10 @@ static PyMethodDef methods[] = {
     {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},
     {"fetch", ipexrun_fetch, METH_O, "fetch(lines): asks for lines of memory, by their addresses."},
     {"unchanged", ipexrun_unchanged, METH_VARARGS, "unchanged(containers, snapshot[, versions]): whether the same objects are still there."},
+    {"word_in", ipexrun_word_in, METH_VARARGS, "word_in(object, word): where among its first bytes this number of 64 bits lies, or -1."},
+    {"same_tensors", same_tensors, METH_VARARGS,
+     "same_tensors(objects, offset, tensors, places): whether each of these tensors still is torch's object of that address, which lies `offset` bytes "
+     "in it, and its numbers lie where they did."},
     {"report", report, METH_NOARGS, "What the plugin did so far, as JSON."},
     {NULL, NULL, 0, NULL},
 };

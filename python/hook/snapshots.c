@@ -1,5 +1,6 @@
 #include "python/hook/snapshots.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -41,6 +42,18 @@ static int has_methods(PyTypeObject* type, PyObject* contents) {
     i += 3;
   }
   return i == size;
+}
+
+/* Whether these functions, which a class still has, have the code they had. */
+static int have_codes(PyObject* contents) {
+  const Py_ssize_t size = PyTuple_GET_SIZE(contents);
+  for (Py_ssize_t i = 0; i + 3 <= size; i += 3) {
+    if (i + 3 * kMethodsAhead + 1 < size)
+      __builtin_prefetch((const char*)PyTuple_GET_ITEM(contents, i + 3 * kMethodsAhead + 1) + offsetof(PyFunctionObject, func_code));
+    PyObject* code = PyTuple_GET_ITEM(contents, i + 2);
+    if (code != Py_None && PyFunction_GET_CODE(PyTuple_GET_ITEM(contents, i + 1)) != code) return 0;
+  }
+  return 1;
 }
 
 static PyObject* contents_of(PyObject* container) {
@@ -116,13 +129,17 @@ static void fetch(PyObject* const* containers, PyObject* const* snapshot, Py_ssi
   }
 }
 
-/* A number that no dict had before and that each change of this one replaces (PEP 509, until Python 3.11); 0: none. */
+/* A number that nothing of its kind had before and that each change of this one replaces: of dicts PEP 509's, until Python 3.11, of classes the tag
+   that the interpreter's own cache of methods goes by, which is 0 from a change on until a method is looked up. 0: none. */
 #if PY_VERSION_HEX < 0x030C0000
 enum { kHasVersions = 1 };
-static uint64_t version_of(PyObject* container) { return PyDict_Check(container) ? ((PyDictObject*)container)->ma_version_tag : 0; }
+static uint64_t version_of(PyObject* container) {
+  if (PyDict_Check(container)) return ((PyDictObject*)container)->ma_version_tag;
+  return PyType_Check(container) ? ((PyTypeObject*)container)->tp_version_tag : 0;
+}
 #else
 enum { kHasVersions = 0 };
-static uint64_t version_of(PyObject* container) { return container == NULL; }
+static uint64_t version_of(PyObject* container) { return PyType_Check(container) ? ((PyTypeObject*)container)->tp_version_tag : 0; }
 #endif
 
 PyObject* ipexrun_unchanged(PyObject* self, PyObject* args) {
@@ -135,18 +152,23 @@ PyObject* ipexrun_unchanged(PyObject* self, PyObject* args) {
   if (versions != NULL && PyByteArray_GET_SIZE(buffer) != count * (Py_ssize_t)sizeof(uint64_t)) {
     return PyErr_Format(PyExc_ValueError, "8 bytes for each of %zd containers are needed, not %zd", count, PyByteArray_GET_SIZE(buffer));
   }
-  if (!kHasVersions) versions = NULL;
   PyObject** items = ((PyTupleObject*)containers)->ob_item;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    uint64_t known = 0;
-    if (versions != NULL) {
-      if (i + kFar < count) __builtin_prefetch(items[i + kFar]);
-      memcpy(&known, versions + sizeof known * i, sizeof known);
-      if (known != 0 && known == version_of(items[i])) continue;
-    } else {
+    if (versions == NULL || !kHasVersions) {
       fetch(items, ((PyTupleObject*)snapshot)->ob_item, i, count);
+    } else if (i + kFar < count) {
+      __builtin_prefetch(items[i + kFar]);
     }
     PyObject* contents = PyTuple_GET_ITEM(snapshot, i);
+    uint64_t known = 0;
+    if (versions != NULL) {
+      memcpy(&known, versions + sizeof known * i, sizeof known);
+      if (known != 0 && known == version_of(items[i])) {
+        /* A function may get other code without a change of its class. */
+        if (!PyType_Check(items[i]) || (PyTuple_CheckExact(contents) && have_codes(contents))) continue;
+        Py_RETURN_FALSE;
+      }
+    }
     if (!PyTuple_CheckExact(contents) || !holds(items[i], contents)) Py_RETURN_FALSE;
     if (versions == NULL) continue;
     known = version_of(items[i]);
@@ -167,4 +189,32 @@ PyObject* ipexrun_fetch(PyObject* self, PyObject* lines) {
   }
   PyBuffer_Release(&buffer);
   Py_RETURN_NONE;
+}
+
+/* An object that is shorter has no such word. */
+static int has_word(PyObject* object, Py_ssize_t offset, uint64_t word) {
+  uint64_t there;
+  if (Py_TYPE(object)->tp_basicsize < offset + (Py_ssize_t)sizeof there) return 0;
+  memcpy(&there, (const char*)object + offset, sizeof there);
+  return there == word;
+}
+
+PyObject* ipexrun_word_in(PyObject* self, PyObject* args) {
+  (void)self;
+  PyObject* object;
+  unsigned long long word;
+  if (!PyArg_ParseTuple(args, "OK:word_in", &object, &word)) return NULL;
+  for (Py_ssize_t offset = sizeof(PyObject); offset + (Py_ssize_t)sizeof word <= IPEXRUN_WORDS_OF_OBJECTS; offset += sizeof word) {
+    if (has_word(object, offset, word)) return PyLong_FromSsize_t(offset);
+  }
+  return PyLong_FromLong(-1);
+}
+
+int ipexrun_hold_words(PyObject* objects, Py_ssize_t offset, const void* words) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(objects); ++i) {
+    uint64_t word;
+    memcpy(&word, (const char*)words + sizeof word * i, sizeof word);
+    if (!has_word(PyTuple_GET_ITEM(objects, i), offset, word)) return 0;
+  }
+  return 1;
 }

@@ -77,6 +77,7 @@ class Hooks:
         self.hook = sys.modules["_ipexrun_hook"]
         self.with_methods = classes_of(module) + (attributes_of_dicts(module) if UNGUARDED else ())
         self.methods = self.hook.snapshot(self.with_methods)
+        self.versions = bytearray(8 * len(self.with_methods))  # hook.unchanged()
         mine = weakref.ref(self)
         self.alive = weakref.ref(module, lambda _: mine() is not None and mine().let_go())
 
@@ -90,10 +91,11 @@ class Hooks:
     def let_go(self):
         """The module is gone: nothing keeps its classes for it."""
         self.with_methods = self.methods = ()
+        self.versions = bytearray()
         self.dicts = self.classes = []
 
     def are_these(self, module):
-        if not self.hook.unchanged(self.with_methods, self.methods):
+        if not self.hook.unchanged(self.with_methods, self.methods, self.versions):
             return False
         if any(list(hooks) != keys for hooks, keys in self.dicts) or any(type(one()) is not kind for one, kind in self.classes):
             return False

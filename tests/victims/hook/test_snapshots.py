@@ -49,6 +49,9 @@ CHANGES = {
     "a list": lambda held: held.row.append(1),
     "an element": lambda held: held.row.__setitem__(0, object()),
     "a method": lambda held: setattr(Plain, "method", lambda self: 1),
+    "a method less": lambda held: delattr(Plain, "method"),
+    "a method more": lambda held: setattr(Plain, "more_methods", lambda self: 1),
+    "the code of a method": lambda held: setattr(Plain.method, "__code__", (lambda self: 2).__code__),
 }
 
 
@@ -67,7 +70,10 @@ class Held:
 @pytest.fixture
 def held(monkeypatch):
     monkeypatch.setattr(Plain, "method", Plain.method)  # put back afterwards
-    return Held()
+    monkeypatch.setattr(Plain.method, "__code__", Plain.method.__code__)
+    yield Held()
+    if "more_methods" in vars(Plain):
+        del Plain.more_methods
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -75,6 +81,7 @@ def held(monkeypatch):
 def test_a_change_is_seen(held, change, looks):
     for _ in range(looks):
         assert held.answers() == [True, True, True]
+        held.plain.method()  # from here on the interpreter knows the class by a tag
     CHANGES[change](held)
     assert held.answers() == [False, False, False]
 
@@ -92,10 +99,25 @@ def test_what_is_put_back_is_unchanged(held):
 
 
 def test_reading_is_no_change(held):
+    held.plain.method()  # gives the class its tag
     assert held.answers() == [True, True, True]
     before = bytes(held.versions)
     held.plain.size, held.table["a"], held.table.get("nothing"), held.module.weight, list(held.table.items()), held.table.copy()
     assert held.answers() == [True, True, True] and bytes(held.versions) == before
+
+
+def test_a_class_that_changes_all_the_time_is_read_each_time(held):
+    for i in range(5):
+        Plain.count = i  # no method
+        assert held.answers() == [True, True, True]
+        held.plain.method()
+    method = Plain.method
+    Plain.method = lambda self: 1
+    assert held.answers() == [False, False, False]
+    Plain.method = method
+    del Plain.count
+    held.plain.method()
+    assert held.answers() == [True, True, True]
 
 
 def test_versions_of_another_size_are_refused(held):
@@ -103,6 +125,27 @@ def test_versions_of_another_size_are_refused(held):
         HOOK.unchanged(held.containers, held.snapshot, bytearray(7))
     with pytest.raises(TypeError):
         HOOK.unchanged(held.containers, held.snapshot, b"x" * 64)
+
+
+def test_objects_are_known_by_a_word_in_them():
+    """As tensors are by where torch's own object lies, which utils.swap_tensors() exchanges."""
+
+    class Pair:
+        __slots__ = ("first", "second")
+
+    pairs = [Pair(), Pair()]
+    pairs[0].first, pairs[1].first = held = [object(), object()]
+    words = array.array("Q", map(id, held))
+    offset = HOOK.word_in(pairs[0], id(held[0]))
+    assert offset > 0 and offset % 8 == 0 and HOOK.word_in(pairs[1], id(held[1])) == offset
+    assert HOOK.word_in(pairs[0], 12345) == -1 and HOOK.word_in(object(), 0) == -1  # which has no more than a head
+    assert HOOK.same_tensors(tuple(pairs), offset, words, array.array("Q", [7, 8])) is True  # of the stand-in: what lies there is 7, 8, ...
+    assert HOOK.same_tensors((object(), object()), offset, words, array.array("Q", [7, 8])) is False
+    assert HOOK.same_tensors(tuple(reversed(pairs)), offset, words, array.array("Q", [7, 8])) is False
+    assert HOOK.same_tensors(tuple(pairs), offset, words, array.array("Q", [7, 9])) is False
+    for wrong in ((tuple(pairs), -8, words, words), (tuple(pairs), 4096, words, words), (tuple(pairs), offset, words[:1], words), (pairs, offset, words, words)):
+        with pytest.raises((ValueError, TypeError)):
+            HOOK.same_tensors(*wrong)
 
 
 def test_lines_may_be_anywhere():
