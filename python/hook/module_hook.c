@@ -513,6 +513,7 @@ static PyMethodDef methods[] = {
     {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},
     {"fetch", ipexrun_fetch, METH_O, "fetch(lines): asks for lines of memory, by their addresses."},
     {"unchanged", ipexrun_unchanged, METH_VARARGS, "unchanged(containers, snapshot[, versions]): whether the same objects are still there."},
+    {"all_same", ipexrun_all_same, METH_O, "all_same(facts): whether for each (function, key, value) function(key) is that value."},
     {"word_in", ipexrun_word_in, METH_VARARGS, "word_in(object, word): where among its first bytes this number of 64 bits lies, or -1."},
     {"same_tensors", same_tensors, METH_VARARGS,
      "same_tensors(objects, offset, tensors, places): whether each of these tensors still is torch's object of that address, which lies `offset` bytes "

@@ -218,3 +218,19 @@ int ipexrun_hold_words(PyObject* objects, Py_ssize_t offset, const void* words) 
   }
   return 1;
 }
+
+PyObject* ipexrun_all_same(PyObject* self, PyObject* facts) {
+  (void)self;
+  if (!PyTuple_CheckExact(facts)) return PyErr_Format(PyExc_TypeError, "a tuple of facts is needed");
+  const Py_ssize_t count = PyTuple_GET_SIZE(facts);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* fact = PyTuple_GET_ITEM(facts, i);
+    if (i + kNear < count) __builtin_prefetch(PyTuple_GET_ITEM(facts, i + kNear));
+    if (!PyTuple_CheckExact(fact) || PyTuple_GET_SIZE(fact) != 3) return PyErr_Format(PyExc_TypeError, "a fact is a function, a key and a value");
+    PyObject* found = PyObject_CallOneArg(PyTuple_GET_ITEM(fact, 0), PyTuple_GET_ITEM(fact, 1));
+    if (found == NULL) return NULL;
+    Py_DECREF(found); /* the value, if it is the one, is held by the fact */
+    if (found != PyTuple_GET_ITEM(fact, 2)) Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}

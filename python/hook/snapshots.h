@@ -18,6 +18,9 @@ PyObject* ipexrun_unchanged(PyObject* self, PyObject* args);
 /* fetch(lines): asks for these lines of memory (addresses of 64 bits each), which will be read soon. Nothing is read: an address may be anything. */
 PyObject* ipexrun_fetch(PyObject* self, PyObject* lines);
 
+/* all_same(facts): whether for each (function, key, value) function(key) is that very value. Raises what a function raises. */
+PyObject* ipexrun_all_same(PyObject* self, PyObject* facts);
+
 /* So many first bytes of an object word_in() looks into. */
 enum { IPEXRUN_WORDS_OF_OBJECTS = 32 };
 

@@ -148,6 +148,21 @@ def test_objects_are_known_by_a_word_in_them():
             HOOK.same_tensors(*wrong)
 
 
+def test_facts_are_asked_by_identity():
+    one, table = object(), {}
+    table["one"] = one
+    facts = ((table.get, "one", one), (table.get, "two", None))
+    assert HOOK.all_same(facts) is True and HOOK.all_same(()) is True
+    table["two"] = 2
+    assert HOOK.all_same(facts) is False
+    assert HOOK.all_same(((lambda key: [key], 1, [1]),)) is False  # equal is not enough, and what was found is gone again
+    with pytest.raises(KeyError):
+        HOOK.all_same(((table.__getitem__, "three", one),))
+    for wrong in ([], ((table.get, "one"),), (1,)):
+        with pytest.raises(TypeError):
+            HOOK.all_same(wrong)
+
+
 def test_lines_may_be_anywhere():
     """They are asked for, not read."""
     assert HOOK.fetch(array.array("Q", [0, 1, 2**64 - 1, id(HOOK)])) is None and HOOK.fetch(b"") is None and HOOK.fetch(b"12345") is None
