@@ -3,7 +3,8 @@
 // Chains of two products, each of which reads what the one before wrote, as layers do, with weights that rotate over more memory than L2:
 //   evenness/...  each worker alone with operands of its own: the fastest and the slowest one's time for the same product
 //   shares/...    half of each part first, the rest in pieces (shares.h), beside one part a worker: of_limit is how much faster
-//   cuts/...      today's cut (GridCosts), beside one that takes what another core has just written for as near as anything: of_limit likewise
+//   cuts/...      today's cut (GridCosts), beside one that takes what another core has just written for as near as anything: of_limit
+//   likewise
 // Options: see kernel_bench.h.
 #include "kernels/shares.h"
 
@@ -39,7 +40,9 @@ struct Operands {
 
 Operands operands_of(const Chain& chain, DType dtype, std::size_t rotation) {
   const bool f32 = dtype == DType::kF32;
-  const auto packed = [&](std::int64_t k, std::int64_t n) { return f32 ? kernels::packed_f32_bytes(k, n, false) : kernels::packed_b_bytes(k, n); };
+  const auto packed = [&](std::int64_t k, std::int64_t n) {
+    return f32 ? kernels::packed_f32_bytes(k, n, false) : kernels::packed_b_bytes(k, n);
+  };
   Operands operands;
   operands.narrow = bench::zeros(static_cast<std::size_t>(chain.m * chain.narrow * 4));
   operands.wide = bench::zeros(static_cast<std::size_t>(chain.m * chain.wide * 4));
@@ -87,7 +90,8 @@ bench::Turn turn_of(const Chain& chain, DType dtype, Operands& operands, GridCos
   return [=, &operands, &parallel](std::size_t call) {
     const std::size_t layer = call % operands.up.size();
     multiply(dtype, operands.narrow.get(), chain.m, chain.narrow, operands.up[layer].get(), operands.wide.get(), chain.wide, up, parallel);
-    multiply(dtype, operands.wide.get(), chain.m, chain.wide, operands.down[layer].get(), operands.narrow.get(), chain.narrow, down, parallel);
+    multiply(dtype, operands.wide.get(), chain.m, chain.wide, operands.down[layer].get(), operands.narrow.get(), chain.narrow, down,
+             parallel);
     return 4.0 * static_cast<double>(chain.m * chain.narrow * chain.wide);
   };
 }
@@ -124,17 +128,20 @@ int main(int argc, char** argv) {
     for (const DType dtype : {DType::kF32, DType::kBf16}) {
       const std::string type = bench::name_of(dtype);
       bench::add(options, "evenness/" + type, [&, dtype](benchmark::State& state) { evenness(state, dtype, parallel); });
-      const GridCosts near = dtype == DType::kF32 ? GridCosts{0.2, 1} : GridCosts{1, 4};
+      const GridCosts near = dtype == DType::kF32 ? GridCosts{.rows = 0.2, .panel = 1} : GridCosts{.rows = 1, .panel = 4};
       for (const Chain& chain : options.smoke ? std::vector<Chain>{{64, 256, 96}} : chains) {
-        const std::string sizes = type + "/" + std::to_string(chain.m) + "x" + std::to_string(chain.narrow) + "x" + std::to_string(chain.wide);
+        const std::string sizes =
+            type + "/" + std::to_string(chain.m) + "x" + std::to_string(chain.narrow) + "x" + std::to_string(chain.wide);
         bench::add(options, "shares/" + sizes, [&, dtype, chain](benchmark::State& state) {
           Operands operands = operands_of(chain, dtype, options.cold_bytes);
           const GridCosts costs = costs_of(dtype);
-          bench::race(state, options, "FLOP", turn_of(chain, dtype, operands, costs, true, parallel), turn_of(chain, dtype, operands, costs, false, parallel));
+          bench::race(state, options, "FLOP", turn_of(chain, dtype, operands, costs, true, parallel),
+                      turn_of(chain, dtype, operands, costs, false, parallel));
         });
         bench::add(options, "cuts/" + sizes, [&, dtype, chain, near](benchmark::State& state) {
           Operands operands = operands_of(chain, dtype, options.cold_bytes);
-          bench::race(state, options, "FLOP", turn_of(chain, dtype, operands, costs_of(dtype), false, parallel), turn_of(chain, dtype, operands, near, false, parallel));
+          bench::race(state, options, "FLOP", turn_of(chain, dtype, operands, costs_of(dtype), false, parallel),
+                      turn_of(chain, dtype, operands, near, false, parallel));
         });
       }
     }

@@ -155,9 +155,9 @@ Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, s
   return best;
 }
 
-/// What of the parts is shared out: rows of outputs. A piece lays out its rows again where windows of neighbouring outputs overlap, and reads weights
-/// again. The more workers there are, the likelier one of them is slow: few share long calls alone, and only what costs little (16 workers gained 6 to
-/// 11% in ResNet's blocks of one image, two lost as much).
+/// What of the parts is shared out: rows of outputs. A piece lays out its rows again where windows of neighbouring outputs overlap, and
+/// reads weights again. The more workers there are, the likelier one of them is slow: few share long calls alone, and only what costs
+/// little (16 workers gained 6 to 11% in ResNet's blocks of one image, two lost as much).
 Shares shares_of(const ConvArgs& args, const DenseShape& shape, const Grid& grid, std::int64_t items, std::int64_t segments) {
   constexpr std::int64_t kMany = 8;
   constexpr std::int64_t kOfAPart = 8;

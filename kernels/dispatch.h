@@ -62,7 +62,8 @@ LinearVariants linear_variants();
 struct PackVariant {
   const char* name;
   IsaSet needs;
-  /// One panel of packed.h, zeros where B ends. Rows or columns of B are adjacent, but for the reference. k, n >= 1; `to` is 64-byte aligned.
+  /// One panel of packed.h, zeros where B ends. Rows or columns of B are adjacent, but for the reference. k, n >= 1; `to` is 64-byte
+  /// aligned.
   void (*panel)(const MatrixB& b, std::int64_t panel, std::uint16_t* to);
 };
 

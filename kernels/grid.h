@@ -19,28 +19,47 @@ struct Grid {
 
 inline constexpr std::int64_t kRowUnit = 16;  // a cut between two tiles costs nothing
 
-/// What it takes to read (and copy) 16 rows of A, and a panel of B, for a step of K, in units of one 16 x 32 x 32 product, and how a part is shared
-/// out (shares.h). A layer's A was written just now, by other cores, whose caches it comes from, while weights come from L3: measured on 16 cores of a
-/// Xeon as chains of products, each of which reads what the one before wrote (docs/performance-kernels.md, "Cuts among workers"). These are of tiles.
+/// What it takes to read (and copy) 16 rows of A, and a panel of B, for a step of K, in units of one 16 x 32 x 32 product, and how a part
+/// is shared out (shares.h). A layer's A was written just now, by other cores, whose caches it comes from, while weights come from L3:
+/// measured on 16 cores of a Xeon as chains of products, each of which reads what the one before wrote (docs/performance-kernels.md, "Cuts
+/// among workers"). These are of tiles.
 struct GridCosts {
   double rows = 8;
   double panel = 2;
-  double part = 216;          ///< parts of less are not shared out: about 2.5 microseconds
-  double piece = 32;          ///< the least that is handed to a worker at once then
-  std::int64_t element = 2;   ///< bytes of a number that is multiplied
-  std::int64_t round = 2;     ///< units of rows that kernels multiply well together: a pair of tiles, or groups of some 13 rows
-  std::int64_t panels = 2;    ///< panels that they do: tiles of A are used for each of them
+  double part = 216;            ///< parts of less are not shared out: about 2.5 microseconds
+  double piece = 32;            ///< the least that is handed to a worker at once then
+  std::int64_t element = 2;     ///< bytes of a number that is multiplied
+  std::int64_t round = 2;       ///< units of rows that kernels multiply well together: a pair of tiles, or groups of some 13 rows
+  std::int64_t panels = 2;      ///< panels that they do: tiles of A are used for each of them
   std::int64_t rows_most = 24;  ///< units of rows that kernels keep at once where L2 has 2 MiB
   std::int64_t row_steps = 1;   ///< steps of K that they round rows up to
   bool whole = true;            ///< a unit of few rows takes as long as one of 16
 };
 
 /// Of vectors, whose products take longer than reading.
-inline constexpr GridCosts kGridCostsF32{3, 1, 48, 12, 4, 4, 1, 1 << 20, 8, false};
-inline constexpr GridCosts kGridCostsBf16{2, 0.6, 54, 12, 2, 2, 1, 1 << 20, 1, false};
+inline constexpr GridCosts kGridCostsF32{.rows = 3,
+                                         .panel = 1,
+                                         .part = 48,
+                                         .piece = 12,
+                                         .element = 4,
+                                         .round = 4,
+                                         .panels = 1,
+                                         .rows_most = 1 << 20,
+                                         .row_steps = 8,
+                                         .whole = false};
+inline constexpr GridCosts kGridCostsBf16{.rows = 2,
+                                          .panel = 0.6,
+                                          .part = 54,
+                                          .piece = 12,
+                                          .element = 2,
+                                          .round = 2,
+                                          .panels = 1,
+                                          .rows_most = 1 << 20,
+                                          .row_steps = 1,
+                                          .whole = false};
 
-/// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading its rows of A, plus reading
-/// its panels of B. The costs only have to rank cuts: few rows -> cut N, many rows -> cut M.
+/// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading its rows of
+/// A, plus reading its panels of B. The costs only have to rank cuts: few rows -> cut N, many rows -> cut M.
 inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads, GridCosts costs = {}) {
   const std::int64_t row_units = ceil_div(m, kRowUnit);
   const std::int64_t panels = panels_of(n);

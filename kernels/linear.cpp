@@ -28,7 +28,8 @@ bool linear_bf16(const LinearArgs& args, const Parallel& parallel, IsaSet isa) {
   // Without a K there is nothing to multiply: the reference writes the bias or zeros.
   const LinearVariant& variant = variant_of(args, isa);
   const GridCosts costs = isa_has(variant.needs, kIsaAmxBf16) ? GridCosts() : kGridCostsBf16;
-  return run_blocks(args, variant, shares_of(args.m, args.n, steps_of(args.k), workers_for(args.m, args.n, args.k, parallel), costs), parallel);
+  return run_blocks(args, variant, shares_of(args.m, args.n, steps_of(args.k), workers_for(args.m, args.n, args.k, parallel), costs),
+                    parallel);
 }
 
 }  // namespace ipexrun::kernels

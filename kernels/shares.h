@@ -1,9 +1,9 @@
-// Who computes which part of a product C[M,N]: each worker half of its part of the grid at once, then the rest of it in pieces, then pieces that
-// others have not reached. Cores that look alike are seldom equally fast: of 16 virtual ones some took 2.5 times as long as others for the same
-// product, for seconds, since the other thread of their core belongs to somebody else; cores of two kinds and busy ones differ as much. A call
-// lasts as long as its slowest worker. K is never cut, so the bits do not depend on who computes what. Method: static shares first, the rest
-// dynamic (Donfack, Grigori, Gropp, Kale, "Hybrid static/dynamic scheduling for already optimized dense matrix factorization", 2012). For
-// sources that are compiled for the base instruction set.
+// Who computes which part of a product C[M,N]: each worker half of its part of the grid at once, then the rest of it in pieces, then pieces
+// that others have not reached. Cores that look alike are seldom equally fast: of 16 virtual ones some took 2.5 times as long as others for
+// the same product, for seconds, since the other thread of their core belongs to somebody else; cores of two kinds and busy ones differ as
+// much. A call lasts as long as its slowest worker. K is never cut, so the bits do not depend on who computes what. Method: static shares
+// first, the rest dynamic (Donfack, Grigori, Gropp, Kale, "Hybrid static/dynamic scheduling for already optimized dense matrix
+// factorization", 2012). For sources that are compiled for the base instruction set.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Shares {
   std::int64_t n = 0;
   std::int64_t unit = kRowUnit;  ///< rows that are not cut
   bool by_rows = false;          ///< what follows counts units; else panels
-  std::int64_t own = 0;  ///< of its part, that a worker computes first
+  std::int64_t own = 0;          ///< of its part, that a worker computes first
   std::int64_t piece = 0;
   std::int64_t pieces = 0;  ///< of the longest part; 0: a worker computes all of its part at once
 
@@ -51,10 +51,10 @@ struct Shares {
   [[nodiscard]] LinearBlock later(std::int64_t part, std::int64_t i) const { return cut(part, own + i * piece, own + (i + 1) * piece); }
 };
 
-/// `steps`: of kStepK rows of K. Cut along rows or panels, whichever lets less be read again and others wait less for the last piece: rows of A that
-/// stay in L2 (half of it), as kernels keep them from one block to the next, cost little, and so do panels that do; where rows do not, kernels read
-/// B again for each block of them anyway. Nothing is shared where reading again would cost more than a twelfth of the products, nor where rows are
-/// so few that memory bounds the call.
+/// `steps`: of kStepK rows of K. Cut along rows or panels, whichever lets less be read again and others wait less for the last piece: rows
+/// of A that stay in L2 (half of it), as kernels keep them from one block to the next, cost little, and so do panels that do; where rows do
+/// not, kernels read B again for each block of them anyway. Nothing is shared where reading again would cost more than a twelfth of the
+/// products, nor where rows are so few that memory bounds the call.
 inline Shares shares_of(std::int64_t m, std::int64_t n, std::int64_t steps, int threads, GridCosts costs = {}) {
   constexpr std::int64_t kOfAPart = 8;  // no piece is smaller than one in so many
   constexpr double kInL2 = 0.03;        // of the cost of reading
@@ -100,8 +100,8 @@ inline Shares shares_of(std::int64_t m, std::int64_t n, std::int64_t steps, int 
   return shares;
 }
 
-/// Computes C: run(worker's block) for blocks that cover it once, concurrently and, of one worker, one after the other: `begin()` makes what a
-/// worker keeps from one to the next, which run(kept, block) gets. Neither throws.
+/// Computes C: run(worker's block) for blocks that cover it once, concurrently and, of one worker, one after the other: `begin()` makes
+/// what a worker keeps from one to the next, which run(kept, block) gets. Neither throws.
 template <typename Begin, typename Run>
 void run_shares(const Shares& shares, const Parallel& parallel, const Begin& begin, const Run& run) {
   struct alignas(64) Taken {

@@ -1,4 +1,5 @@
-// Packs the weight, chooses the variant, splits tiles and channels among the workers and gives each its scratch. Compiled for the base instruction set.
+// Packs the weight, chooses the variant, splits tiles and channels among the workers and gives each its scratch. Compiled for the base
+// instruction set.
 #include "kernels/winograd.h"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ double number_of(const PackJob& job, std::int64_t at) {
 
 /// Element (i, j) of G g G'.
 void transform(const double (&g)[3][3], double (&to)[4][4]) {
-  const auto widen = [](double a, double b, double c, double (&out)[4]) {
+  const auto widen = [](double a, double b, double c, double(&out)[4]) {
     out[0] = a;
     out[1] = (a + b + c) / 2;
     out[2] = (a - b + c) / 2;
@@ -96,15 +97,35 @@ void pack_task(void* arg, int panel) {
 }
 
 /// Of tiles: 16 products each, of pixels that are transformed for each block of panels.
-constexpr GridCosts kTilesF32{6, 1, 48, 12, 4, 1, 1, 1 << 20, 1, false};
-constexpr GridCosts kTilesBf16{6, 1, 96, 24, 2, 1, 1, 1 << 20, 1, false};
+constexpr GridCosts kTilesF32{.rows = 6,
+                              .panel = 1,
+                              .part = 48,
+                              .piece = 12,
+                              .element = 4,
+                              .round = 1,
+                              .panels = 1,
+                              .rows_most = 1 << 20,
+                              .row_steps = 1,
+                              .whole = false};
+constexpr GridCosts kTilesBf16{.rows = 6,
+                               .panel = 1,
+                               .part = 96,
+                               .piece = 24,
+                               .element = 2,
+                               .round = 1,
+                               .panels = 1,
+                               .rows_most = 1 << 20,
+                               .row_steps = 1,
+                               .whole = false};
 
 /// A variant that keeps what its runs say.
 struct Checked {
   const WinogradVariant& variant;
   std::atomic<bool>& refused;
 
-  [[nodiscard]] std::size_t scratch_bytes(const WinogradArgs& args, const LinearBlock& block) const { return variant.scratch_bytes(args, block); }
+  [[nodiscard]] std::size_t scratch_bytes(const WinogradArgs& args, const LinearBlock& block) const {
+    return variant.scratch_bytes(args, block);
+  }
   void run(const WinogradArgs& args, const LinearBlock& block, void* scratch) const {
     if (!variant.run(args, block, scratch)) refused.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
   }
@@ -122,8 +143,8 @@ std::size_t packed_winograd_bytes(std::int64_t channels, std::int64_t n, bool bf
   return static_cast<std::size_t>(panels_of(n)) * 16 * static_cast<std::size_t>(winograd_place_bytes(channels, bf16));
 }
 
-void pack_winograd(const void* weight, DType dtype, const std::int64_t strides[4], std::int64_t channels, std::int64_t n, bool bf16, void* to,
-                   const Parallel& parallel) {
+void pack_winograd(const void* weight, DType dtype, const std::int64_t strides[4], std::int64_t channels, std::int64_t n, bool bf16,
+                   void* to, const Parallel& parallel) {
   PackJob job{weight, dtype, strides, channels, n, bf16, static_cast<char*>(to)};
   parallel(static_cast<int>(panels_of(n)), pack_task, &job);
 }

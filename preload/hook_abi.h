@@ -37,8 +37,10 @@ typedef struct IpexrunHookApi {
   size_t (*report)(char* out, size_t bytes);
   void (*higher_order_ops_pass)(void); /* torch's Python operators skip the key of drift checks from now on */
   void (*end_drift_check)(void);       /* the calling thread goes on in a captured form */
-  void (*tell_depth)(int (*depth)(void)); /* how many calls of modules the calling thread is in; callable for as long as the process lives */
-  /* Whether the numbers of each of these tensors (addresses of at::TensorImpl, all alive) still lie where they did; 0 where one cannot say. */
+  void (*tell_depth)(
+      int (*depth)(void)); /* how many calls of modules the calling thread is in; callable for as long as the process lives */
+  /* Whether the numbers of each of these tensors (addresses of at::TensorImpl, all alive) still lie where they did; 0 where one cannot say.
+   */
   int (*same_places)(const uint64_t* tensors, const uint64_t* places, size_t count);
   void (*left_modules)(void); /* the calling thread is back from its outermost call of a module, whose result it holds */
 } IpexrunHookApi;

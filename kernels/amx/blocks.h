@@ -370,7 +370,8 @@ void run_slice(Run<Kind>& run, const Slice& slice, const Slice& next, bool first
   const bool last = slice.k_block + 1 == plan.k_blocks;
   const std::int64_t group_bytes = plan.steps * kTileBytes;  // of A, 16 rows
   const bool packed = run.block.same_rows && slice.rows == run.block.row_end - run.block.row_begin;
-  if (slice.first == run.block.panel_begin && !packed) run.kind.pack(slice.row, slice.rows, ceil_div(slice.rows, 16) * 16, step, steps, run.a);
+  if (slice.first == run.block.panel_begin && !packed)
+    run.kind.pack(slice.row, slice.rows, ceil_div(slice.rows, 16) * 16, step, steps, run.a);
   // A single strip passes over each line once: fetching it into L2 first would be a detour (10%).
   const std::int64_t strips = ceil_div(slice.rows, kStripRows);
   const bool fetches = strips > 1;

@@ -464,8 +464,8 @@ static PyObject* same_tensors(PyObject* self, PyObject* args) {
   const Py_ssize_t count = PyTuple_GET_SIZE(objects);
   const Py_ssize_t bytes = count * (Py_ssize_t)sizeof(uint64_t);
   if (offset < 0 || offset + (Py_ssize_t)sizeof(void*) > IPEXRUN_WORDS_OF_OBJECTS || tensors.len != bytes || places.len != bytes) {
-    PyErr_Format(PyExc_ValueError, "an offset below %d and 8 bytes for each of %zd objects are needed, not %zd, %zd and %zd", IPEXRUN_WORDS_OF_OBJECTS, count,
-                 offset, tensors.len, places.len);
+    PyErr_Format(PyExc_ValueError, "an offset below %d and 8 bytes for each of %zd objects are needed, not %zd, %zd and %zd",
+                 IPEXRUN_WORDS_OF_OBJECTS, count, offset, tensors.len, places.len);
   } else {
     const int same = ipexrun_hold_words(objects, offset, tensors.buf) && hook.api->same_places(tensors.buf, places.buf, (size_t)count);
     answer = PyBool_FromLong(same);
@@ -512,11 +512,13 @@ static PyMethodDef methods[] = {
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
     {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},
     {"fetch", ipexrun_fetch, METH_O, "fetch(lines): asks for lines of memory, by their addresses."},
-    {"unchanged", ipexrun_unchanged, METH_VARARGS, "unchanged(containers, snapshot[, versions]): whether the same objects are still there."},
+    {"unchanged", ipexrun_unchanged, METH_VARARGS,
+     "unchanged(containers, snapshot[, versions]): whether the same objects are still there."},
     {"all_same", ipexrun_all_same, METH_O, "all_same(facts): whether for each (function, key, value) function(key) is that value."},
     {"word_in", ipexrun_word_in, METH_VARARGS, "word_in(object, word): where among its first bytes this number of 64 bits lies, or -1."},
     {"same_tensors", same_tensors, METH_VARARGS,
-     "same_tensors(objects, offset, tensors, places): whether each of these tensors still is torch's object of that address, which lies `offset` bytes "
+     "same_tensors(objects, offset, tensors, places): whether each of these tensors still is torch's object of that address, which lies "
+     "`offset` bytes "
      "in it, and its numbers lie where they did."},
     {"report", report, METH_NOARGS, "What the plugin did so far, as JSON."},
     {NULL, NULL, 0, NULL},

@@ -110,8 +110,8 @@ PyObject* ipexrun_snapshot(PyObject* self, PyObject* containers) {
   return snapshot;
 }
 
-/* Containers lie anywhere, and a model's weights have put them out of the caches since the last call: they are asked for some steps ahead, first
-   themselves, then what they point to. */
+/* Containers lie anywhere, and a model's weights have put them out of the caches since the last call: they are asked for some steps ahead,
+   first themselves, then what they point to. */
 enum { kFar = 12, kNear = 6 };
 
 static void fetch(PyObject* const* containers, PyObject* const* snapshot, Py_ssize_t i, Py_ssize_t count) {
@@ -129,8 +129,8 @@ static void fetch(PyObject* const* containers, PyObject* const* snapshot, Py_ssi
   }
 }
 
-/* A number that nothing of its kind had before and that each change of this one replaces: of dicts PEP 509's, until Python 3.11, of classes the tag
-   that the interpreter's own cache of methods goes by, which is 0 from a change on until a method is looked up. 0: none. */
+/* A number that nothing of its kind had before and that each change of this one replaces: of dicts PEP 509's, until Python 3.11, of classes
+   the tag that the interpreter's own cache of methods goes by, which is 0 from a change on until a method is looked up. 0: none. */
 #if PY_VERSION_HEX < 0x030C0000
 enum { kHasVersions = 1 };
 static uint64_t version_of(PyObject* container) {
@@ -145,7 +145,8 @@ static uint64_t version_of(PyObject* container) { return PyType_Check(container)
 PyObject* ipexrun_unchanged(PyObject* self, PyObject* args) {
   (void)self;
   PyObject *containers, *snapshot, *buffer = NULL;
-  if (!PyArg_ParseTuple(args, "O!O!|O!:unchanged", &PyTuple_Type, &containers, &PyTuple_Type, &snapshot, &PyByteArray_Type, &buffer)) return NULL;
+  if (!PyArg_ParseTuple(args, "O!O!|O!:unchanged", &PyTuple_Type, &containers, &PyTuple_Type, &snapshot, &PyByteArray_Type, &buffer))
+    return NULL;
   const Py_ssize_t count = PyTuple_GET_SIZE(containers);
   if (PyTuple_GET_SIZE(snapshot) != count) Py_RETURN_FALSE;
   char* versions = buffer == NULL ? NULL : PyByteArray_AS_STRING(buffer);
@@ -226,7 +227,8 @@ PyObject* ipexrun_all_same(PyObject* self, PyObject* facts) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* fact = PyTuple_GET_ITEM(facts, i);
     if (i + kNear < count) __builtin_prefetch(PyTuple_GET_ITEM(facts, i + kNear));
-    if (!PyTuple_CheckExact(fact) || PyTuple_GET_SIZE(fact) != 3) return PyErr_Format(PyExc_TypeError, "a fact is a function, a key and a value");
+    if (!PyTuple_CheckExact(fact) || PyTuple_GET_SIZE(fact) != 3)
+      return PyErr_Format(PyExc_TypeError, "a fact is a function, a key and a value");
     PyObject* found = PyObject_CallOneArg(PyTuple_GET_ITEM(fact, 0), PyTuple_GET_ITEM(fact, 1));
     if (found == NULL) return NULL;
     Py_DECREF(found); /* the value, if it is the one, is held by the fact */

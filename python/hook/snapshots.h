@@ -10,12 +10,13 @@
  * methods of a class itself (its bases' are theirs), the class of anything else. */
 PyObject* ipexrun_snapshot(PyObject* self, PyObject* containers);
 
-/* unchanged(containers, snapshot[, versions]): whether all of it is still there, the very same objects at the same places. `versions`, a bytearray
-   of 8 zeros for each container at first, keeps what dicts and classes looked like when they were compared: one that was not touched since is not read
-   again, but for the code of methods. */
+/* unchanged(containers, snapshot[, versions]): whether all of it is still there, the very same objects at the same places. `versions`, a
+   bytearray of 8 zeros for each container at first, keeps what dicts and classes looked like when they were compared: one that was not
+   touched since is not read again, but for the code of methods. */
 PyObject* ipexrun_unchanged(PyObject* self, PyObject* args);
 
-/* fetch(lines): asks for these lines of memory (addresses of 64 bits each), which will be read soon. Nothing is read: an address may be anything. */
+/* fetch(lines): asks for these lines of memory (addresses of 64 bits each), which will be read soon. Nothing is read: an address may be
+ * anything. */
 PyObject* ipexrun_fetch(PyObject* self, PyObject* lines);
 
 /* all_same(facts): whether for each (function, key, value) function(key) is that very value. Raises what a function raises. */

@@ -201,7 +201,8 @@ TEST_P(DenseConvOnIsa, AnyNumberOfThreads) {
 
 /// Large enough that rows are handed out in pieces.
 TEST_P(DenseConvOnIsa, WhoComputesWhatDoesNotChangeTheBits) {
-  const ConvShape shapes[] = {dense_of(64, 100, axis_of(60, 3, 1, 1), axis_of(50, 3, 1, 1)), dense_of(260, 300, axis_of(31, 1), axis_of(45, 1))};
+  const ConvShape shapes[] = {dense_of(64, 100, axis_of(60, 3, 1, 1), axis_of(50, 3, 1, 1)),
+                              dense_of(260, 300, axis_of(31, 1), axis_of(45, 1))};
   for (ConvShape s : shapes) {
     s.images = 2;
     ConvProblem problem(s, DType::kBf16, random_);

@@ -311,7 +311,8 @@ void check_beside_reference(LinearF32Args args, IsaSet isa, int threads, const s
   }
   for (std::size_t i = 0; i < count; ++i) {
     const double bound = 3e-6 * (1 + std::fabs(static_cast<double>(truth[i]))) * std::sqrt(static_cast<double>(args.k + 1));
-    if (std::isnan(truth[i]) ? std::isnan(mine[i]) : std::fabs(static_cast<double>(mine[i]) - static_cast<double>(truth[i])) <= bound) continue;
+    if (std::isnan(truth[i]) ? std::isnan(mine[i]) : std::fabs(static_cast<double>(mine[i]) - static_cast<double>(truth[i])) <= bound)
+      continue;
     FAIL() << text << ": element " << i << " is " << mine[i] << ", not " << truth[i];
   }
 }

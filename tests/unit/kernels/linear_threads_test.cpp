@@ -128,8 +128,8 @@ TEST(Shares, WorkersTakeWhatOthersHaveNotReached) {
 }
 
 TEST(Shares, SmallCallsAndFewRowsAreNotShared) {
-  EXPECT_EQ(shares_of(16, 3072, 24, 16).pieces, 0);   // memory bounds it
-  EXPECT_EQ(shares_of(3136, 64, 2, 16).pieces, 0);    // 12 us
+  EXPECT_EQ(shares_of(16, 3072, 24, 16).pieces, 0);  // memory bounds it
+  EXPECT_EQ(shares_of(3136, 64, 2, 16).pieces, 0);   // 12 us
   EXPECT_GT(shares_of(1576, 3072, 24, 16).pieces, 0);
   EXPECT_GT(shares_of(128, 3072, 24, 16, kGridCostsF32).pieces, 0);
 }
