@@ -130,12 +130,23 @@ std::int64_t segments_of(const ConvArgs& args, const DenseShape& shape, std::int
   return std::clamp<std::int64_t>(segments, 1, std::max<std::int64_t>(width / kLeastSegment, 1));
 }
 
+/// Of a row of outputs, or a segment of one.
+double tiles_of(const ConvArgs& args, std::int64_t segments) {
+  return static_cast<double>(args.axes[2].out) / kTilePlaces / static_cast<double>(segments);
+}
+
+/// Rows of the image that windows of neighbouring rows of outputs share, in rows of outputs.
+double halo_of(const ConvArgs& args) {
+  const ConvAxis& down = args.axes[1];
+  return static_cast<double>((down.kernel - 1) * down.dilation) / static_cast<double>(down.stride);
+}
+
 /// The cut with the smallest estimate for the slowest worker; see choose_grid().
 Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, std::int64_t segments, std::int64_t threads) {
   const std::int64_t panels = shape.slabs * shape.panels;
   const GridCosts costs;
-  const double tiles = static_cast<double>(args.axes[2].out) / 16 / static_cast<double>(segments);
-  const double halo = static_cast<double>((args.axes[1].kernel - 1) * args.axes[1].dilation) / static_cast<double>(args.axes[1].stride);
+  const double tiles = tiles_of(args, segments);
+  const double halo = halo_of(args);
   Grid best{1, 1};
   double best_cost = -1;
   for (std::int64_t cut = 1; cut <= threads && cut <= rows; ++cut) {
@@ -172,13 +183,13 @@ Shares shares_of(const ConvArgs& args, const DenseShape& shape, const Grid& grid
   const double most = many ? 1.0 / 8 : 1.0 / 24;  // of the products, for doing things again
   const std::int64_t height = ceil_div(items, grid.rows);
   const std::int64_t width = ceil_div(shape.slabs * shape.panels, grid.panels);
-  const double tiles = static_cast<double>(args.axes[2].out) / kTilePlaces / static_cast<double>(segments);
+  const double tiles = tiles_of(args, segments);
   const double products = static_cast<double>(height * width * shape.steps) * tiles;
   if (shares.parts() > Shares::kPartsMost || height < 3 || products < least) return shares;
   shares.own = height / 2;
   shares.piece = ceil_div(height, kOfAPart);
   const std::int64_t pieces = ceil_div(height - shares.own, shares.piece);
-  const double halo = static_cast<double>((args.axes[1].kernel - 1) * args.axes[1].dilation) / static_cast<double>(args.axes[1].stride);
+  const double halo = halo_of(args);
   const bool stays = width * shape.panel_bytes() <= l2_bytes() / 4;
   const double again = 2 * halo * tiles * static_cast<double>(shape.blocks) + (stays ? 0 : 4 * static_cast<double>(width * shape.steps));
   if (again * static_cast<double>(pieces) <= most * products) shares.pieces = pieces;

@@ -97,26 +97,13 @@ void pack_task(void* arg, int panel) {
 }
 
 /// Of tiles: 16 products each, of pixels that are transformed for each block of panels.
-constexpr GridCosts kTilesF32{.rows = 6,
-                              .panel = 1,
-                              .part = 48,
-                              .piece = 12,
-                              .element = 4,
-                              .round = 1,
-                              .panels = 1,
-                              .rows_most = 1 << 20,
-                              .row_steps = 1,
-                              .whole = false};
-constexpr GridCosts kTilesBf16{.rows = 6,
-                               .panel = 1,
-                               .part = 96,
-                               .piece = 24,
-                               .element = 2,
-                               .round = 1,
-                               .panels = 1,
-                               .rows_most = 1 << 20,
-                               .row_steps = 1,
-                               .whole = false};
+constexpr GridCosts of_tiles(GridCosts costs) {
+  costs.rows = 6;
+  costs.panel = 1;
+  costs.round = 1;
+  costs.row_steps = 1;
+  return costs;
+}
 
 /// A variant that keeps what its runs say.
 struct Checked {
@@ -159,7 +146,7 @@ WinogradResult winograd(const WinogradArgs& args, const Parallel& parallel, IsaS
   const std::int64_t tiles = args.images * winograd_tiles(args.out[0]) * winograd_tiles(args.out[1]);
   if (tiles <= 0 || args.n <= 0) return WinogradResult::kDone;
   const int workers = workers_for(16 * tiles, args.n, std::max<std::int64_t>(args.channels, 1), parallel);
-  const Shares shares = shares_of(tiles, args.n, 16 * steps_of(args.channels), workers, args.bf16 ? kTilesBf16 : kTilesF32);
+  const Shares shares = shares_of(tiles, args.n, 16 * steps_of(args.channels), workers, of_tiles(args.bf16 ? kGridCostsBf16 : kGridCostsF32));
   std::atomic<bool> refused{false};
   if (!run_blocks(args, Checked{variant_of(args.channels, args.bf16, isa), refused}, shares, parallel)) return WinogradResult::kNoMemory;
   return refused.load(std::memory_order_relaxed) ? WinogradResult::kNotFinite : WinogradResult::kDone;
