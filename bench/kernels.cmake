@@ -17,7 +17,7 @@ ipexrun_target(ipexrun_kernels_capi)
 target_link_libraries(ipexrun_kernels_capi PRIVATE ipexrun_kernels Threads::Threads)
 set_target_properties(ipexrun_kernels_capi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 if(IPEXRUN_TORCH_VERSION AND NOT IPEXRUN_SANITIZE)
-  foreach(bench activation attention attention_grad between conv shares decode gemm linear normalize reorder tiles)
+  foreach(bench activation attention attention_grad between conv decode gemm linear normalize reorder tiles)
     add_test(NAME bench_${bench}_vs_torch COMMAND ${IPEXRUN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/${bench}_vs_torch.py
              $<TARGET_FILE:ipexrun_kernels_capi> --smoke)
     set_tests_properties(bench_${bench}_vs_torch PROPERTIES LABELS bench TIMEOUT 120)
