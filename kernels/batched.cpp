@@ -91,7 +91,7 @@ std::size_t products_bytes(const Plan& plan, std::int64_t unit_rows, std::int64_
   for (const std::int64_t panels : {std::min(plan.part_panels, unit_panels), unit_panels % plan.part_panels}) {
     for (const std::int64_t rows : {std::min(plan.part_rows, unit_rows), unit_rows % plan.part_rows}) {
       if (panels == 0 || rows == 0) continue;
-      const LinearBlock block{0, rows, 0, panels, l2_bytes()};
+      const LinearBlock block{0, rows, 0, panels, l2_bytes(), l1_bytes()};
       if (plan.method == Method::kTiles) {
         LinearArgs shape;
         shape.m = rows;
@@ -323,7 +323,7 @@ void run_panels(const Plan& plan, std::int64_t batch, const LinearBlock& unit, c
       }
       void* c = plan.staged ? scratch + plan.stage : to.out;
       const std::int64_t ldc = plan.staged ? panels * kPanelColumns : args.ldo;
-      const LinearBlock block{0, rows, 0, panels, l2_bytes()};
+      const LinearBlock block{0, rows, 0, panels, l2_bytes(), l1_bytes()};
       if (tiles) {
         LinearArgs part;
         part.a = a;

@@ -9,6 +9,15 @@ namespace ipexrun::kernels {
 namespace {
 
 std::atomic<std::int64_t> assumed{0};
+std::atomic<std::int64_t> assumed_l1{0};
+
+std::int64_t l1_of_machine() noexcept {
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  const std::int64_t found = ::sysconf(_SC_LEVEL1_DCACHE_SIZE);
+  if (found > 0) return found;
+#endif
+  return kUsualL1Bytes;
+}
 
 std::int64_t of_machine() noexcept {
 #ifdef _SC_LEVEL2_CACHE_SIZE
@@ -28,6 +37,14 @@ std::int64_t l2_bytes() noexcept {
   return found;
 }
 
+std::int64_t l1_bytes() noexcept {
+  const std::int64_t said = assumed_l1.load(std::memory_order_relaxed);
+  if (said > 0) return said;
+  static const std::int64_t found = l1_of_machine();
+  return found;
+}
+
 void assume_l2_bytes(std::int64_t bytes) noexcept { assumed.store(bytes, std::memory_order_relaxed); }
+void assume_l1_bytes(std::int64_t bytes) noexcept { assumed_l1.store(bytes, std::memory_order_relaxed); }
 
 }  // namespace ipexrun::kernels

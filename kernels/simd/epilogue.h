@@ -38,12 +38,12 @@ template <typename Run>
   return whole ? InOrderBf16::load(from) : InOrderBf16::load_part(from, n);
 }
 
-/// `n` sums of each of `rows` rows, from `column` on, in place; one row of sums is `stride` after the other, and there is room for whole
-/// vectors. Not inlined: products come between calls, and their loop is better off with its registers.
-[[gnu::noinline]] inline void finish_rows(const Epilogue& epilogue, std::int64_t row, std::int64_t rows, std::int64_t column,
-                                          std::int64_t n, float* values, std::int64_t stride) {
+/// `n` sums of each of `rows` rows, from `column` on: from `values`, whose rows are `stride` apart and have room for whole vectors, to `to`, which may be the
+/// same place. Not inlined: products come between calls, and their loop is better off with its registers.
+[[gnu::noinline]] inline void finish_rows_to(const Epilogue& epilogue, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t n,
+                                             const float* values, std::int64_t stride, float* to, std::int64_t to_stride) {
   with_unary(epilogue.unary, [&]<typename Kind>() {
-    for (std::int64_t r = 0; r < rows; ++r, values += stride) {
+    for (std::int64_t r = 0; r < rows; ++r, values += stride, to += to_stride) {
       const std::int64_t at = (row + r) * epilogue.ld_other + column;
       for (std::int64_t i = 0; i < n; i += Lanes::kCount) {
         Floats::Vector x = InOrderF32::load(values + i);
@@ -53,10 +53,20 @@ template <typename Run>
           const Floats::Vector other = load_other(epilogue, at + i, n - i);
           x = epilogue.binary_first ? Kind::run(combine(epilogue.binary, x, other)) : combine(epilogue.binary, Kind::run(x), other);
         }
-        InOrderF32::store(values + i, x);
+        if (n - i >= Lanes::kCount) {
+          InOrderF32::store(to + i, x);
+        } else {
+          InOrderF32::store_part(to + i, x, n - i);
+        }
       }
     }
   });
+}
+
+/// In place.
+inline void finish_rows(const Epilogue& epilogue, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t n, float* values,
+                        std::int64_t stride) {
+  finish_rows_to(epilogue, row, rows, column, n, values, stride, values, stride);
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ constexpr int kPanelsMost = 4;
 /// What one group of rows is multiplied with.
 struct Group {
   const float* a;             // of its first row
+  std::int64_t a_stride;      // from a row to the next
   std::int64_t a_block;       // from a block of K to the next
   const void* b;              // a part of a panel
   std::int64_t next;          // bytes to that part of the next panel
@@ -104,12 +105,37 @@ struct Group {
   std::int64_t lines;  // of it, each kAheadRows rows of K
 };
 
+/// One column of R rows of A, which are a distance apart that only the run knows: addresses of three rows each share a register, else there are not enough
+/// of them, and each column would read addresses from memory again.
+template <int R>
+class Rows {
+ public:
+  Rows(const float* first, std::int64_t stride) : stride_(stride) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kBases; ++i) {
+      bases_[i] = first + i * 3 * stride;
+      asm("" : "+r"(bases_[i]));  // so that the compiler does not compute them from each other
+    }
+  }
+  [[gnu::always_inline]] float at(int row) const { return bases_[row / 3][row % 3 * stride_]; }
+  [[gnu::always_inline]] void next() {
+#pragma GCC unroll 8
+    for (int i = 0; i < kBases; ++i) ++bases_[i];
+  }
+
+ private:
+  static constexpr int kBases = (R + 2) / 3;
+  const float* bases_[kBases];
+  std::int64_t stride_;
+};
+
 /// R rows x that part of P panels of fp32.
 template <int R, int P>
 void multiply(const Group& group) {
   constexpr int kAll = P * kVectors;
   const char* b = static_cast<const char*>(group.b);
   const std::int64_t next = group.next;
+  const std::int64_t a_stride = group.a_stride;
   const float* block = group.a;
   const char* ahead = group.ahead;
   const float* start = group.start;
@@ -117,15 +143,16 @@ void multiply(const Group& group) {
   for (std::int64_t k = 0; k < group.k; k += kBlockK, block += group.a_block, start = group.out, start_stride = group.stride) {
     // Each block of K has sums of its own: what is rounded grows with the root of their length.
     Vector sums[R][kAll];
-    for (int v = 0; v < kAll; ++v) {
-      for (int r = 0; r < R; ++r) sums[r][v] = zero();
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kAll; ++v) sums[r][v] = zero();
     }
     const std::int64_t depth = group.k - k < kBlockK ? group.k - k : kBlockK;
-    const float* a = block;
-    while (a < block + depth) {
+    Rows<R> a(block, a_stride);
+    for (std::int64_t left = depth; left > 0; left -= kAheadRows) {
       for (std::int64_t i = 0; i < group.lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
-      const float* end = block + depth - a < kAheadRows ? block + depth : a + kAheadRows;
-      for (; a < end; ++a, b += kPanelColumns * 4) {
+      for (std::int64_t end = left < kAheadRows ? left : kAheadRows; end > 0; --end, a.next(), b += kPanelColumns * 4) {
         if (R <= kInlineRows) {
           for (int p = 0; p < P; ++p) {
             __builtin_prefetch(b + p * next + kPrefetchBytes);
@@ -139,14 +166,14 @@ void multiply(const Group& group) {
             operands[v] = load(reinterpret_cast<const float*>(b + v / kVectors * next) + v % kVectors * kWidth);
 #pragma GCC unroll 16
           for (int r = 0; r < R; ++r) {
-            const Vector one = all(a[r * kRowStride]);
+            const Vector one = all(a.at(r));
 #pragma GCC unroll 8
             for (int v = 0; v < kAll; ++v) sums[r][v] = fma(one, operands[v], sums[r][v]);
           }
         } else {
           Vector ones[R];
 #pragma GCC unroll 16
-          for (int r = 0; r < R; ++r) ones[r] = all(a[r * kRowStride]);
+          for (int r = 0; r < R; ++r) ones[r] = all(a.at(r));
 #pragma GCC unroll 8
           for (int v = 0; v < kAll; ++v) {
             const Vector operand = load(reinterpret_cast<const float*>(b + v / kVectors * next) + v % kVectors * kWidth);
@@ -156,7 +183,9 @@ void multiply(const Group& group) {
         }
       }
     }
+#pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
       for (int v = 0; v < kAll; ++v) {
         const std::int64_t column = v / kVectors * kPanelColumns + v % kVectors * kWidth;
         store(group.out + r * group.stride + column, add(load(start + r * start_stride + column), sums[r][v]));

@@ -17,15 +17,19 @@
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
-constexpr std::int64_t kGroupsOfChunks = 3;  // from so many on, a block of K of a panel stays in L1 for all of them
+constexpr std::int64_t kSameSetsBytes = 2048;  // rows of a group that are a multiple of so many bytes apart lie in one or two sets of L1
+constexpr std::int64_t kGroupsOfChunks = 3;  // from so many on, a block of K of a panel stays in L1 for all of them, if there is room beside A
+constexpr std::int64_t kChunkBytes = kBlockK * (kColumns + kRows) * 4;
 
 /// R rows x that part of P panels of fp16. `k` is a multiple of a step.
 template <int R, int P>
 void multiply_pairs(const Group& group) {
   constexpr int kPart = 2 * kVectors;  // vectors of pairs
   Vector sums[R][P * kPart];
-  for (int v = 0; v < P * kPart; ++v) {
-    for (int r = 0; r < R; ++r) sums[r][v] = zero();
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < P * kPart; ++v) sums[r][v] = zero();
   }
   const char* b = static_cast<const char*>(group.b);
   const std::int64_t next = group.next;
@@ -53,7 +57,9 @@ void multiply_pairs(const Group& group) {
     }
     if ((k + kStepK) % kBlockK == 0) a += group.a_block - kBlockK;
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
     for (int v = 0; v < P * kPart; v += 2) {
       const std::int64_t column = v / kPart * kPanelColumns + v % kPart / 2 * kWidth;
       store(group.out + r * group.stride + column, add(load(group.start + column), add_neighbours(sums[r][v], sums[r][v + 1])));
@@ -72,6 +78,9 @@ constexpr Choice kPairsOne[] = {{multiply_pairs<1, 1>, 1}};
 #endif
 static_assert(sizeof(kPairs) / sizeof(kPairs[0]) == kPairRows);
 
+/// A is multiplied where it lies: fp32 by rows, which do not meet in a few sets of L1, whose ways repeat every 4096 bytes.
+bool reads_a(const LinearF32Args& args) { return !args.half && args.windows == nullptr && args.lda * 4 % kSameSetsBytes != 0; }
+
 /// What multiplies `rows` rows by up to `panels` panels.
 Choice choice_of(bool pairs, std::int64_t rows, std::int64_t panels) {
   const Choice many = pairs ? kPairs[rows - 1] : kMultiply[rows - 1];
@@ -83,6 +92,7 @@ struct Plan {
   std::int64_t k;  // rows of K that are multiplied: for fp16 whole steps
   std::int64_t k_blocks;
   std::int64_t row_block;
+  bool reads_a;  // where it lies
   bool pairs;
   std::int64_t a_bytes;
   std::int64_t wide_bytes;  // of a panel widened to fp32
@@ -99,7 +109,8 @@ Plan plan_of(const LinearF32Args& args, const LinearBlock& block) {
   if (most < kRows) most = kRows;
   plan.row_block = rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
   plan.pairs = args.half && args.m <= kPairRows;  // of all rows: sums are in one order, whoever computes which
-  plan.a_bytes = ceil_div(plan.row_block * row_bytes, 64) * 64;
+  plan.reads_a = reads_a(args);
+  plan.a_bytes = plan.reads_a ? 0 : ceil_div(plan.row_block * row_bytes, 64) * 64;
   plan.out_bytes = (plan.row_block > kRows ? plan.row_block : kRows) * kPanelColumns * 4;  // also enough for few rows of several panels
   plan.wide_bytes = args.half && !plan.pairs ? plan.k * kPanelColumns * 4 : 0;
   return plan;
@@ -184,7 +195,10 @@ void write_rows(const LinearF32Args& args, std::int64_t row, std::int64_t rows, 
   for (std::int64_t r = 0; r < rows; ++r, from += columns) {
     const std::int64_t at = (row + r) * args.ldc + column;
     if (!args.half) {
-      __builtin_memcpy(static_cast<float*>(args.c) + at, from, static_cast<std::size_t>(valid) * 4);
+      float* to = static_cast<float*>(args.c) + at;
+      std::int64_t n = 0;
+      for (; n + kWidth <= valid; n += kWidth) store(to + n, load(from + n));
+      for (; n < valid; ++n) to[n] = from[n];
       continue;
     }
     auto* to = static_cast<std::uint16_t*>(args.c) + at;
@@ -225,7 +239,10 @@ void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scrat
   const std::int64_t row_blocks = ceil_div(block.row_end - block.row_begin, plan.row_block);
   for (std::int64_t row = block.row_begin; row < block.row_end; row += plan.row_block) {
     const std::int64_t rows = block.row_end - row < plan.row_block ? block.row_end - row : plan.row_block;
-    if (!block.same_rows || row_blocks > 1) copy_rows(args, plan, row, rows, a);
+    if (!plan.reads_a && (!block.same_rows || row_blocks > 1)) copy_rows(args, plan, row, rows, a);
+    const float* a_rows = plan.reads_a ? static_cast<const float*>(args.a) + row * args.lda : a;
+    const std::int64_t a_stride = plan.reads_a ? args.lda : kRowStride;
+    const std::int64_t a_block = plan.reads_a ? kBlockK : rows * kRowStride;
     const std::int64_t groups = ceil_div(rows, most);
     for (std::int64_t panel = block.panel_begin; panel < block.panel_end;) {
       const std::int64_t left = block.panel_end - panel;
@@ -248,27 +265,31 @@ void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scrat
       const char* ahead = static_cast<const char*>(args.packed_b) + (panel + 1) * panel_bytes;
       const std::int64_t stretches = ceil_div(plan.k, kAheadRows) * groups * (kPanelColumns / kColumns);
       const std::int64_t lines = fetch ? ceil_div(panel_bytes / 64, stretches) : 0;
-      const std::int64_t chunk = groups >= kGroupsOfChunks ? kBlockK : plan.k;
+      const std::int64_t chunk = groups >= kGroupsOfChunks && block.l1_bytes >= kChunkBytes ? kBlockK : plan.k;
       for (std::int64_t k = 0; k < plan.k; k += chunk) {
         const std::int64_t depth = plan.k - k < chunk ? plan.k - k : chunk;
         const std::int64_t ahead_bytes = lines * ceil_div(depth, kAheadRows) * 64;
         for (std::int64_t group = 0; group < groups; ++group) {
           const std::int64_t first = rows * group / groups;
           const std::int64_t here = rows * (group + 1) / groups - first;
-          const float* from = a + (k / kBlockK * rows + first) * kRowStride;
-          float* sums = to + first * stride;
+          const float* from = a_rows + k / kBlockK * a_block + first * a_stride;
+          float* sums = direct || chunk < plan.k ? to + first * stride : to;  // what is over at once needs no place of its own
           const Multiply run = choice_of(plan.pairs, here, at_once).run;
           for (std::int64_t part = 0; part < kPanelColumns; part += kColumns, ahead += ahead_bytes) {
             const std::int64_t offset = plan.pairs ? part / kTileColumns * kTileElements * 2 : (k * kPanelColumns + part) * 4;
             const float* start = k == 0 ? bias + part : sums + part;
-            run({from, rows * kRowStride, b + offset, panel_bytes, depth, start, k == 0 ? 0 : stride, sums + part, stride, ahead, lines});
+            run({from, a_stride, a_block, b + offset, panel_bytes, depth, start, k == 0 ? 0 : stride, sums + part, stride, ahead, lines});
           }
           if (k + depth < plan.k) continue;
           // While the sums are in L1.
           const std::int64_t column = panel * kPanelColumns;
-          if (args.epilogue.any())
-            finish_rows(args.epilogue, row + first, here, column, args.n - column < columns ? args.n - column : columns, sums, stride);
-          if (!direct) write_rows(args, row + first, here, column, columns, sums);
+          if (args.epilogue.any()) {
+            const std::int64_t valid = args.n - column < columns ? args.n - column : columns;
+            finish_rows_to(args.epilogue, row + first, here, column, valid, sums, stride,
+                           static_cast<float*>(args.c) + (row + first) * args.ldc + column, args.ldc);
+          } else if (!direct) {
+            write_rows(args, row + first, here, column, columns, sums);
+          }
         }
       }
       panel += at_once;

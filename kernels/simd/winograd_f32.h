@@ -28,7 +28,7 @@ struct Inside {
     const std::int64_t lines = ceil_div(bytes / 64, stretches);
     const Choice choice = kMultiply[here - 1].panels == 1 ? kMultiply[here - 1] : kMultiplyOne[here - 1];
     for (std::int64_t part = 0; part < kPanelColumns; part += kColumns, ahead += lines * ceil_div(channels, kAheadRows) * 64)
-      choice.run({rows + first * kRowStride, tiles * kRowStride, b + part * 4, 0, channels, kNone, 0, to + part, kPanelColumns, ahead, lines});
+      choice.run({rows + first * kRowStride, kRowStride, tiles * kRowStride, b + part * 4, 0, channels, kNone, 0, to + part, kPanelColumns, ahead, lines});
   }
 };
 

@@ -6,6 +6,7 @@ Thread rule: every function runs under the interpreter lock.
 import inspect
 import weakref
 
+from . import collector
 from .compiler import first_line
 from .interrupts import let_through
 from .quiet import quiet
@@ -28,7 +29,7 @@ class Convert:
         try:
             if target is None:
                 return ConvertFrameReturn()
-            with quiet():
+            with quiet(), collector.seldom():
                 target.saw(frame.f_code)
                 return self.inner(frame, *rest, **options)
         except Exception as problem:

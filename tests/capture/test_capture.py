@@ -307,6 +307,42 @@ def test_an_interrupt_that_the_program_handles_already_does_not_come_again():
     assert done.stdout.strip() == "done", done.stderr
 
 
+COLLECTING = """
+import gc
+import torch
+from torch import nn
+import ipexrun.capture
+
+def see(target, code, saw=ipexrun.capture.Target.saw):
+    seen.append(gc.get_threshold())
+    if {change}:
+        gc.set_threshold(*{change})
+    saw(target, code)
+
+ipexrun.capture.Target.saw = see
+gc.set_threshold(*{before})
+seen = []
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+with torch.no_grad():
+    for i in range(12):
+        model(torch.randn(8, 64))
+print(seen[0], gc.get_threshold())
+"""
+
+
+@pytest.mark.parametrize(
+    "before, change, meanwhile, after",
+    [
+        ((700, 10, 10), None, (100_000, 10, 10), (700, 10, 10)),
+        ((0, 10, 10), None, (0, 10, 10), (0, 10, 10)),  # never, as the program asked
+        ((700, 10, 10), (500, 5, 5), (100_000, 10, 10), (500, 5, 5)),  # what another thread asks for meanwhile
+    ],
+)
+def test_cycles_are_looked_for_seldom_during_a_trace_and_then_as_before(before, change, meanwhile, after):
+    done = run([*launched(), sys.executable, "-c", COLLECTING.format(before=before, change=change)], IPEXRUN_GRAPH_WAIT="0")
+    assert done.stdout.strip() == f"{meanwhile} {after}", done.stderr
+
+
 def test_several_graphs_in_float32_race_once_operators_have_decided():
     from ipexrun import capture
 

@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <vector>
 
 #include "kernels/dispatch.h"
 #include "kernels/linear.h"
+#include "kernels/linear_f32.h"
 #include "tests/unit/kernels/support.h"
 
 namespace ipexrun::kernels::test {
@@ -47,6 +49,34 @@ std::vector<float> bf16_product(IsaSet isa, std::int64_t l2_bytes, const std::ve
   return c;
 }
 
+class AssumedL1 {
+ public:
+  explicit AssumedL1(std::int64_t bytes) { assume_l1_bytes(bytes); }
+  ~AssumedL1() { assume_l1_bytes(0); }
+};
+
+/// With a sum in place.
+std::vector<float> f32_product(IsaSet isa, std::int64_t l1_bytes, std::int64_t l2_bytes, std::int64_t lda, const std::vector<float>& a, const char* packed) {
+  const AssumedL1 l1(l1_bytes);
+  const AssumedL2 l2(l2_bytes);
+  std::vector<float> c(kRows * kColumns, 0.5f);
+  LinearF32Args args;
+  args.a = a.data();
+  args.lda = lda;
+  args.k = kDepth;
+  args.packed_b = packed;
+  args.c = c.data();
+  args.ldc = args.n = kColumns;
+  args.m = kRows;
+  args.epilogue.unary = Unary::kRelu;
+  args.epilogue.binary = Binary::kAdd;
+  args.epilogue.binary_first = true;
+  args.epilogue.other = c.data();
+  args.epilogue.ld_other = kColumns;
+  EXPECT_TRUE(linear_f32(args, thread_parallel(2), isa));
+  return c;
+}
+
 class CachesOnIsa : public testing::TestWithParam<IsaSet> {};
 
 TEST_P(CachesOnIsa, EverySizeOfL2GivesTheSameBits) {
@@ -61,6 +91,28 @@ TEST_P(CachesOnIsa, EverySizeOfL2GivesTheSameBits) {
   }
 }
 
+// Rows that lie a multiple of 2 KiB apart are copied, others are read where they lie; blocks of K are the loop around groups of rows where L1 has room.
+TEST_P(CachesOnIsa, NeitherDoesWhereRowsOfF32LieNorTheSizeOfL1) {
+  constexpr std::int64_t kApart = 1536;
+  static_assert(kDepth < kApart && kApart * 4 % 2048 == 0);
+  const std::vector<float> a = numbers(kRows * kDepth);
+  const std::vector<float> b = numbers(kColumns * kDepth);
+  std::vector<float> apart(kRows * kApart);
+  for (std::int64_t row = 0; row < kRows; ++row) std::copy_n(a.data() + row * kDepth, kDepth, apart.data() + row * kApart);
+  std::vector<char> storage(packed_f32_bytes(kDepth, kColumns, false) + 64);
+  char* packed = storage.data() + (64 - reinterpret_cast<std::uintptr_t>(storage.data()) % 64) % 64;
+  pack_f32({b.data(), false, kDepth, kColumns, 1, kDepth}, packed, thread_parallel(1), isa_of_process());
+  const std::vector<float> usual = f32_product(GetParam(), kUsualL1Bytes, kUsualL2Bytes, kDepth, a, packed);
+  for (const std::int64_t l1 : {std::int64_t{32 << 10}, kUsualL1Bytes}) {
+    for (const std::int64_t l2 : {kSmallestL2Bytes, kUsualL2Bytes}) {
+      for (const std::int64_t lda : {kDepth, kApart}) {
+        const std::vector<float> made = f32_product(GetParam(), l1, l2, lda, lda == kDepth ? a : apart, packed);
+        EXPECT_EQ(std::memcmp(usual.data(), made.data(), usual.size() * sizeof(float)), 0) << l1 << " " << l2 << " " << lda;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, CachesOnIsa, testing::ValuesIn(levels_here()), [](const auto& level) { return variant_of(level.param); });
 
 TEST(Caches, WhatIsSaidOfThisMachineIsUsable) {
@@ -68,6 +120,7 @@ TEST(Caches, WhatIsSaidOfThisMachineIsUsable) {
   EXPECT_LE(l2_bytes(), kUsualL2Bytes);
   const AssumedL2 assumed(kSmallestL2Bytes);
   EXPECT_EQ(l2_bytes(), kSmallestL2Bytes);
+  EXPECT_GE(l1_bytes(), 8 << 10);
 }
 
 }  // namespace
