@@ -89,8 +89,12 @@ inline LinearBlock block_of(const Grid& grid, int index, std::int64_t m, std::in
   const std::int64_t column = index % grid.panels;
   const std::int64_t row_units = ceil_div(m, unit);
   const std::int64_t panels = panels_of(n);
-  LinearBlock block{slice(row_units, grid.rows, row) * unit, slice(row_units, grid.rows, row + 1) * unit,
-                    slice(panels, grid.panels, column), slice(panels, grid.panels, column + 1), l2_bytes(), l1_bytes()};
+  LinearBlock block{slice(row_units, grid.rows, row) * unit,
+                    slice(row_units, grid.rows, row + 1) * unit,
+                    slice(panels, grid.panels, column),
+                    slice(panels, grid.panels, column + 1),
+                    l2_bytes(),
+                    l1_bytes()};
   if (block.row_end > m) block.row_end = m;
   return block;
 }

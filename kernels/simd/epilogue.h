@@ -38,10 +38,10 @@ template <typename Run>
   return whole ? InOrderBf16::load(from) : InOrderBf16::load_part(from, n);
 }
 
-/// `n` sums of each of `rows` rows, from `column` on: from `values`, whose rows are `stride` apart and have room for whole vectors, to `to`, which may be the
-/// same place. Not inlined: products come between calls, and their loop is better off with its registers.
-[[gnu::noinline]] inline void finish_rows_to(const Epilogue& epilogue, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t n,
-                                             const float* values, std::int64_t stride, float* to, std::int64_t to_stride) {
+/// `n` sums of each of `rows` rows, from `column` on: from `values`, whose rows are `stride` apart and have room for whole vectors, to
+/// `to`, which may be the same place. Not inlined: products come between calls, and their loop is better off with its registers.
+[[gnu::noinline]] inline void finish_rows_to(const Epilogue& epilogue, std::int64_t row, std::int64_t rows, std::int64_t column,
+                                             std::int64_t n, const float* values, std::int64_t stride, float* to, std::int64_t to_stride) {
   with_unary(epilogue.unary, [&]<typename Kind>() {
     for (std::int64_t r = 0; r < rows; ++r, values += stride, to += to_stride) {
       const std::int64_t at = (row + r) * epilogue.ld_other + column;

@@ -1,5 +1,5 @@
-// Groups of rows times panels of fp32: the sums of a group live in registers for a block of K. What linear_f32 and winograd are made of; compiled for
-// avx2 and avx512.
+// Groups of rows times panels of fp32: the sums of a group live in registers for a block of K. What linear_f32 and winograd are made of;
+// compiled for avx2 and avx512.
 #pragma once
 
 #include <immintrin.h>
@@ -105,8 +105,8 @@ struct Group {
   std::int64_t lines;  // of it, each kAheadRows rows of K
 };
 
-/// One column of R rows of A, which are a distance apart that only the run knows: addresses of three rows each share a register, else there are not enough
-/// of them, and each column would read addresses from memory again.
+/// One column of R rows of A, which are a distance apart that only the run knows: addresses of three rows each share a register, else there
+/// are not enough of them, and each column would read addresses from memory again.
 template <int R>
 class Rows {
  public:

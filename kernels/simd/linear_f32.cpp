@@ -1,15 +1,16 @@
 // linear_f32 on vector units; compiled for avx2 and avx512.
 //
-// Loops, outermost first: blocks of rows (their A, copied once as fp32, stays in L2), panels, parts of a panel, groups of rows as equal as
-// they come. The sums of a group and a part live in registers for a block of K and are added up in C; where there are many groups, blocks of
-// K are the loop around them: a block's part of the panel stays in L1. The next panel is fetched into L2 meanwhile. A lies in blocks of kBlockK
-// columns whose rows are a constant distance apart, so that one register addresses all rows of a group and no stride of the caller's fills
-// one set of L1. fp16: where there are few rows, a pair of rows of K and its columns are widened as they lie and multiplied by pairs of A,
-// so that sums are of even and odd rows, added up at the end; else a panel is widened into fp32 rows once for all groups of a block.
+// Loops, outermost first: blocks of rows (their A stays in L2), panels, blocks of K that stay in L1 or L2 for all groups, groups of rows as
+// equal as they come, parts of a panel. The sums of a group and a part live in registers for kBlockK rows of K and are added up in C. The
+// next panel is fetched into L2 meanwhile. A is read where it lies; if its rows would meet in one set of L1, or are windows, or fp16, they
+// are copied as fp32 in blocks of kBlockK columns. fp16: where there are few rows, a pair of rows of K and its columns are widened as they
+// lie and multiplied by pairs of A, so that sums are of even and odd rows, added up at the end; else a panel is widened into fp32 rows once
+// for all groups of a block.
 #include "kernels/simd/linear_f32.h"
 
 #include <immintrin.h>
 
+#include "kernels/caches.h"
 #include "kernels/simd/epilogue.h"
 #include "kernels/simd/groups_f32.h"
 #include "kernels/simd/windows.h"
@@ -17,9 +18,17 @@
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
-constexpr std::int64_t kSameSetsBytes = 2048;  // rows of a group that are a multiple of so many bytes apart lie in one or two sets of L1
-constexpr std::int64_t kGroupsOfChunks = 3;  // from so many on, a block of K of a panel stays in L1 for all of them, if there is room beside A
-constexpr std::int64_t kChunkBytes = kBlockK * (kColumns + kRows) * 4;
+constexpr std::int64_t kSameSetsBytes = 4096;  // rows of a group that are a multiple of so many bytes apart lie in one set of L1
+constexpr std::int64_t kGroupsInL1 = 3;        // so many want a block of K in L1
+constexpr std::int64_t kDepthInL2 = 1024;      // 128 KiB of a panel
+
+/// Rows of K for all groups in turn. With 32 KiB of L1 those that fill it were 1 to 3% slower than longer ones, whose sums are added up
+/// less often (AVX-512, AVX2; Zen 4).
+std::int64_t depth_at_once(std::int64_t k, std::int64_t groups, std::int64_t l1_bytes) {
+  if (groups == 1) return k;
+  if (l1_bytes < kUsualL1Bytes) return kDepthInL2;
+  return groups >= kGroupsInL1 ? kBlockK : k;
+}
 
 /// R rows x that part of P panels of fp16. `k` is a multiple of a step.
 template <int R, int P>
@@ -78,7 +87,7 @@ constexpr Choice kPairsOne[] = {{multiply_pairs<1, 1>, 1}};
 #endif
 static_assert(sizeof(kPairs) / sizeof(kPairs[0]) == kPairRows);
 
-/// A is multiplied where it lies: fp32 by rows, which do not meet in a few sets of L1, whose ways repeat every 4096 bytes.
+/// A is multiplied where it lies: fp32 by rows, which do not all meet in one set of L1.
 bool reads_a(const LinearF32Args& args) { return !args.half && args.windows == nullptr && args.lda * 4 % kSameSetsBytes != 0; }
 
 /// What multiplies `rows` rows by up to `panels` panels.
@@ -265,7 +274,7 @@ void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scrat
       const char* ahead = static_cast<const char*>(args.packed_b) + (panel + 1) * panel_bytes;
       const std::int64_t stretches = ceil_div(plan.k, kAheadRows) * groups * (kPanelColumns / kColumns);
       const std::int64_t lines = fetch ? ceil_div(panel_bytes / 64, stretches) : 0;
-      const std::int64_t chunk = groups >= kGroupsOfChunks && block.l1_bytes >= kChunkBytes ? kBlockK : plan.k;
+      const std::int64_t chunk = depth_at_once(plan.k, groups, block.l1_bytes);
       for (std::int64_t k = 0; k < plan.k; k += chunk) {
         const std::int64_t depth = plan.k - k < chunk ? plan.k - k : chunk;
         const std::int64_t ahead_bytes = lines * ceil_div(depth, kAheadRows) * 64;

@@ -21,14 +21,15 @@ struct Inside {
   static void put(Element* to, Floats::Vector value) { InOrderF32::store(to, value); }
 
   /// Sums of `here` rows from `first` on, 32 each, to `to`; what the next place needs is fetched meanwhile: `bytes` from `ahead` on.
-  static void multiply(const Element* rows, std::int64_t channels, std::int64_t tiles, std::int64_t first, std::int64_t here, const char* b, float* to,
-                       const char* ahead, std::int64_t bytes) {
+  static void multiply(const Element* rows, std::int64_t channels, std::int64_t tiles, std::int64_t first, std::int64_t here, const char* b,
+                       float* to, const char* ahead, std::int64_t bytes) {
     alignas(64) static constexpr float kNone[kPanelColumns] = {};
     const std::int64_t stretches = ceil_div(channels, kAheadRows) * (kPanelColumns / kColumns);
     const std::int64_t lines = ceil_div(bytes / 64, stretches);
     const Choice choice = kMultiply[here - 1].panels == 1 ? kMultiply[here - 1] : kMultiplyOne[here - 1];
     for (std::int64_t part = 0; part < kPanelColumns; part += kColumns, ahead += lines * ceil_div(channels, kAheadRows) * 64)
-      choice.run({rows + first * kRowStride, kRowStride, tiles * kRowStride, b + part * 4, 0, channels, kNone, 0, to + part, kPanelColumns, ahead, lines});
+      choice.run({rows + first * kRowStride, kRowStride, tiles * kRowStride, b + part * 4, 0, channels, kNone, 0, to + part, kPanelColumns,
+                  ahead, lines});
   }
 };
 

@@ -56,7 +56,8 @@ class AssumedL1 {
 };
 
 /// With a sum in place.
-std::vector<float> f32_product(IsaSet isa, std::int64_t l1_bytes, std::int64_t l2_bytes, std::int64_t lda, const std::vector<float>& a, const char* packed) {
+std::vector<float> f32_product(IsaSet isa, std::int64_t l1_bytes, std::int64_t l2_bytes, std::int64_t lda, const std::vector<float>& a,
+                               const char* packed) {
   const AssumedL1 l1(l1_bytes);
   const AssumedL2 l2(l2_bytes);
   std::vector<float> c(kRows * kColumns, 0.5f);
@@ -91,10 +92,11 @@ TEST_P(CachesOnIsa, EverySizeOfL2GivesTheSameBits) {
   }
 }
 
-// Rows that lie a multiple of 2 KiB apart are copied, others are read where they lie; blocks of K are the loop around groups of rows where L1 has room.
+// Rows that lie a multiple of 4 KiB apart are copied, others are read where they lie; blocks of K are the loop around groups of rows where
+// L1 has room.
 TEST_P(CachesOnIsa, NeitherDoesWhereRowsOfF32LieNorTheSizeOfL1) {
-  constexpr std::int64_t kApart = 1536;
-  static_assert(kDepth < kApart && kApart * 4 % 2048 == 0);
+  constexpr std::int64_t kApart = 2048;
+  static_assert(kDepth < kApart && kApart * 4 % 4096 == 0);
   const std::vector<float> a = numbers(kRows * kDepth);
   const std::vector<float> b = numbers(kColumns * kDepth);
   std::vector<float> apart(kRows * kApart);
