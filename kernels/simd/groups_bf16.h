@@ -1,5 +1,5 @@
-// Groups of rows times panels of bf16: the sums of a group live in registers, each line of B is read once a group and multiplied by broadcast pairs of A.
-// What linear and winograd are made of; compiled for avx2, avx512 and avx512_bf16.
+// Groups of rows times panels of bf16: the sums of a group live in registers, each line of B is read once a group and multiplied by
+// broadcast pairs of A. What linear and winograd are made of; compiled for avx2, avx512 and avx512_bf16.
 #pragma once
 
 #include <immintrin.h>
@@ -22,10 +22,11 @@ constexpr int kColumnsAtOnce = Isa::kTilesAtOnce * static_cast<int>(kTileColumns
 constexpr std::int64_t kAhead = 4096 / 2;  ///< elements of B that are fetched ahead of few rows, which wait for memory
 
 /// R rows x P groups of kColumnsAtOnce columns, each P further by `group_stride` elements of B. Sums start from `start`, whose rows are
-/// `start_stride` floats apart (0: one for all), and end in `out`, R lines of P * kColumnsAtOnce floats.
+/// `start_stride` floats apart (0: one for all), and end in `out`, R lines of P * kColumnsAtOnce floats. Each step fetches `lines` lines
+/// into L2, from `ahead` on.
 template <int R, int P, bool Fetch>
 void multiply(const Isa::A* a, std::int64_t a_stride, const std::uint16_t* b, std::int64_t group_stride, std::int64_t steps,
-              const float* start, std::int64_t start_stride, float* out) {
+              const float* start, std::int64_t start_stride, float* out, const char* ahead, std::int64_t lines) {
   Isa::Vector sums[R][2 * P];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -33,6 +34,7 @@ void multiply(const Isa::A* a, std::int64_t a_stride, const std::uint16_t* b, st
     for (int v = 0; v < 2 * P; ++v) sums[r][v] = Isa::load(start + r * start_stride + v * Isa::kWidth);
   }
   for (std::int64_t s = 0; s < steps; ++s) {
+    for (std::int64_t i = 0; i < lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
     for (std::int64_t pair = 0; pair < kStepK / 2; ++pair) {
       const std::uint16_t* line = b + s * kStepElements + pair * 2 * kTileColumns;
       const Isa::A* column = a + s * kStepK + pair * 2;
@@ -59,8 +61,8 @@ void multiply(const Isa::A* a, std::int64_t a_stride, const std::uint16_t* b, st
   }
 }
 
-using Multiply = void (*)(const Isa::A*, std::int64_t, const std::uint16_t*, std::int64_t, std::int64_t, const float*, std::int64_t,
-                          float*);
+using Multiply = void (*)(const Isa::A*, std::int64_t, const std::uint16_t*, std::int64_t, std::int64_t, const float*, std::int64_t, float*,
+                          const char*, std::int64_t);
 
 /// Groups of columns that so many rows take at once where nobody else reads B: one chain of additions alone would wait for its latency,
 /// and one stream of B for memory.

@@ -15,15 +15,17 @@ struct Inside {
   /// A line more than a row needs, so that the rows of a group do not meet in one set of L1.
   static std::int64_t stride(std::int64_t channels) { return channels + 32; }
   static std::int64_t elements(std::int64_t channels, std::int64_t tiles) { return tiles * stride(channels); }
-  static std::int64_t offset(std::int64_t channels, std::int64_t c, std::int64_t row, std::int64_t /*tiles*/) { return row * stride(channels) + c; }
+  static std::int64_t offset(std::int64_t channels, std::int64_t c, std::int64_t row, std::int64_t /*tiles*/) {
+    return row * stride(channels) + c;
+  }
   static void put(Element* to, Floats::Vector value) { Isa::store_bf16(to, value); }
 
-  static void multiply(const Element* rows, std::int64_t channels, std::int64_t /*tiles*/, std::int64_t first, std::int64_t here, const char* b, float* to,
-                       const char* ahead, std::int64_t bytes) {
+  static void multiply(const Element* rows, std::int64_t channels, std::int64_t /*tiles*/, std::int64_t first, std::int64_t here,
+                       const char* b, float* to, const char* ahead, std::int64_t bytes) {
     alignas(64) static constexpr float kNone[kPanelColumns] = {};
-    for (std::int64_t i = 0; i < bytes; i += 64) _mm_prefetch(ahead + i, _MM_HINT_T1);
-    ByRows::kOne[here - 1](rows + first * stride(channels), stride(channels), reinterpret_cast<const std::uint16_t*>(b), 0, steps_of(channels), kNone, 0,
-                           to);
+    const std::int64_t steps = steps_of(channels);
+    ByRows::kOne[here - 1](rows + first * stride(channels), stride(channels), reinterpret_cast<const std::uint16_t*>(b), 0, steps, kNone, 0,
+                           to, ahead, ceil_div(bytes / 64, steps));
   }
 };
 
