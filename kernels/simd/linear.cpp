@@ -122,7 +122,10 @@ void copy_piece(const char* from, std::int64_t count, char* to, std::int64_t siz
   }
   for (; i + kVectorBytes <= bytes; i += kVectorBytes)
     Isa::store(reinterpret_cast<float*>(to + i), Isa::load(reinterpret_cast<const float*>(from + i)));
-  if (i < bytes) __builtin_memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+  if (i < bytes) {
+    const Lanes::Part part = Lanes::part(bytes - i);
+    Lanes::store_part(to + i, Lanes::load_part(from + i, part), part);
+  }
 }
 
 std::int64_t window_bytes(const LinearArgs& args) { return args.windows == nullptr ? 0 : ceil_div(args.k * 4, 64) * 64; }
