@@ -53,6 +53,7 @@ _scale = None  # measured price of the last capture / that one
 
 Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
 Saving = collections.namedtuple("Saving", "parts rests")  # a call while these wait for being worth it, or want calls in vain
+Resting = collections.namedtuple("Resting", "graphs")  # a call in which none of these tries its form
 Racing = collections.namedtuple("Racing", "key beside_ns")  # a call of a race, and what exploring took before
 Half = collections.namedtuple("Half", "nanoseconds stock settled")  # of a pair, in which the kernels inside were chosen or not
 
@@ -249,6 +250,9 @@ class Target:
         elif isinstance(key, Racing):
             beside_ns = self.builder.exploration_ns() - key.beside_ns if explored else 0
             self.pair(key.key, Half(nanoseconds - beside_ns, stock=True, settled=not explored))
+        elif isinstance(key, Resting):
+            for one in key.graphs:
+                one.rested(nanoseconds * 1e-9)
         if explored:
             return self.verdict
         if traced is not None and self.phase == self.wait:
@@ -432,6 +436,10 @@ class Target:
 
     def explore(self, module, args, kwargs):
         """Graphs are tried inside these calls (compiler.py)."""
+        trying = [graph for graph in self.compiled if not graph.settled()]
+        if trying and all(graph.rests() for graph in trying):
+            self.timed[threading.get_ident()] = Resting(trying)
+            return self.eager
         result, half = self.captured(module, args, kwargs)
         if half is None:
             return result

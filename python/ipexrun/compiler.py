@@ -21,6 +21,10 @@ BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 REMATCHES = 2  # after races that looked won but for calls that something else on the machine disturbed
 UNSETTLED = 32  # calls that are left out of a race because something inside was still being chosen
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
+FREE_CALLS, FREE_S = 4, 3.0  # calls of a form, and seconds in one graph, that it may be tried in without a rest
+SHARE = 0.05  # of stock's time may go into trying a form after that, unless it leads
+LEADS = 0.95  # of stock's time, in their best calls: a form that may well win is tried in one call after the other
+BOUNDED = os.environ.get("IPEXRUN_GRAPH_WAIT") != "0" and os.environ.get("IPEXRUN_GRAPH_MODE") != "dynamo"
 LOOK_AGAIN = 16  # the first call answered with bf16 inside that is judged once more; then each power of four
 SMALL_SHARE = 8  # one call of so many may have results that are too small for what bf16 rounds
 SMALL_AT_FIRST = 32  # such calls after which that is asked of a form that answers
@@ -111,6 +115,7 @@ class Compiled:
             self.open = [bf16 for bf16 in self.open if self.timed or form_name(bf16) == known]
         self.fused = {bf16: self.graph.compile(bf16) for bf16 in self.open}
         self.exploring = threading.Lock()
+        self.beside_s = self.rest_s = self.stock_s = 0.0  # spent in trying; of stock's time until the next try; of the last call that tried
         self.begin_trial()
         self.choice = None  # None: stock; else as in `open`
         self.unjudged = False  # it won while kernels inside were still being chosen: a call with those that stay is judged once more
@@ -134,17 +139,41 @@ class Compiled:
         if not self.exploring.acquire(blocking=False):
             return self.stock(*values)
         try:
-            return self.explore_apart(values) if self.open else self.stock(*values)
+            if not self.open:
+                return self.stock(*values)
+            return self.rest(values) if self.rest_s > 0 else self.explore_apart(values)
         finally:
             self.exploring.release()
+
+    def rest(self, values):
+        """A call in which nothing is tried."""
+        started = time.perf_counter()
+        result = self.stock(*values)
+        self.rested(time.perf_counter() - started)
+        return result
+
+    def rests(self):
+        return self.rest_s > 0 and bool(self.open)
+
+    def rested(self, seconds):
+        self.rest_s -= seconds
+
+    def leads(self):
+        return bool(self.times[0]) and min(self.times[1]) < LEADS * min(self.times[0])
 
     def explore_apart(self, values):
         """Without a check for drift in it: stock's form runs twice here and ours beside it, which is no pass of the program's."""
         was = self.graph.set_apart(True)
+        started, self.stock_s = time.perf_counter(), 0.0
         try:
             return self.explore(values)
         finally:
             self.graph.set_apart(was)
+            beside_s = time.perf_counter() - started - self.stock_s
+            self.beside_s += beside_s
+            # A form that gains little is decided by many pairs, and a model of long calls would take twice as long for a minute.
+            if BOUNDED and self.timed and self.open and self.calls >= FREE_CALLS and self.beside_s > FREE_S and not self.leads():
+                self.rest_s = beside_s / SHARE
 
     def answer(self, values):
         """By the form that won."""
@@ -250,7 +279,7 @@ class Compiled:
             self.times[0].append(stock_ns)
             self.times[1].append(mine_ns)
             decided = self.trial.result() if self.timed else int(self.calls > CHECKS)
-        if self.checks < CHECKS or decided == 1:
+        if self.checks == 0 or (self.checks < CHECKS and (not BOUNDED or not self.timed or self.leads())) or decided == 1:
             self.checks += 1
             if not self.is_accurate(values, list(mine), candidate):
                 self.lose(values, f"its results are {self.trial.error():.1e} away")
@@ -283,7 +312,9 @@ class Compiled:
         """Stock's result, its nanoseconds, and how many of these it will not take once the op tier has chosen."""
         beside, started = self.graph.exploration_ns(), time.perf_counter_ns()
         result = tuple(self.stock(*values))
-        return result, time.perf_counter_ns() - started, self.graph.exploration_ns() - beside
+        nanoseconds = time.perf_counter_ns() - started
+        self.stock_s = nanoseconds * 1e-9
+        return result, nanoseconds, self.graph.exploration_ns() - beside
 
     def settled(self):
         return not self.open

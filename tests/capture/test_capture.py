@@ -343,6 +343,47 @@ def test_cycles_are_looked_for_seldom_during_a_trace_and_then_as_before(before, 
     assert done.stdout.strip() == f"{meanwhile} {after}", done.stderr
 
 
+BOUND = """
+import time
+import torch
+from torch import nn
+import ipexrun.compiler
+
+ipexrun.compiler.BOUNDED, ipexrun.compiler.FREE_S = True, 0.0
+stock_ns, mine_ns = {stock}, {mine}  # what a call of each takes, as far as races know
+
+def stock_timed(graph, values, real=ipexrun.compiler.Compiled.stock_timed):
+    result, _, beside = real(graph, values)
+    return result, stock_ns, 0
+
+def attempt(graph, candidate, values, real=ipexrun.compiler.Compiled.attempt):
+    result, _ = real(graph, candidate, values)
+    tries.append(calls)
+    return result, mine_ns
+
+ipexrun.compiler.Compiled.stock_timed, ipexrun.compiler.Compiled.attempt = stock_timed, attempt
+tries, calls = [], 0
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+with torch.no_grad():
+    for calls in range(60):
+        model(torch.randn(8, 64))
+states = [one["state"] for one in ipexrun.report()["modules"]]
+print(len(tries), tries == list(range(tries[0], tries[0] + len(tries))), states)
+"""
+
+
+@pytest.mark.parametrize("mine, seldom", [(1000, True), (500, False)])
+def test_a_form_that_does_not_lead_is_tried_seldom(mine, seldom):
+    """A form as fast as stock's needs many pairs until it is known; each call of a model of long calls took twice as long meanwhile."""
+    done = run([*launched(), sys.executable, "-c", BOUND.format(stock=1000, mine=mine)], IPEXRUN_GRAPH_WAIT="0")
+    assert done.returncode == 0, done.stderr
+    tries, in_a_row, states = done.stdout.strip().split(" ", 2)
+    if seldom:
+        assert 4 <= int(tries) <= 12 and "trying its graphs" in states, done.stdout
+    else:
+        assert in_a_row == "True" and "trying its graphs" not in states, done.stdout
+
+
 def test_several_graphs_in_float32_race_once_operators_have_decided():
     from ipexrun import capture
 

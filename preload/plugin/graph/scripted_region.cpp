@@ -22,6 +22,7 @@
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/recorder.h"
 #include "preload/plugin/graph/remembered.h"
+#include "preload/select/trial_bounds.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -141,6 +142,7 @@ struct Region::Choice {
   std::vector<int> open;  ///< candidates still to be tried: 1 with bf16 inside float32, 0 without
   std::atomic<int> choice{kUndecided};
   ProgramTrial trial;
+  TrialBounds bounds;
   std::array<Margins, 2> margins;  ///< of each candidate's results
   int small = 0;    ///< calls whose results were too small for it, of those that were tried
   std::atomic<int> too_small{0};  ///< likewise, of those that it was to answer
@@ -317,6 +319,7 @@ bool Region::answer(const c10::IValue* inputs, Values* results) {
       return false;
     }
   }
+  if (choice == kUndecided && form->choice->bounds.rests(now_ns())) return false;
   if (!may_explore || busy_.exchange(true, std::memory_order_acquire)) return false;
   auto run = std::make_unique<Exploring>(*this, *form, inputs);
   run->keeps = c10::intrusive_ptr<Region>::reclaim_copy(this);
@@ -550,6 +553,10 @@ void Region::explored(Exploring& run) {
   } else if (decided == -1) {
     lose(choice, run, accurate ? times_text(choice.trial.ratio()) : "not as exact as it has to be");
     if (accurate && choice.choice.load(std::memory_order_relaxed) == kStockAnswers) remember(choice, kStockWord);
+  } else if (!choice.remembered) {
+    const std::int64_t now = now_ns();
+    const std::int64_t before_ns = run.mine_first ? run.mine_ns : 0;
+    choice.bounds.tried(stock_ns, first ? 0 : run.mine_ns, before_ns + now - run.started_ns - stock_ns, now);
   }
 }
 
@@ -568,6 +575,7 @@ void Region::lose(Choice& choice, const Exploring& run, const std::string& why) 
   }
   choice.open.erase(choice.open.begin());
   choice.trial = ProgramTrial();
+  choice.bounds.restart();
   choice.checks = choice.calls = choice.small = 0;
   run.form.runs = 0;
   bool bf16_elsewhere = false;
