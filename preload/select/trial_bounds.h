@@ -12,14 +12,15 @@ namespace ipexrun::preload {
 /// tried() and restart() by one thread at a time, rests() by any.
 class TrialBounds {
  public:
-  static constexpr int kFreeCalls = 4;                    ///< of a form
+  static constexpr int kFreeCalls = 4;  ///< of a form
+  static constexpr int kChoosing = 3;   ///< times as many where kernels inside it are still being chosen, so that it does not lead yet
   static constexpr std::int64_t kFreeNs = 3'000'000'000;  ///< of all forms
   static constexpr std::int64_t kShareOf = 20;            ///< one part in so many
   static constexpr double kLeads = 0.95;                  ///< of stock's time, in their best calls: it may well win
 
   /// A call in which stock took `stock_ns`, ours `mine_ns` (0: what it took says nothing, since it packed), and all that is beside stock
   /// `beside_ns`.
-  void tried(std::int64_t stock_ns, std::int64_t mine_ns, std::int64_t beside_ns, std::int64_t now_ns) noexcept {
+  void tried(std::int64_t stock_ns, std::int64_t mine_ns, std::int64_t beside_ns, bool choosing, std::int64_t now_ns) noexcept {
     ++calls_;
     beside_ns_ += beside_ns;
     if (mine_ns > 0) {
@@ -27,7 +28,7 @@ class TrialBounds {
       mine_ns_ = mine_ns_ == 0 ? mine_ns : std::min(mine_ns_, mine_ns);
     }
     const bool leads = mine_ns_ > 0 && static_cast<double>(mine_ns_) < kLeads * static_cast<double>(stock_ns_);
-    if (calls_ >= kFreeCalls && beside_ns_ > kFreeNs && !leads)
+    if (calls_ >= kFreeCalls * (choosing ? kChoosing : 1) && beside_ns_ > kFreeNs && !leads)
       rest_until_ns_.store(now_ns + beside_ns * kShareOf, std::memory_order_relaxed);
   }
   /// Another form is tried from now on.

@@ -22,6 +22,7 @@ REMATCHES = 2  # after races that looked won but for calls that something else o
 UNSETTLED = 32  # calls that are left out of a race because something inside was still being chosen
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
 FREE_CALLS, FREE_S = 4, 3.0  # calls of a form, and seconds in one graph, that it may be tried in without a rest
+CHOOSING = 3  # times as many calls where kernels inside it are still being chosen, so that it does not lead yet
 SHARE = 0.05  # of stock's time may go into trying a form after that, unless it leads
 LEADS = 0.95  # of stock's time, in their best calls: a form that may well win is tried in one call after the other
 BOUNDED = os.environ.get("IPEXRUN_GRAPH_WAIT") != "0" and os.environ.get("IPEXRUN_GRAPH_MODE") != "dynamo"
@@ -164,6 +165,7 @@ class Compiled:
     def explore_apart(self, values):
         """Without a check for drift in it: stock's form runs twice here and ours beside it, which is no pass of the program's."""
         was = self.graph.set_apart(True)
+        choosing = self.graph.choosing_runs()
         started, self.stock_s = time.perf_counter(), 0.0
         try:
             return self.explore(values)
@@ -172,7 +174,8 @@ class Compiled:
             beside_s = time.perf_counter() - started - self.stock_s
             self.beside_s += beside_s
             # A form that gains little is decided by many pairs, and a model of long calls would take twice as long for a minute.
-            if BOUNDED and self.timed and self.open and self.calls >= FREE_CALLS and self.beside_s > FREE_S and not self.leads():
+            free_calls = FREE_CALLS * (CHOOSING if self.graph.choosing_runs() != choosing else 1)
+            if BOUNDED and self.timed and self.open and self.calls >= free_calls and self.beside_s > FREE_S and not self.leads():
                 self.rest_s = beside_s / SHARE
 
     def answer(self, values):

@@ -353,6 +353,7 @@ void register_classes() {
           .def("compile", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->compile(bf16); })
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
+          .def("choosing_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs()); })
           .def("unsettled_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
           .def("drift_waits", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->drift.counts().waiting > 0; })
           .def("exploration_ns", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(exploration_ns()); })

@@ -189,6 +189,7 @@ class Region::Exploring {
   std::int64_t mine_ns = 0;
   std::int64_t started_ns = 0;
   std::uint64_t explorations = exploration_count() + duel_runs();
+  std::uint64_t choosing = duel_runs();
   std::uint64_t exploration_ns = preload::exploration_ns();
 
   void attempt() {
@@ -556,7 +557,7 @@ void Region::explored(Exploring& run) {
   } else if (!choice.remembered) {
     const std::int64_t now = now_ns();
     const std::int64_t before_ns = run.mine_first ? run.mine_ns : 0;
-    choice.bounds.tried(stock_ns, first ? 0 : run.mine_ns, before_ns + now - run.started_ns - stock_ns, now);
+    choice.bounds.tried(stock_ns, first ? 0 : run.mine_ns, before_ns + now - run.started_ns - stock_ns, duel_runs() != run.choosing, now);
   }
 }
 
