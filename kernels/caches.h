@@ -7,7 +7,7 @@ namespace ipexrun::kernels {
 
 inline constexpr std::int64_t kUsualL2Bytes = 2 << 20;  ///< where block sizes were measured, and where nothing is known
 inline constexpr std::int64_t kSmallestL2Bytes = 256 << 10;
-inline constexpr std::int64_t kUsualL1Bytes = 48 << 10;
+inline constexpr std::int64_t kUsualL1Bytes = 48 << 10;  ///< where blocks of K that stay in it were measured, and where nothing is known
 
 /// Bytes of L2 that one core has, at least kSmallestL2Bytes; at most kUsualL2Bytes, because nothing larger was measured. Read once from the
 /// C library, which asks the CPU.

@@ -116,7 +116,7 @@ class Compiled:
             self.open = [bf16 for bf16 in self.open if self.timed or form_name(bf16) == known]
         self.fused = {bf16: self.graph.compile(bf16) for bf16 in self.open}
         self.exploring = threading.Lock()
-        self.beside_s = self.rest_s = self.stock_s = 0.0  # spent in trying; of stock's time until the next try; of the last call that tried
+        self.beside_s = self.stock_s = 0.0  # spent in trying beside stock; by stock in the last call that tried
         self.begin_trial()
         self.choice = None  # None: stock; else as in `open`
         self.unjudged = False  # it won while kernels inside were still being chosen: a call with those that stay is judged once more
@@ -162,6 +162,10 @@ class Compiled:
     def leads(self):
         return bool(self.times[0]) and min(self.times[1]) < LEADS * min(self.times[0])
 
+    def is_costly(self):
+        """A form that gains little is decided by many pairs, and a model of long calls would take twice as long for a minute."""
+        return BOUNDED and self.timed and self.beside_s > FREE_S and not self.leads()
+
     def explore_apart(self, values):
         """Without a check for drift in it: stock's form runs twice here and ours beside it, which is no pass of the program's."""
         was = self.graph.set_apart(True)
@@ -173,9 +177,8 @@ class Compiled:
             self.graph.set_apart(was)
             beside_s = time.perf_counter() - started - self.stock_s
             self.beside_s += beside_s
-            # A form that gains little is decided by many pairs, and a model of long calls would take twice as long for a minute.
             free_calls = FREE_CALLS * (CHOOSING if self.graph.choosing_runs() != choosing else 1)
-            if BOUNDED and self.timed and self.open and self.calls >= free_calls and self.beside_s > FREE_S and not self.leads():
+            if self.open and self.calls >= free_calls and self.is_costly():
                 self.rest_s = beside_s / SHARE
 
     def answer(self, values):
@@ -282,7 +285,7 @@ class Compiled:
             self.times[0].append(stock_ns)
             self.times[1].append(mine_ns)
             decided = self.trial.result() if self.timed else int(self.calls > CHECKS)
-        if self.checks == 0 or (self.checks < CHECKS and (not BOUNDED or not self.timed or self.leads())) or decided == 1:
+        if self.checks == 0 or (self.checks < CHECKS and not self.is_costly()) or decided == 1:
             self.checks += 1
             if not self.is_accurate(values, list(mine), candidate):
                 self.lose(values, f"its results are {self.trial.error():.1e} away")
@@ -341,6 +344,7 @@ class Compiled:
 
     def begin_trial(self):
         self.trial = torch.classes.ipexrun.Trial()
+        self.rest_s = 0.0  # of stock's time until the next try
         self.calls = self.checks = self.rematches = self.unsettled = self.small = self.tried = 0
         self.margins = torch.classes.ipexrun.Margins() if self.bf16_inside else None
         self.times = [], []  # nanoseconds of stock's form and of ours
