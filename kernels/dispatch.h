@@ -40,7 +40,7 @@ struct LinearBlock {
   std::int64_t row_end;
   std::int64_t panel_begin;
   std::int64_t panel_end;
-  std::int64_t l2_bytes = 2 << 20;  ///< of the core that computes it (caches.h): variants take the sizes of their blocks from it
+  std::int64_t l2_bytes = 2 << 20;   ///< of the core that computes it (caches.h): variants take the sizes of their blocks from it
   std::int64_t l1_bytes = 48 << 10;  ///< likewise
   /// The block before this one had the same rows of the same A, and its scratch, which this one gets: what it made of them is still there.
   bool same_rows = false;
