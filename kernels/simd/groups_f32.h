@@ -14,6 +14,7 @@ constexpr std::int64_t kRowStride = kBlockK + 16;
 constexpr std::int64_t kAheadRows = 16;
 constexpr std::int64_t kPrefetchBytes = 4096;  // of B, where there are few rows
 constexpr int kInlineRows = 4;                 // so few
+constexpr std::int64_t kNearBytes = 2048;      // of B, on its way from L2 to L1, where there are more
 
 #if defined(IPEXRUN_KERNEL_ISA_AVX512)
 using Vector = __m512;
@@ -153,11 +154,10 @@ void multiply(const Group& group) {
     for (std::int64_t left = depth; left > 0; left -= kAheadRows) {
       for (std::int64_t i = 0; i < group.lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
       for (std::int64_t end = left < kAheadRows ? left : kAheadRows; end > 0; --end, a.next(), b += kPanelColumns * 4) {
-        if (R <= kInlineRows) {
-          for (int p = 0; p < P; ++p) {
-            __builtin_prefetch(b + p * next + kPrefetchBytes);
-            if (kVectors * kWidth == kPanelColumns) __builtin_prefetch(b + p * next + kPrefetchBytes + 64);
-          }
+        constexpr std::int64_t kFetch = R <= kInlineRows ? kPrefetchBytes : kNearBytes;
+        for (int p = 0; p < P; ++p) {
+          __builtin_prefetch(b + p * next + kFetch);
+          if (kVectors * kWidth == kPanelColumns) __builtin_prefetch(b + p * next + kFetch + 64);
         }
         if constexpr (R > P) {
           Vector operands[kAll];

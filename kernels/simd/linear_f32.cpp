@@ -155,26 +155,28 @@ void copy_windows(const LinearF32Args& args, std::int64_t row, std::int64_t rows
   }
 }
 
-/// Rows [row, row + rows) of A as fp32, blocks of K one after the other, zeros behind K as far as `plan.k`.
+/// Rows [row, row + rows) of A as fp32, blocks of K one after the other, zeros behind K as far as `plan.k`. One row after the other: what
+/// lies behind in memory is on its way then.
 void copy_rows(const LinearF32Args& args, const Plan& plan, std::int64_t row, std::int64_t rows, float* to) {
   if (args.windows != nullptr) return copy_windows(args, row, rows, to);
-  for (std::int64_t first = 0; first < plan.k; first += kBlockK) {
-    const std::int64_t rest = args.k - first;
-    const std::int64_t depth = rest < kBlockK ? rest : kBlockK;
-    const std::int64_t padded = plan.k - first < kBlockK ? plan.k - first : kBlockK;
-    for (std::int64_t r = 0; r < rows; ++r, to += kRowStride) {
-      const std::int64_t at = (row + r) * args.lda + first;
-      if (!args.half) {
-        __builtin_memcpy(to, static_cast<const float*>(args.a) + at, static_cast<std::size_t>(depth) * 4);
-        continue;
-      }
-      const auto* from = static_cast<const std::uint16_t*>(args.a) + at;
+  const std::int64_t block = rows * kRowStride;
+  for (std::int64_t r = 0; r < rows; ++r, to += kRowStride) {
+    const std::int64_t at = (row + r) * args.lda;
+    if (!args.half) {
+      put(static_cast<const float*>(args.a) + at, args.k, to, 0, block);
+      continue;
+    }
+    const auto* from = static_cast<const std::uint16_t*>(args.a) + at;
+    for (std::int64_t first = 0; first < plan.k; first += kBlockK) {
+      const std::int64_t depth = args.k - first < kBlockK ? args.k - first : kBlockK;
+      const std::int64_t padded = plan.k - first < kBlockK ? plan.k - first : kBlockK;
+      float* there = to + first / kBlockK * block;
       std::int64_t k = 0;
-      for (; k + kWidth <= depth; k += kWidth) store(to + k, widened(from + k));
+      for (; k + kWidth <= depth; k += kWidth) store(there + k, widened(from + first + k));
       if (k < padded) {
         std::uint16_t part[kStepK] = {};
-        __builtin_memcpy(part, from + k, static_cast<std::size_t>(depth - k) * 2);
-        for (std::int64_t i = 0; k < padded; k += kWidth, i += kWidth) store(to + k, widened(part + i));
+        __builtin_memcpy(part, from + first + k, static_cast<std::size_t>(depth - k) * 2);
+        for (std::int64_t i = 0; k < padded; k += kWidth, i += kWidth) store(there + k, widened(part + i));
       }
     }
   }

@@ -100,19 +100,17 @@ def test_weights_that_change_are_seen_whoever_won():
             image.weight.add_(0.01)
 
 
-def test_threads_share_duels():
-    layer = linear(96, 70)
-    captured = Captured(lambda x: F.relu(layer(x)), torch.randn(31, 96))
+def in_threads(captured, function, shape):
     graph = captured.graphs[-1]
     wrong = []
 
     def work(seed):
-        x = torch.randn(31, 96, generator=torch.Generator().manual_seed(seed))
-        values = [x if value.shape == (31, 96) else value for value in captured.values]
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+        values = [x if value.shape == shape else value for value in captured.values]
         with torch.no_grad():
             for _ in range(50):
                 (got,) = graph.mine(False, list(values))
-                if not torch.allclose(got, F.relu(layer(x)), rtol=1e-5, atol=1e-6):
+                if not torch.allclose(got, function(x), rtol=1e-5, atol=1e-6):
                     wrong.append(seed)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
@@ -121,3 +119,42 @@ def test_threads_share_duels():
     for one in threads:
         one.join()
     assert not wrong
+
+
+def test_threads_share_duels():
+    layer = linear(96, 70)
+
+    def function(x):
+        return F.relu(layer(x))
+
+    in_threads(Captured(function, torch.randn(31, 96)), function, (31, 96))
+
+
+def three_layers_and_attention(size, heads=4):
+    layers = [linear(size, size) for _ in range(3)]
+    for number, layer in enumerate(layers):
+        layer.weight.data.mul_(1 + number)
+
+    def attend(x):
+        return F.scaled_dot_product_attention(*(layer(x).view(*x.shape[:2], heads, -1).transpose(1, 2) for layer in layers))
+
+    return layers, attend
+
+
+@pytest.mark.parametrize("size", [64, 1024])
+def test_layers_of_one_x_as_one_product_or_several(size):
+    layers, attend = three_layers_and_attention(size)
+    shape = (2, 9, size)
+    captured = again_and_again(Captured(attend, torch.randn(shape)), torch.randn(shape))
+    assert "3 linear layers joined" in captured.fused(False)
+    with torch.no_grad():
+        layers[1].weight.mul_(-1.5)
+        layers[2].bias.add_(1)
+    again_and_again(captured, torch.randn(shape))
+    layers[0].weight.data.mul_(-2)
+    again_and_again(captured, torch.randn(shape))
+
+
+def test_threads_share_the_duel_of_layers_of_one_x():
+    _, attend = three_layers_and_attention(96)
+    in_threads(Captured(attend, torch.randn(2, 31, 96)), attend, (2, 31, 96))

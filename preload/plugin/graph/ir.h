@@ -62,8 +62,9 @@ struct Linear {
   kernels::Binary binary = kernels::Binary::kNone;
   bool binary_first = false;
   Value other = kNone;
-  bool bf16_out = false;  ///< only linear layers read the result, and these would round it to bf16 themselves
-  bool exact = false;     ///< float32 that no bf16 may stand for
+  bool bf16_out = false;    ///< only linear layers read the result, and these would round it to bf16 themselves
+  bool exact = false;       ///< float32 that no bf16 may stand for
+  bool rows_apart = false;  ///< a line of cache lies between two rows of the result (space_rows())
 };
 
 /// A convolution, with the batch norm that was folded into it and what follows: kernels/conv.h over x.

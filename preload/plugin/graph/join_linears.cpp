@@ -1,6 +1,5 @@
 // Linear layers of one x (query, key and value of attention) become one product, whose results are columns of one buffer. Only where
-// whoever reads them reads rows that lie apart as well: attention, rotary embeddings and other products, through views that keep rows
-// whole.
+// whoever reads them reads rows that lie apart as well (rows_apart.h).
 //
 // Measured beside single products, weights not in L2: 0 to 13% faster from 128 rows on, the same at one row, at no size slower, so there is
 // no threshold. (A gate and what it multiplies are not joined: silu and the product then want a pass of their own, which costs as much.)
@@ -10,36 +9,10 @@
 #include "preload/plugin/graph/joined_step.h"
 #include "preload/plugin/graph/match.h"
 #include "preload/plugin/graph/passes.h"
-#include "preload/plugin/graph/rotary_step.h"
+#include "preload/plugin/graph/rows_apart.h"
 
 namespace ipexrun::preload::graph {
 namespace {
-
-/// Some last dimensions make up n, so that a view never runs over the end of a row.
-bool keeps_rows(const Facts& facts, std::int64_t n) {
-  std::int64_t product = 1;
-  for (std::size_t i = facts.sizes.size(); i-- > 0 && product < n;) {
-    if (facts.sizes[i] <= 0) return false;
-    product *= facts.sizes[i];
-  }
-  return product == n;
-}
-
-/// Who reads the value, [.., n] in rows that lie apart, does so as it is. `whole`: its dimensions are still in their order.
-bool may_lie_apart(const Graph& graph, const Match& match, Value value, std::int64_t n, bool whole) {
-  if (match.is_result(value)) return false;
-  return std::all_of(match.readers(value).begin(), match.readers(value).end(), [&](std::size_t place) {
-    const Node& node = graph.nodes[place];
-    if (node.kind == Node::Kind::kAttention) return value_of(node.arguments[5]) != value;
-    if (node.own_step == make_rotary_step) return node.arguments[kRotaryX].is_value(value);
-    if (node.kind == Node::Kind::kLinear) return whole && node.linear.x == value && node.linear.other != value;
-    if (node.is("view", "") || node.is("_unsafe_view", "")) {
-      return whole && keeps_rows(match.facts(node.outputs[0]), n) && may_lie_apart(graph, match, node.outputs[0], n, true);
-    }
-    if (node.is("transpose", "int") || node.is("permute", "")) return may_lie_apart(graph, match, node.outputs[0], n, false);
-    return false;
-  });
-}
 
 class Joiner {
  public:
@@ -64,16 +37,17 @@ class Joiner {
 
   [[nodiscard]] bool fits(const Node& node) const {
     if (node.kind != Node::Kind::kLinear || !node.linear.rows_are_outputs || node.linear.unary != kernels::Unary::kNone ||
-        node.linear.binary != kernels::Binary::kNone || node.linear.exact) {
+        node.linear.binary != kernels::Binary::kNone) {
       return false;
     }
     const Facts& result = match_.facts(node.outputs[0]);
     return node.arguments.empty() && result.sizes.size() == 2 && columns(node) > 0 &&
-           may_lie_apart(graph_, match_, node.outputs[0], columns(node), true);
+           may_lie_apart(graph_, match_, node.outputs[0], columns(node));
   }
 
   [[nodiscard]] bool alike_to(const Node& a, const Node& b) const {
-    return match_.facts(a.linear.weight).dtype == match_.facts(b.linear.weight).dtype && a.linear.bf16_out == b.linear.bf16_out;
+    return match_.facts(a.linear.weight).dtype == match_.facts(b.linear.weight).dtype && a.linear.bf16_out == b.linear.bf16_out &&
+           a.linear.exact == b.linear.exact;
   }
 
   /// Weights whose packs end in the middle of a panel come last; of several such, one.
@@ -91,7 +65,8 @@ class Joiner {
     joined.kind = Node::Kind::kOwn;
     joined.own_step = make_joined_step;
     joined.own_name = "linear layers joined";
-    joined.index = graph_.nodes[places[0]].linear.bf16_out ? 1 : 0;
+    const Linear& first = graph_.nodes[places[0]].linear;
+    joined.index = (first.bf16_out ? kJoinedBf16Out : 0) | (first.exact ? kJoinedExact : 0);
     joined.arguments.push_back(Argument::of(x));
     for (const std::size_t place : places) {
       const Node& node = graph_.nodes[place];

@@ -3,23 +3,32 @@
 // not lie one after the other, all are packed anew.
 #include "preload/plugin/graph/joined_step.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "kernels/linear.h"
+#include "kernels/linear_f32.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/linear_step.h"
 #include "preload/plugin/graph/view_step.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
+#include "preload/select/clock.h"
 
 namespace ipexrun::preload::graph {
 namespace {
+
+constexpr std::int64_t kDuelOfJoined = 3;     ///< beside those of linear layers and of convolutions
+constexpr std::int64_t kSameSetBytes = 4096;  ///< rows so far apart meet in one set of L1
 
 /// How often packs that are valid may be made anew because they lie apart: other graphs may join the same weights in other ways.
 constexpr int kGatherings = 4;
@@ -38,7 +47,8 @@ struct Joined {
 
 class JoinedStep final : public Step {
  public:
-  explicit JoinedStep(const Node& node) : x_(node.arguments[0].value), bf16_out_(node.index != 0) {
+  explicit JoinedStep(const Node& node)
+      : x_(node.arguments[0].value), bf16_out_((node.index & kJoinedBf16Out) != 0), exact_((node.index & kJoinedExact) != 0) {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const Part part{node.arguments[1 + 2 * i].value, node.arguments[2 + 2 * i].value, node.outputs[i]};
       parts_.push_back(part);
@@ -48,64 +58,130 @@ class JoinedStep final : public Step {
       single.linear.weight = part.weight;
       single.linear.bias = part.bias;
       single.linear.bf16_out = bf16_out_;
+      single.linear.exact = exact_;
       single.outputs = {part.result};
       singles_.emplace_back(single);
     }
   }
 
   void run(Values& values) const override {
-    if (run_joined(values)) return;
-    for (const LinearStep& single : singles_) single.run(values);
+    if (exact_) return run_exact(values);
+    if (!run_joined(values)) run_singles(values);
   }
 
  private:
-  bool run_joined(Values& values) const {
-    TierState* state = tier();
+  /// What is multiplied, once it is known that it may be.
+  struct Call {
+    const at::Tensor& x;
+    at::ScalarType dtype;  ///< of the weights
+    std::int64_t n;
+    bool with_bias;
+  };
+
+  void run_singles(Values& values) const {
+    for (const LinearStep& single : singles_) single.run(values);
+  }
+
+  /// Beside single products once the kernels of these are chosen.
+  void run_exact(Values& values) const {
     const at::Tensor& x = tensor_of(values, x_);
-    if (state == nullptr || !allowed_here() || !of_kernel(x) || x.dim() != 2 || x.numel() == 0 || (x.size(1) > 1 && x.stride(1) != 1))
-      return false;
-    kernels::LinearArgs args;
-    args.a = x.const_data_ptr();
-    args.a_dtype = kernel_dtype(x);
-    args.lda = x.size(0) > 1 ? x.stride(0) : x.size(1);
-    args.m = x.size(0);
-    args.k = x.size(1);
-    if (args.lda < args.k) return false;
-    const at::Tensor& first = tensor_of(values, parts_[0].weight);
-    bool with_bias = false;
+    const std::optional<Call> call = tier() != nullptr && allowed_here() ? describe(values) : std::nullopt;
+    Duel* duel = nullptr;
+    if (call && x.scalar_type() == at::kFloat && call->dtype == at::kFloat) {
+      const ForkGate::Passage passage(tier()->fork_gate);  // no fork while the table of duels is locked
+      if (passage) {
+        duel = duel_of({kDuelOfJoined, x.size(0), call->n, x.size(1), static_cast<std::int64_t>(parts_.size()), at::get_num_threads()});
+        for (std::size_t i = 0; duel != nullptr && !duel->decided() && i < parts_.size(); ++i) {
+          if (singles_[i].way_of(x, {tensor_of(values, parts_[i].weight), true}) < 0) duel = nullptr;
+        }
+      }
+    }
+    if (duel == nullptr) return run_singles(values);
+    constexpr int kWays = 2;
+    const bool open = !duel->decided();
+    const int way = duel->way(kWays, tried_);
+    const bool counts = tried_.has(way);
+    if (!open && way == 0 && tried_.has(1) && tried_.forget()) forget_packs(values);
+    const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
+    if (way == 1 && !run_joined(values)) {
+      duel->failed(way, kWays);
+      return run_singles(values);
+    }
+    if (way == 0) run_singles(values);
+    if (open) duel->took(way, kWays, steady_clock().now_ns() - started_ns, counts);
+    tried_.add(way);
+  }
+
+  /// Of those of several products that stock's operators multiply.
+  void forget_packs(const Values& values) const {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const Matrix weight{tensor_of(values, parts_[i].weight), true};
+      if (singles_[i].way_of(tensor_of(values, x_), weight) == 0) LinearStep::forget_exact(weight);
+    }
+    tried_.remove(1);
+  }
+
+  [[nodiscard]] std::optional<Call> describe(const Values& values) const {
+    const at::Tensor& x = tensor_of(values, x_);
+    if (!of_kernel(x) || x.dim() != 2 || x.numel() == 0 || (x.size(1) > 1 && x.stride(1) != 1) ||
+        (x.size(0) > 1 && x.stride(0) < x.size(1)))
+      return {};
+    Call call{x, tensor_of(values, parts_[0].weight).scalar_type(), 0, false};
     for (const Part& part : parts_) {
       const at::Tensor& weight = tensor_of(values, part.weight);
       const at::Tensor& bias = tensor_of(values, part.bias);
-      if (!of_kernel(weight) || weight.scalar_type() != first.scalar_type() || weight.dim() != 2 || weight.size(1) != args.k) return false;
-      if (&part != &parts_.back() && weight.size(0) % kJoinedColumns != 0) return false;
+      if (!of_kernel(weight) || weight.scalar_type() != call.dtype || weight.dim() != 2 || weight.size(1) != x.size(1)) return {};
+      if (&part != &parts_.back() && weight.size(0) % kJoinedColumns != 0) return {};
       if (bias.defined() &&
-          !(of_kernel(bias) && bias.is_contiguous() && bias.scalar_type() == first.scalar_type() && bias.numel() == weight.size(0)))
-        return false;
-      with_bias = with_bias || bias.defined();
-      args.n += weight.size(0);
+          !(of_kernel(bias) && bias.is_contiguous() && bias.scalar_type() == call.dtype && bias.numel() == weight.size(0)))
+        return {};
+      call.with_bias = call.with_bias || bias.defined();
+      call.n += weight.size(0);
     }
+    return call;
+  }
+
+  bool run_joined(Values& values) const {
+    TierState* state = tier();
+    if (state == nullptr || !allowed_here()) return false;
+    const std::optional<Call> call = describe(values);
+    if (!call) return false;
     const ForkGate::Passage passage(state->fork_gate);
     Joined joined;
     if (!passage || !packs_of(*state, values, &joined)) return false;
-    args.packed_b = joined.data();
-    at::Tensor bias;
-    if (with_bias) {
-      bias = biases(values, args.n, first.scalar_type());
-      args.bias = bias.const_data_ptr();
-      args.bias_dtype = kernel_dtype(bias);
-    }
-    const at::Tensor result = scratch_empty({args.m, args.n}, bf16_out_ ? at::kBFloat16 : first.scalar_type());
-    args.ldc = args.n;
-    args.c = result.mutable_data_ptr();
-    args.c_dtype = kernel_dtype(result);
-    if (!kernels::linear_bf16(args, torch_pool(), state->options.isa)) return false;
+    const at::ScalarType dtype = bf16_out_ ? at::kBFloat16 : call->dtype;
+    const std::int64_t m = call->x.size(0);
+    const at::Tensor result = room_for(m, call->n, dtype, call->n * static_cast<std::int64_t>(at::elementSize(dtype)) % kSameSetBytes == 0);
+    const at::Tensor bias = call->with_bias ? biases(values, call->n, call->dtype) : at::Tensor();
+    if (!multiply(*call, joined, bias, result, state->options.isa)) return false;
     std::int64_t column = 0;
     for (const Part& part : parts_) {
       const std::int64_t n = tensor_of(values, part.weight).size(0);
-      values[static_cast<std::size_t>(part.result)] = strided(result, {args.m, n}, {args.n, 1}, column);
+      values[static_cast<std::size_t>(part.result)] = strided(result, {m, n}, {result.stride(0), 1}, column);
       column += n;
     }
     return true;
+  }
+
+  [[nodiscard]] bool multiply(const Call& call, const Joined& joined, const at::Tensor& bias, const at::Tensor& result, IsaSet isa) const {
+    const auto of = [&](auto args) {
+      args.a = call.x.const_data_ptr();
+      args.lda = call.x.size(0) > 1 ? call.x.stride(0) : call.x.size(1);
+      args.m = call.x.size(0);
+      args.n = call.n;
+      args.k = call.x.size(1);
+      args.packed_b = joined.data();
+      if (bias.defined()) args.bias = bias.const_data_ptr();
+      args.c = result.mutable_data_ptr();
+      args.ldc = result.stride(0);
+      return args;
+    };
+    if (exact_) return kernels::linear_f32(of(kernels::LinearF32Args()), torch_pool(), isa);
+    kernels::LinearArgs args = of(kernels::LinearArgs());
+    args.a_dtype = kernel_dtype(call.x);
+    if (bias.defined()) args.bias_dtype = kernel_dtype(bias);
+    args.c_dtype = kernel_dtype(result);
+    return kernels::linear_bf16(args, torch_pool(), isa);
   }
 
   /// All biases as one; those that are absent are zeros.
@@ -125,7 +201,10 @@ class JoinedStep final : public Step {
     return all;
   }
 
-  static std::size_t bytes_of(const Matrix& weight) { return kernels::packed_b_bytes(weight.k(), weight.n()); }
+  [[nodiscard]] int candidate() const { return exact_ ? kOwnF32 : kOwnBf16; }
+  [[nodiscard]] std::size_t bytes_of(const Matrix& weight) const {
+    return exact_ ? kernels::packed_f32_bytes(weight.k(), weight.n(), false) : kernels::packed_b_bytes(weight.k(), weight.n());
+  }
 
   bool packs_of(TierState& state, const Values& values, Joined* joined) const {
     bool valid = true;
@@ -144,7 +223,8 @@ class JoinedStep final : public Step {
     const char* next = nullptr;
     for (const Part& part : parts_) {
       const Matrix weight{tensor_of(values, part.weight), true};
-      auto pack = std::static_pointer_cast<const TensorPack>(known_weight(state, weight, nullptr).packs[kOwnBf16]);
+      auto pack =
+          std::static_pointer_cast<const TensorPack>(known_weight(state, weight, nullptr).packs[static_cast<std::size_t>(candidate())]);
       if (pack == nullptr) {
         *valid = false;
         return false;
@@ -176,17 +256,24 @@ class JoinedStep final : public Step {
       at::Tensor to = strided(buffer, {own}, {1}, at);
       at += own;
       state.weights.pin_bytes(*known[i].weight, uses[i]);
-      kernels::pack_b(
-          {weight.tensor.const_data_ptr(), kernel_dtype(weight.tensor), weight.k(), weight.n(), weight.stride_k(), weight.stride_n()},
-          to.mutable_data_ptr(), torch_pool(), state.options.isa);
+      const void* from = weight.tensor.const_data_ptr();
+      if (exact_) {
+        kernels::pack_f32({from, false, weight.k(), weight.n(), weight.stride_k(), weight.stride_n()}, to.mutable_data_ptr(), torch_pool(),
+                          state.options.isa);
+      } else {
+        kernels::pack_b({from, kernel_dtype(weight.tensor), weight.k(), weight.n(), weight.stride_k(), weight.stride_n()},
+                        to.mutable_data_ptr(), torch_pool(), state.options.isa);
+      }
       const auto size = static_cast<std::size_t>(own);
-      if (!state.weights.put(*known[i].weight, kOwnBf16, std::make_shared<const TensorPack>(std::move(to), size), true)) return false;
+      if (!state.weights.put(*known[i].weight, candidate(), std::make_shared<const TensorPack>(std::move(to), size), true)) return false;
     }
     return true;
   }
 
   Value x_;
   bool bf16_out_;
+  bool exact_;
+  mutable WaysTried tried_;  ///< of float32 as float32
   std::vector<Part> parts_;
   std::vector<LinearStep> singles_;
   mutable std::mutex packing_;

@@ -27,6 +27,7 @@ namespace ipexrun::preload::graph {
 namespace {
 
 constexpr std::int64_t kDuelOfLinears = 1;
+constexpr int kWays = 2;
 
 /// `candidate`: kOwnBf16 or kOwnF32.
 std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w, int candidate) {
@@ -75,6 +76,12 @@ at::Tensor applied(const at::Tensor& x, kernels::Unary unary) {
 }
 
 }  // namespace
+
+at::Tensor room_for(std::int64_t rows, std::int64_t columns, at::ScalarType dtype, bool apart) {
+  constexpr std::int64_t kLineBytes = 64;
+  const auto between = apart ? kLineBytes / static_cast<std::int64_t>(at::elementSize(dtype)) : 0;
+  return scratch_empty_strided({rows, columns}, {columns + between, 1}, dtype);
+}
 
 const at::Tensor& tensor_of(const Values& values, Value value) {
   static const at::Tensor none;
@@ -137,7 +144,7 @@ bool LinearStep::run_own(const at::Tensor& x, const Matrix& weight, const at::Te
   args.lda = x.size(0) > 1 ? x.stride(0) : x.size(1);
   if (args.lda < x.size(1)) return false;
   args.m = x.size(0);
-  args.n = args.ldc = weight.n();
+  args.n = weight.n();
   args.k = x.size(1);
   const std::shared_ptr<const TensorPack> pack = packed(*state, weight, kOwnBf16);
   if (pack == nullptr) return false;
@@ -154,29 +161,39 @@ bool LinearStep::run_own(const at::Tensor& x, const Matrix& weight, const at::Te
     args.epilogue.other_dtype = kernel_dtype(other);
     args.epilogue.ld_other = other.stride(0);
   }
-  *out = scratch_empty({args.m, args.n}, linear_.bf16_out ? at::kBFloat16 : weight.tensor.scalar_type());
+  *out = room_for(args.m, args.n, linear_.bf16_out ? at::kBFloat16 : weight.tensor.scalar_type(), linear_.rows_apart);
+  args.ldc = out->stride(0);
   args.c = out->mutable_data_ptr();
   args.c_dtype = kernel_dtype(*out);
   return kernels::linear_bf16(args, torch_pool(), state->options.isa);
 }
 
+Duel* LinearStep::duel(const at::Tensor& x, const Matrix& weight) const {
+  const std::int64_t form = static_cast<std::int64_t>(linear_.unary) << 3 | static_cast<std::int64_t>(linear_.binary) << 1 |
+                            static_cast<std::int64_t>(linear_.binary_first);
+  return duel_of({kDuelOfLinears, x.size(0), weight.n(), weight.k(), form, at::get_num_threads()});
+}
+
+int LinearStep::way_of(const at::Tensor& x, const Matrix& weight) const {
+  const Duel* found = duel(x, weight);
+  if (found == nullptr) return 0;
+  return found->decided() ? found->way(kWays, tried_) : -1;
+}
+
 at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const {
   const auto all_f32 = [](const at::Tensor& tensor) { return !tensor.defined() || (tensor.scalar_type() == at::kFloat && plain(tensor)); };
   const bool fits = tier() != nullptr && allowed_here() && x.dim() == 2 && x.numel() > 0 && (x.size(1) == 1 || x.stride(1) == 1) &&
-                    (x.size(0) == 1 || x.stride(0) >= x.size(1)) && all_f32(x) && all_f32(weight.tensor) && all_f32(bias) && all_f32(other) &&
-                    (!bias.defined() || bias.is_contiguous());
-  Duel* duel = nullptr;
+                    (x.size(0) == 1 || x.stride(0) >= x.size(1)) && all_f32(x) && all_f32(weight.tensor) && all_f32(bias) &&
+                    all_f32(other) && (!bias.defined() || bias.is_contiguous());
+  Duel* found = nullptr;
   if (fits) {
     const ForkGate::Passage passage(tier()->fork_gate);  // no fork while the table of duels is locked
     if (!passage) return run_stock(x, weight, bias, other);
-    const std::int64_t form = static_cast<std::int64_t>(linear_.unary) << 3 | static_cast<std::int64_t>(linear_.binary) << 1 |
-                              static_cast<std::int64_t>(linear_.binary_first);
-    duel = duel_of({kDuelOfLinears, x.size(0), weight.n(), weight.k(), form, at::get_num_threads()});
+    found = duel(x, weight);
   }
-  if (duel == nullptr) return run_stock(x, weight, bias, other);
-  constexpr int kWays = 2;
-  const bool open = !duel->decided();
-  const int way = duel->way(kWays, tried_);
+  if (found == nullptr) return run_stock(x, weight, bias, other);
+  const bool open = !found->decided();
+  const int way = found->way(kWays, tried_);
   const bool counts = tried_.has(way);
   if (!open && way == 0 && tried_.has(1) && tried_.forget()) {
     forget_exact(weight);
@@ -185,16 +202,15 @@ at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, cons
   const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
   at::Tensor result = way == 1 ? run_own_exact(x, weight, bias, other) : run_stock(x, weight, bias, other);
   if (!result.defined()) {
-    if (open) duel->failed(way, kWays);
+    if (open) found->failed(way, kWays);
     return run_stock(x, weight, bias, other);
   }
-  if (open) duel->took(way, kWays, steady_clock().now_ns() - started_ns, counts);
+  if (open) found->took(way, kWays, steady_clock().now_ns() - started_ns, counts);
   tried_.add(way);
   return result;
 }
 
-/// The pack of a way that lost; an operator outside that answers with the same one makes it again.
-void LinearStep::forget_exact(const Matrix& weight) const {
+void LinearStep::forget_exact(const Matrix& weight) {
   TierState& state = *tier();
   const ForkGate::Passage passage(state.fork_gate);
   if (!passage || state.weights.read_only()) return;
@@ -208,7 +224,7 @@ at::Tensor LinearStep::run_own_exact(const at::Tensor& x, const Matrix& weight, 
   if (!passage) return {};
   kernels::LinearF32Args args;
   args.m = x.size(0);
-  args.n = args.ldc = weight.n();
+  args.n = weight.n();
   args.k = x.size(1);
   args.lda = x.size(0) > 1 ? x.stride(0) : x.size(1);
   if (!kernels::linear_f32_supported(args, state.options.isa)) return {};
@@ -226,7 +242,8 @@ at::Tensor LinearStep::run_own_exact(const at::Tensor& x, const Matrix& weight, 
     args.epilogue.other = beside.const_data_ptr();
     args.epilogue.ld_other = beside.stride(0);
   }
-  at::Tensor out = scratch_empty({args.m, args.n}, at::kFloat);
+  at::Tensor out = room_for(args.m, args.n, at::kFloat, linear_.rows_apart);
+  args.ldc = out.stride(0);
   args.c = out.mutable_data_ptr();
   return kernels::linear_f32(args, torch_pool(), state.options.isa) ? out : at::Tensor();
 }

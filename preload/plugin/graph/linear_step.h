@@ -21,6 +21,8 @@ struct Matrix {
 
 /// An undefined tensor for kNone.
 const at::Tensor& tensor_of(const Values& values, Value value);
+/// Not initialized, [rows, columns]; `apart`: with a line of cache between two rows.
+at::Tensor room_for(std::int64_t rows, std::int64_t columns, at::ScalarType dtype, bool apart);
 /// Of a dtype and a kind that kernels/linear.h reads.
 bool of_kernel(const at::Tensor& tensor);
 /// What the table knows of the weight now. The op tier sees the same operand, so their packs are the same. `use`: how it was asked, for
@@ -33,14 +35,18 @@ class LinearStep final : public Step {
  public:
   explicit LinearStep(const Node& node);
   void run(Values& values) const override;
+  /// float32 as float32: who multiplies x; 0: stock's operators, 1: our kernel, -1: not known yet.
+  [[nodiscard]] int way_of(const at::Tensor& x, const Matrix& weight) const;
+  /// The pack for our kernel; an operator outside that answers with the same one makes it again.
+  static void forget_exact(const Matrix& weight);
 
  private:
+  [[nodiscard]] Duel* duel(const at::Tensor& x, const Matrix& weight) const;
   [[nodiscard]] bool run_own(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other,
                              at::Tensor* out) const;
   /// float32 as float32: our kernel or stock's operators (under ipexrun those of the op tier), which of them is measured.
   [[nodiscard]] at::Tensor run_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
   [[nodiscard]] at::Tensor run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
-  void forget_exact(const Matrix& weight) const;
   [[nodiscard]] at::Tensor run_stock(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
 
   Linear linear_;

@@ -40,6 +40,7 @@ void optimize_between_parts(Graph* graph, bool bf16, Fused* fused) {
   find_pointwise(graph, bf16, fused);
   join_linears(graph, fused);
   drop_dead(graph);
+  space_rows(graph);
 }
 
 Fused optimize(Graph* graph, bool bf16) {
@@ -73,6 +74,7 @@ Fused optimize(Graph* graph, bool bf16) {
   find_pointwise(graph, bf16, &fused);
   join_linears(graph, &fused);
   drop_dead(graph);
+  space_rows(graph);
   return fused;
 }
 

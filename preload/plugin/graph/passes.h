@@ -107,6 +107,9 @@ void find_pointwise(Graph* graph, bool bf16, Fused* fused);
 /// Linear layers of one x become one product, where their results may be columns of one buffer. After every pass that rewrites these.
 void join_linears(Graph* graph, Fused* fused);
 
+/// Rows of a product's result that would meet in one set of a cache lie further apart, where its readers take that. The last pass.
+void space_rows(Graph* graph);
+
 /// Nodes whose results nobody reads.
 void drop_dead(Graph* graph);
 
