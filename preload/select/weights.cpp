@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "preload/select/fingerprint.h"
+#include "preload/select/looks.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -47,7 +48,7 @@ std::shared_ptr<Weight> WeightTable::insert(const WeightUse& use, std::unique_pt
   weight->liveness = std::move(liveness);
   weight->size_bytes = use.size_bytes;
   weight->version = use.version;
-  weight->sampled = sampled_hash(use.key.data, use.size_bytes);
+  weight->sampled = sampled_hash_of_run(use.key.data, use.size_bytes);
   weight->sightings = 1;
   weight->forward_calls = use.wants_grad ? 1 : 0;
   weight->wanted_grad = use.wants_grad;
@@ -111,7 +112,7 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
     if (use.wants_grad && !at_once && backward > 0) return {};
     full_due = weight->packed() && full_check_due(*weight, use, now);
   }
-  const std::uint64_t sampled = sampled_hash(use.key.data, use.size_bytes);
+  const std::uint64_t sampled = sampled_hash_of_run(use.key.data, use.size_bytes);
   const std::uint64_t full = full_due ? timed_full_hash(use) : 0;
 
   std::lock_guard lock(mutex_);

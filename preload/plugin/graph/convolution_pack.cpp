@@ -15,33 +15,23 @@
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
 #include "preload/plugin/weight_use.h"
+#include "preload/select/looks.h"
 
 namespace ipexrun::preload::graph {
 namespace {
 
-/// What small tensors held when the pack was made, undefined included, in one piece: they are compared in every call, when a model's weights
-/// have put all of it out of the caches.
-class Copies {
+/// What small tensors held when the pack was made, undefined included, as hashes: they are asked for in every call.
+class Contents {
  public:
-  explicit Copies(const std::array<at::Tensor, 5>& of) {
+  explicit Contents(const std::array<at::Tensor, 5>& of) {
     for (std::size_t i = 0; i < of.size(); ++i) {
-      if (!of[i].defined()) continue;
-      const at::Tensor whole = of[i].contiguous();
-      held_[i] = {true, whole.scalar_type(), c10::DimVector(whole.sizes()), bytes_.size(), whole.nbytes()};
-      const auto* bytes = static_cast<const unsigned char*>(whole.const_data_ptr());
-      bytes_.insert(bytes_.end(), bytes, bytes + whole.nbytes());
+      if (of[i].defined()) held_[i] = {true, of[i].scalar_type(), c10::DimVector(of[i].sizes()), hash_of(of[i])};
     }
   }
 
   [[nodiscard]] bool are(const std::array<const at::Tensor*, 5>& now) const {
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (now[i]->defined() != held_[i].defined) return false;
-      if (!held_[i].defined) continue;
-      const auto* impl = reinterpret_cast<const char*>(now[i]->unsafeGetTensorImpl());
-      for (int line = 0; line < 3; ++line) __builtin_prefetch(impl + 64 * line);
-      __builtin_prefetch(bytes_.data() + held_[i].begin);
-    }
-    for (std::size_t i = 0; i < now.size(); ++i) {
       if (held_[i].defined && !is(held_[i], *now[i])) return false;
     }
     return true;
@@ -52,19 +42,19 @@ class Copies {
     bool defined = false;
     at::ScalarType dtype = at::kFloat;
     c10::DimVector sizes;
-    std::size_t begin = 0;  ///< in bytes_
-    std::size_t size_bytes = 0;
+    std::uint64_t hash = 0;
   };
 
-  [[nodiscard]] bool is(const Held& held, const at::Tensor& now) const {
-    if (now.scalar_type() != held.dtype || now.sizes() != at::IntArrayRef(held.sizes)) return false;
-    if (held.size_bytes == 0) return true;
-    const at::Tensor whole = now.is_contiguous() ? now : now.contiguous();
-    return std::memcmp(whole.const_data_ptr(), bytes_.data() + held.begin, held.size_bytes) == 0;
+  static std::uint64_t hash_of(const at::Tensor& tensor) {
+    const at::Tensor whole = tensor.is_contiguous() ? tensor : tensor.contiguous();
+    return full_hash_of_run(whole.const_data_ptr(), whole.nbytes());
+  }
+
+  static bool is(const Held& held, const at::Tensor& now) {
+    return now.scalar_type() == held.dtype && now.sizes() == at::IntArrayRef(held.sizes) && hash_of(now) == held.hash;
   }
 
   std::array<Held, 5> held_;
-  std::vector<unsigned char> bytes_;
 };
 
 class FoldedPack final : public Pack {
@@ -80,7 +70,7 @@ class FoldedPack final : public Pack {
 
  private:
   Folded folded_;
-  Copies made_from_;
+  Contents made_from_;
 };
 
 bool is_bf16(Method method) {

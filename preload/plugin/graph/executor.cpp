@@ -9,14 +9,20 @@
 #include <functional>
 #include <stdexcept>
 
+#include "preload/plugin/answer.h"
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/graph/attention_step.h"
 #include "preload/plugin/graph/convolution_step.h"
+#include "preload/plugin/graph/joined_step.h"
 #include "preload/plugin/graph/linear_step.h"
 #include "preload/plugin/graph/op_times.h"
 #include "preload/plugin/graph/view_step.h"
+#include "preload/plugin/graph/weights_step.h"
+#include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
+#include "preload/plugin/weight_use.h"
 #include "preload/select/clock.h"
+#include "preload/select/looks.h"
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -261,7 +267,46 @@ Program::Program(const Graph& graph, Steps steps) : count_(graph.facts.size()), 
     }
     steps_.push_back(std::move(planned));
   }
+  plan_looks(graph);
   scratch_user_begins();
+}
+
+void Program::plan_looks(const Graph& graph) {
+  std::vector<bool> given(count_, false);
+  for (const Value input : inputs_) given[static_cast<std::size_t>(input)] = graph.facts[static_cast<std::size_t>(input)].tensor;
+  const auto add = [&](Value value, bool whole) {
+    if (value != kNone && given[static_cast<std::size_t>(value)]) looked_.push_back({value, whole});
+  };
+  for (const Node& node : graph.nodes) {
+    if (node.kind == Node::Kind::kLinear) add(node.linear.weight, false);
+    if (node.own_step == make_joined_step) {
+      for (std::size_t i = 1; i < node.arguments.size(); i += 2) add(node.arguments[i].value, false);
+    }
+    if (node.own_step == make_weights_step) {
+      for (const Argument& argument : node.arguments) add(argument.value, false);
+    }
+    if (node.kind != Node::Kind::kConvolution) continue;
+    const Convolution& c = node.convolution;
+    add(c.weight, false);
+    if (c.variance == kNone) continue;
+    for (const Value value : {c.bias, c.mean, c.variance, c.scale, c.shift}) add(value, true);
+  }
+}
+
+void Program::look(const Values& values, Looks* looks) const {
+  constexpr std::size_t kLeast = 16;  // for fewer no worker need be woken
+  const kernels::Parallel pool = torch_pool();
+  if (looked_.size() < kLeast || pool.threads < 2 || tier() == nullptr) return;
+  looks->reserve(looked_.size());
+  for (const Looked& looked : looked_) {
+    const c10::IValue& value = values[static_cast<std::size_t>(looked.value)];
+    if (!value.isTensor() || !value.toTensor().defined() || !plain(value.toTensor())) continue;
+    const at::Tensor& tensor = value.toTensor();
+    if (looked.whole && !tensor.is_contiguous()) continue;
+    looks->add(tensor.const_data_ptr(), looked.whole ? tensor.nbytes() : weight_use_of(tensor).size_bytes,
+               looked.whole ? Looks::Of::kAllBytes : Looks::Of::kSample);
+  }
+  looks->take(pool);
 }
 
 Program::~Program() { scratch_user_ends(); }
@@ -274,6 +319,9 @@ Values Program::run(Values inputs, std::vector<std::int64_t>* step_ns, const Wat
   ScratchRun scratch;
   Values values(count_);
   for (std::size_t i = 0; i < inputs.size(); ++i) values[static_cast<std::size_t>(inputs_[i])] = std::move(inputs[i]);
+  Looks looks;
+  look(values, &looks);
+  const LooksOfRun of_run(&looks);
   std::size_t step = 0;
   for (const Planned& planned : steps_) {
     scratch.pause(planned.outlives);

@@ -13,6 +13,10 @@
 
 #include "preload/plugin/graph/ir.h"
 
+namespace ipexrun::preload {
+class Looks;
+}
+
 namespace ipexrun::preload::graph {
 
 using Values = std::vector<c10::IValue>;  ///< by number
@@ -58,8 +62,17 @@ class Program {
     std::vector<Value> last_read;  ///< nobody reads them after this step: their memory goes back
     bool outlives = false;         ///< a result may lie in memory that it takes
   };
+  /// A weight that a step asks the table of packs about, or what was folded into one, of which all bytes count.
+  struct Looked {
+    Value value;
+    bool whole;
+  };
+  void plan_looks(const Graph& graph);
+  void look(const Values& values, Looks* looks) const;
+
   std::size_t count_;
   std::vector<Value> inputs_;
+  std::vector<Looked> looked_;  ///< in the order of the steps
   std::vector<Planned> steps_;
   std::vector<std::string> names_;
   std::vector<Argument> outputs_;
