@@ -66,7 +66,8 @@ class Joiner {
     joined.own_step = make_joined_step;
     joined.own_name = "linear layers joined";
     const Linear& first = graph_.nodes[places[0]].linear;
-    joined.index = (first.bf16_out ? kJoinedBf16Out : 0) | (first.exact ? kJoinedExact : 0);
+    if (first.bf16_out) joined.index |= kJoinedBf16Out;
+    if (first.exact) joined.index |= kJoinedExact;
     joined.arguments.push_back(Argument::of(x));
     for (const std::size_t place : places) {
       const Node& node = graph_.nodes[place];
