@@ -20,6 +20,7 @@
 #include "preload/plugin/graph/weights_step.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
+#include "preload/plugin/tier_state.h"
 #include "preload/plugin/weight_use.h"
 #include "preload/select/clock.h"
 #include "preload/select/looks.h"
@@ -272,10 +273,21 @@ Program::Program(const Graph& graph, Steps steps) : count_(graph.facts.size()), 
 }
 
 void Program::plan_looks(const Graph& graph) {
+  // Of less no worker need be woken: products of such weights may do without, and caches hold them.
+  constexpr std::size_t kLeast = 16;
+  constexpr std::int64_t kLeastBytes = std::int64_t{8} << 20;
   std::vector<bool> given(count_, false);
   for (const Value input : inputs_) given[static_cast<std::size_t>(input)] = graph.facts[static_cast<std::size_t>(input)].tensor;
+  std::int64_t bytes = 0;
   const auto add = [&](Value value, bool whole) {
-    if (value != kNone && given[static_cast<std::size_t>(value)]) looked_.push_back({value, whole});
+    if (value == kNone || !given[static_cast<std::size_t>(value)] ||
+        graph.facts[static_cast<std::size_t>(value)].dtype == at::ScalarType::Undefined)
+      return;
+    looked_.push_back({value, whole});
+    const Facts& facts = graph.facts[static_cast<std::size_t>(value)];
+    auto size = static_cast<std::int64_t>(c10::elementSize(facts.dtype));
+    for (const std::int64_t each : facts.sizes) size *= std::max<std::int64_t>(each, 0);
+    bytes += size;
   };
   for (const Node& node : graph.nodes) {
     if (node.kind == Node::Kind::kLinear) add(node.linear.weight, false);
@@ -291,12 +303,14 @@ void Program::plan_looks(const Graph& graph) {
     if (c.variance == kNone) continue;
     for (const Value value : {c.bias, c.mean, c.variance, c.scale, c.shift}) add(value, true);
   }
+  if (looked_.size() < kLeast || bytes < kLeastBytes) looked_.clear();
 }
 
 void Program::look(const Values& values, Looks* looks) const {
-  constexpr std::size_t kLeast = 16;  // for fewer no worker need be woken
+  if (looked_.empty()) return;
+  const TierState* state = tier();
   const kernels::Parallel pool = torch_pool();
-  if (looked_.size() < kLeast || pool.threads < 2 || tier() == nullptr) return;
+  if (state == nullptr || state->weights.read_only() || pool.threads < 2) return;  // read-only: after a fork, where workers may be gone
   looks->reserve(looked_.size());
   for (const Looked& looked : looked_) {
     const c10::IValue& value = values[static_cast<std::size_t>(looked.value)];

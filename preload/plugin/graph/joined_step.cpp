@@ -87,7 +87,7 @@ class JoinedStep final : public Step {
     const at::Tensor& x = tensor_of(values, x_);
     const std::optional<Call> call = tier() != nullptr && allowed_here() ? describe(values) : std::nullopt;
     Duel* duel = nullptr;
-    if (call && x.scalar_type() == at::kFloat && call->dtype == at::kFloat) {
+    if (call && x.scalar_type() == at::kFloat && call->dtype == at::kFloat && is_offered(*call)) {
       const ForkGate::Passage passage(tier()->fork_gate);  // no fork while the table of duels is locked
       if (passage) {
         duel = duel_of({kDuelOfJoined, x.size(0), call->n, x.size(1), static_cast<std::int64_t>(parts_.size()), at::get_num_threads()});
@@ -104,12 +104,20 @@ class JoinedStep final : public Step {
     if (!open && way == 0 && tried_.has(1) && tried_.forget()) forget_packs(values);
     const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
     if (way == 1 && !run_joined(values)) {
-      duel->failed(way, kWays);
+      if (open) duel->failed(way, kWays);  // later there may be room for its packs again
       return run_singles(values);
     }
     if (way == 0) run_singles(values);
     if (open) duel->took(way, kWays, steady_clock().now_ns() - started_ns, counts);
     tried_.add(way);
+  }
+
+  static bool is_offered(const Call& call) {
+    kernels::LinearF32Args args;
+    args.m = call.x.size(0);
+    args.n = call.n;
+    args.k = call.x.size(1);
+    return kernels::linear_f32_supported(args, tier()->options.isa);
   }
 
   /// Of those of several products that stock's operators multiply.
