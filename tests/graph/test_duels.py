@@ -4,12 +4,10 @@ Risk covered: a window of another pixel, a tile at an edge, an epilogue in anoth
 weight that changed after its pack was forgotten, numbers that are not finite where tiles cannot have them, several threads.
 """
 
-import threading
-
 import pytest
 import torch
 import torch.nn.functional as F
-from test_programs import Captured, linear
+from test_programs import Captured, in_threads, linear
 from torch import nn
 
 RUNS = 18  # more than three ways need
@@ -98,27 +96,6 @@ def test_weights_that_change_are_seen_whoever_won():
         with torch.no_grad():
             layer.weight.mul_(-1.01)
             image.weight.add_(0.01)
-
-
-def in_threads(captured, function, shape):
-    graph = captured.graphs[-1]
-    wrong = []
-
-    def work(seed):
-        x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-        values = [x if value.shape == shape else value for value in captured.values]
-        with torch.no_grad():
-            for _ in range(50):
-                (got,) = graph.mine(False, list(values))
-                if not torch.allclose(got, function(x), rtol=1e-5, atol=1e-6):
-                    wrong.append(seed)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert not wrong
 
 
 def test_threads_share_duels():

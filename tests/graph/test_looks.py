@@ -4,12 +4,9 @@ Risk covered: a hash of another tensor or of an earlier call, batch norms whose 
 call to the next, several threads with runs of their own.
 """
 
-import threading
-
 import pytest
 import torch
-import torch.nn.functional as F
-from test_programs import Captured
+from test_programs import Captured, in_threads
 from torch import nn
 
 
@@ -59,23 +56,4 @@ def test_what_changes_is_seen_by_the_next_call(make, shape):
 @CASES
 def test_threads_have_runs_of_their_own(make, shape):
     model = make()
-    captured = Captured(lambda x: model(x), torch.randn(shape))
-    graph = captured.graphs[-1]
-    wrong = []
-
-    def work(seed):
-        x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-        values = [x if value.shape == shape else value for value in captured.values]
-        with torch.no_grad():
-            expected = model(x)
-            for _ in range(20):
-                (got,) = graph.mine(False, list(values))
-                if F.mse_loss(got, expected).sqrt() > 1e-5 * expected.square().mean().sqrt():
-                    wrong.append(seed)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert not wrong
+    in_threads(Captured(lambda x: model(x), torch.randn(shape)), model, shape)

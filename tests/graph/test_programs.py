@@ -64,6 +64,29 @@ class Captured:
         return self.graphs[-1].fused[bf16]
 
 
+def in_threads(captured, function, shape, runs=30):
+    """Several threads run the float32 form at once, each with an input of its own."""
+    graph = captured.graphs[-1]
+    wrong = []
+
+    def work(seed):
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+        values = [x if value.shape == shape else value for value in captured.values]
+        with torch.no_grad():
+            expected = function(x)
+            for _ in range(runs):
+                (got,) = graph.mine(False, list(values))
+                if not (got - expected).norm() <= 1e-5 * expected.norm():
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
+
+
 def linear(inputs=48, outputs=80, **options):
     torch.manual_seed(3)
     return nn.Linear(inputs, outputs, **options).eval()

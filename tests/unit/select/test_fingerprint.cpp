@@ -5,15 +5,10 @@
 #include <vector>
 
 #include "preload/select/fingerprint.h"
+#include "tests/unit/select/workers.h"
 
 namespace ipexrun::preload {
 namespace {
-
-void run_on_threads(void* /*context*/, int n, void (*fn)(void* arg, int i), void* arg) {
-  std::vector<std::thread> workers;
-  for (int i = 0; i < n; ++i) workers.emplace_back(fn, arg, i);
-  for (std::thread& worker : workers) worker.join();
-}
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 

@@ -6,15 +6,10 @@
 
 #include "preload/select/fingerprint.h"
 #include "preload/select/looks.h"
+#include "tests/unit/select/workers.h"
 
 namespace ipexrun::preload {
 namespace {
-
-void run_on_threads(void* /*context*/, int n, void (*fn)(void* arg, int i), void* arg) {
-  std::vector<std::thread> workers;
-  for (int i = 0; i < n; ++i) workers.emplace_back(fn, arg, i);
-  for (std::thread& worker : workers) worker.join();
-}
 
 std::vector<std::vector<unsigned char>> regions(std::size_t count) {
   std::vector<std::vector<unsigned char>> made(count);
