@@ -18,6 +18,7 @@
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/linear_step.h"
+#include "preload/plugin/graph/rows_apart.h"
 #include "preload/plugin/graph/view_step.h"
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/parallel.h"
@@ -27,8 +28,7 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-constexpr std::int64_t kDuelOfJoined = 3;     ///< beside those of linear layers and of convolutions
-constexpr std::int64_t kSameSetBytes = 4096;  ///< rows so far apart meet in one set of L1
+constexpr std::int64_t kDuelOfJoined = 3;  ///< beside those of linear layers and of convolutions
 
 /// How often packs that are valid may be made anew because they lie apart: other graphs may join the same weights in other ways.
 constexpr int kGatherings = 4;
@@ -159,7 +159,7 @@ class JoinedStep final : public Step {
     if (!passage || !packs_of(*state, values, &joined)) return false;
     const at::ScalarType dtype = bf16_out_ ? at::kBFloat16 : call->dtype;
     const std::int64_t m = call->x.size(0);
-    const at::Tensor result = room_for(m, call->n, dtype, call->n * static_cast<std::int64_t>(at::elementSize(dtype)) % kSameSetBytes == 0);
+    const at::Tensor result = room_for(m, call->n, dtype, meet_in_one_set(call->n * static_cast<std::int64_t>(at::elementSize(dtype))));
     const at::Tensor bias = call->with_bias ? biases(values, call->n, call->dtype) : at::Tensor();
     if (!multiply(*call, joined, bias, result, state->options.isa)) return false;
     std::int64_t column = 0;

@@ -9,7 +9,6 @@
 namespace ipexrun::preload::graph {
 
 void space_rows(Graph* graph) {
-  constexpr std::int64_t kSameSetBytes = 4096;
   const Match match(*graph);
   for (Node& node : graph->nodes) {
     if (node.kind != Node::Kind::kLinear) continue;
@@ -18,7 +17,7 @@ void space_rows(Graph* graph) {
     const std::int64_t columns = match.facts(node.linear.weight).sizes[node.linear.rows_are_outputs ? 0 : 1];
     const std::int64_t row_bytes = columns * (node.linear.bf16_out || result.dtype == at::kBFloat16 ? 2 : 4);
     node.linear.rows_apart =
-        result.sizes.back() == columns && row_bytes % kSameSetBytes == 0 && may_lie_apart(*graph, match, node.outputs[0], columns);
+        result.sizes.back() == columns && meet_in_one_set(row_bytes) && may_lie_apart(*graph, match, node.outputs[0], columns);
   }
 }
 
