@@ -20,7 +20,8 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-/// What small tensors held when the pack was made, undefined included, as hashes: they are asked for in every call.
+/// What small tensors held when the pack was made, undefined included, as hashes: they are asked for in every call, when a model's weights
+/// have put the tensors themselves out of the caches.
 class Contents {
  public:
   explicit Contents(const std::array<at::Tensor, 5>& of) {
@@ -30,6 +31,10 @@ class Contents {
   }
 
   [[nodiscard]] bool are(const std::array<const at::Tensor*, 5>& now) const {
+    for (const at::Tensor* one : now) {
+      const auto* impl = reinterpret_cast<const char*>(one->unsafeGetTensorImpl());
+      for (int line = 0; line < 3; ++line) __builtin_prefetch(impl + 64 * line);
+    }
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (now[i]->defined() != held_[i].defined) return false;
       if (held_[i].defined && !is(held_[i], *now[i])) return false;

@@ -65,8 +65,9 @@ class JoinedStep final : public Step {
   }
 
   void run(Values& values) const override {
-    if (exact_) return run_exact(values);
-    if (!run_joined(values)) run_singles(values);
+    const std::optional<Call> call = tier() != nullptr && allowed_here() ? describe(values) : std::nullopt;
+    if (exact_) return run_exact(values, call);
+    if (!call || !run_joined(values, *call)) run_singles(values);
   }
 
  private:
@@ -83,9 +84,8 @@ class JoinedStep final : public Step {
   }
 
   /// Beside single products once the kernels of these are chosen.
-  void run_exact(Values& values) const {
+  void run_exact(Values& values, const std::optional<Call>& call) const {
     const at::Tensor& x = tensor_of(values, x_);
-    const std::optional<Call> call = tier() != nullptr && allowed_here() ? describe(values) : std::nullopt;
     Duel* duel = nullptr;
     if (call && x.scalar_type() == at::kFloat && call->dtype == at::kFloat && is_offered(*call)) {
       const ForkGate::Passage passage(tier()->fork_gate);  // no fork while the table of duels is locked
@@ -103,7 +103,7 @@ class JoinedStep final : public Step {
     const bool counts = tried_.has(way);
     if (!open && way == 0 && tried_.has(1) && tried_.forget()) forget_packs(values);
     const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
-    if (way == 1 && !run_joined(values)) {
+    if (way == 1 && !run_joined(values, *call)) {
       if (open) duel->failed(way, kWays);  // later there may be room for its packs again
       return run_singles(values);
     }
@@ -149,19 +149,16 @@ class JoinedStep final : public Step {
     return call;
   }
 
-  bool run_joined(Values& values) const {
+  bool run_joined(Values& values, const Call& call) const {
     TierState* state = tier();
-    if (state == nullptr || !allowed_here()) return false;
-    const std::optional<Call> call = describe(values);
-    if (!call) return false;
     const ForkGate::Passage passage(state->fork_gate);
     Joined joined;
     if (!passage || !packs_of(*state, values, &joined)) return false;
-    const at::ScalarType dtype = bf16_out_ ? at::kBFloat16 : call->dtype;
-    const std::int64_t m = call->x.size(0);
-    const at::Tensor result = room_for(m, call->n, dtype, meet_in_one_set(call->n * static_cast<std::int64_t>(at::elementSize(dtype))));
-    const at::Tensor bias = call->with_bias ? biases(values, call->n, call->dtype) : at::Tensor();
-    if (!multiply(*call, joined, bias, result, state->options.isa)) return false;
+    const at::ScalarType dtype = bf16_out_ ? at::kBFloat16 : call.dtype;
+    const std::int64_t m = call.x.size(0);
+    const at::Tensor result = room_for(m, call.n, dtype, meet_in_one_set(call.n * static_cast<std::int64_t>(at::elementSize(dtype))));
+    const at::Tensor bias = call.with_bias ? biases(values, call.n, call.dtype) : at::Tensor();
+    if (!multiply(call, joined, bias, result, state->options.isa)) return false;
     std::int64_t column = 0;
     for (const Part& part : parts_) {
       const std::int64_t n = tensor_of(values, part.weight).size(0);
