@@ -113,6 +113,7 @@ DensePlan plan_of(const ConvArgs& args, std::int64_t segments, std::int64_t rows
   plan.units = std::clamp<std::int64_t>(image_bytes() / plan.unit_bytes(), 1, std::min(kUnitsMost, ceil_div(rows, plan.rows) + 1));
   const std::int64_t chunk = std::clamp<std::int64_t>(chunk_bytes() / plan.shape.panel_bytes(), 1, plan.shape.panels);
   plan.chunk = ceil_div(plan.shape.panels, ceil_div(plan.shape.panels, chunk));
+  plan.laid = reserve(&plan, DensePlan::kLaidBytes);
   plan.offsets = reserve(&plan, plan.shape.steps * 8);
   plan.stage = reserve(&plan, 2 * 4096);
   plan.bias = reserve(&plan, panels * kPanelColumns * 4);
@@ -166,33 +167,56 @@ Grid grid_of(const ConvArgs& args, const DenseShape& shape, std::int64_t rows, s
   return best;
 }
 
-/// What of the parts is shared out: rows of outputs. A piece lays out its rows again where windows of neighbouring outputs overlap, and
-/// reads weights again. The more workers there are, the likelier one of them is slow: few share long calls alone, and only what costs
-/// little (16 workers gained 6 to 11% in ResNet's blocks of one image, two lost as much).
-Shares shares_of(const ConvArgs& args, const DenseShape& shape, const Grid& grid, std::int64_t items, std::int64_t segments) {
+/// What of the parts is shared out, and how: a worker computes half of its part, then the rest in pieces, which others take that are done.
+/// Panels, where a part has several and its rows lie in scratch at once: a worker lays them out for the first of its panels and they serve
+/// all of them, so pieces cost nothing until another worker takes one. Else rows of outputs: a piece lays out its rows again where windows
+/// of neighbouring outputs overlap, and reads weights again. The more workers there are, the likelier one of them is slow: few share long
+/// calls by rows alone, and only what costs little (16 workers gained 6 to 11% in ResNet's blocks of one image, two lost as much).
+Shares shares_of(const ConvArgs& args, const DensePlan& plan, const Grid& grid, std::int64_t items, bool tiled) {
   constexpr std::int64_t kMany = 8;
   constexpr std::int64_t kOfAPart = 8;
+  constexpr double kCheap = 1.0 / 24;
+  constexpr double kPiece = 150;             // the least product of a piece, in products of a tile: 2 microseconds
+  constexpr std::int64_t kPanelsEnough = 4;  // of a part, for its pieces to be as fine as pieces of rows
+  const DenseShape& shape = plan.shape;
   Shares shares;
   shares.grid = grid;
   shares.m = items;
   shares.n = shape.slabs * shape.panels * kPanelColumns;
   shares.unit = 1;
   shares.by_rows = true;
-  const bool many = shares.parts() >= kMany;
-  const double least = many ? 150 : 4000;         // of a part, in products of a tile: 2 or 50 microseconds
-  const double most = many ? 1.0 / 8 : 1.0 / 24;  // of the products, for doing things again
   const std::int64_t height = ceil_div(items, grid.rows);
   const std::int64_t width = ceil_div(shape.slabs * shape.panels, grid.panels);
-  const double tiles = tiles_of(args, segments);
+  const double tiles = tiles_of(args, plan.segments);
   const double products = static_cast<double>(height * width * shape.steps) * tiles;
-  if (shares.parts() > Shares::kPartsMost || height < 3 || products < least) return shares;
-  shares.own = height / 2;
-  shares.piece = ceil_div(height, kOfAPart);
-  const std::int64_t pieces = ceil_div(height - shares.own, shares.piece);
+  if (!tiled || shares.parts() <= 1 || shares.parts() > Shares::kPartsMost) return shares;
+
+  const bool many = shares.parts() >= kMany;
+  const double least = many ? kPiece : 4000;    // of a part: 2 or 50 microseconds
+  const double most = many ? 1.0 / 8 : kCheap;  // of the products, for doing things again
   const double halo = halo_of(args);
   const bool stays = width * shape.panel_bytes() <= l2_bytes() / 4;
+  const auto rows_piece = ceil_div(height, kOfAPart);
+  const std::int64_t rows_pieces = ceil_div(height - height / 2, rows_piece);
   const double again = 2 * halo * tiles * static_cast<double>(shape.blocks) + (stays ? 0 : 4 * static_cast<double>(width * shape.steps));
-  if (again * static_cast<double>(pieces) <= most * products) shares.pieces = pieces;
+  const double again_share = again * static_cast<double>(rows_pieces) / products;
+  const bool rows_pay = height >= 3 && products >= least && again_share <= most;
+
+  const std::int64_t units = ceil_div(height, plan.rows) + (args.images * args.axes[0].out > 1 ? 1 : 0);
+  const bool lie = shape.slabs == 1 && plan.segments == 1 && units <= plan.units;
+  const double panel = products / static_cast<double>(width);
+  const std::int64_t panels_piece = std::max(ceil_div(width, kOfAPart), static_cast<std::int64_t>(kPiece / panel) + 1);
+  const bool panels_pay = lie && width >= 2 && width - width / 2 >= panels_piece;
+  if (panels_pay && (width >= kPanelsEnough || !rows_pay || again_share > kCheap)) {
+    shares.by_rows = false;
+    shares.own = width / 2;
+    shares.piece = panels_piece;
+    shares.pieces = ceil_div(width - shares.own, panels_piece);
+  } else if (rows_pay) {
+    shares.own = height / 2;
+    shares.piece = rows_piece;
+    shares.pieces = rows_pieces;
+  }
   return shares;
 }
 
@@ -203,7 +227,8 @@ struct Planned {
 
   [[nodiscard]] std::size_t scratch_bytes(const ConvArgs& /*args*/, const LinearBlock& /*block*/) const { return plan.bytes; }
   void run(const ConvArgs& args, const LinearBlock& block, void* scratch) const {
-    variant.run(args, plan, {block.row_begin, block.row_end, block.panel_begin, block.panel_end}, scratch);
+    variant.run(args, plan, {block.row_begin, block.row_end, block.panel_begin, block.panel_end, block.panel_ahead, block.same_rows},
+                scratch);
   }
 };
 
@@ -304,7 +329,7 @@ bool dense(const ConvArgs& args, const Parallel& parallel, IsaSet isa) {
   const std::int64_t items = rows * plan.segments;  // rounded to whole outputs there may be fewer
   const DenseVariants table = dense_variants();
   plan.apart = table.first[table.count - 1].run;
-  return run_blocks(args, Planned{variant, plan}, shares_of(args, shape, grid, items, plan.segments), parallel);
+  return run_blocks(args, Planned{variant, plan}, shares_of(args, plan, grid, items, variant.needs != 0), parallel);
 }
 
 }  // namespace ipexrun::kernels

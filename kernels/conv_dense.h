@@ -59,6 +59,8 @@ struct DenseBlock {
   std::int64_t row_end;
   std::int64_t panel_begin;
   std::int64_t panel_end;
+  std::int64_t panel_ahead = 0;  ///< panels up to here likely follow: worth fetching
+  bool same_rows = false;        ///< the block before had the same ones and this scratch
 };
 
 /// A unit is `rows` rows of outputs of one image and depth, or fewer; or a segment of one, where rows are long. It has a plane in scratch
@@ -82,11 +84,14 @@ struct DensePlan {
   std::int64_t chunk = 0;   ///< panels whose weights stay near while the outputs of all units pass
 
   // Offsets in scratch.
+  std::size_t laid = 0;     ///< what lies there, from one block to the next: a variant's own words, of kLaidBytes
   std::size_t offsets = 0;  ///< of A, a step
   std::size_t stage = 0;
   std::size_t bias = 0;
   std::size_t image = 0;
   std::size_t bytes = 0;
+
+  static constexpr std::int64_t kLaidBytes = 64;
 
   [[nodiscard]] constexpr std::int64_t unit_bytes() const { return plane_bytes * planes * shape.blocks; }
 };

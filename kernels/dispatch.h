@@ -44,6 +44,8 @@ struct LinearBlock {
   std::int64_t l1_bytes = 48 << 10;  ///< likewise
   /// The block before this one had the same rows of the same A, and its scratch, which this one gets: what it made of them is still there.
   bool same_rows = false;
+  /// Panels up to here are likely to follow, with the same rows: worth fetching. At most `panel_end`: none.
+  std::int64_t panel_ahead = 0;
 };
 
 struct LinearVariant {

@@ -41,6 +41,7 @@ struct Shares {
     std::int64_t& begin = by_rows ? block.row_begin : block.panel_begin;
     std::int64_t& end = by_rows ? block.row_end : block.panel_end;
     const std::int64_t each = by_rows ? unit : 1;
+    if (!by_rows) block.panel_ahead = block.panel_end;
     end = std::min(end, begin + to * each);
     begin = std::min(end, begin + from * each);
     return block;

@@ -42,12 +42,12 @@ function(ipexrun_sanitize_values name)
   endif()
 endfunction()
 
-# ipexrun_unit_test(<name> SOURCES ... LIBRARIES ... [SAMPLE] [THREADS FILTER]): a GoogleTest binary under ctest with the label "unit".
+# ipexrun_unit_test(<name> SOURCES ... LIBRARIES ... [SAMPLE] [THREADS FILTER] [ARGUMENTS ...]): a GoogleTest binary under ctest with the label "unit".
 # SAMPLE: small and full of memory that changes hands, so `./dev test` runs it under sanitizers too; `./dev test --all` runs all of them.
 # THREADS: code that several threads run, so ThreadSanitizer's tree has it too, with the tests that match FILTER ('*' for all).
 function(ipexrun_unit_test name)
-  cmake_parse_arguments(arg "SAMPLE" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
-  set(arguments "")
+  cmake_parse_arguments(arg "SAMPLE" "THREADS" "SOURCES;LIBRARIES;LABELS;ARGUMENTS" ${ARGN})
+  set(arguments ${arg_ARGUMENTS})
   if(IPEXRUN_SANITIZE STREQUAL "thread")
     if(NOT arg_THREADS)
       return()

@@ -413,6 +413,13 @@ void multiply(const Block& block, bool first) {
   }
 }
 
+/// What scratch holds from one block to the next: all units of its rows, laid out for a slab, every number of them finite.
+struct Laid {
+  bool whole = false;
+  std::int64_t slab = 0;
+};
+static_assert(sizeof(Laid) <= DensePlan::kLaidBytes);
+
 /// One worker's run.
 struct Run {
   const ConvArgs& args;
@@ -605,11 +612,17 @@ void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& b
   for (std::int64_t panel = block.panel_begin; panel < block.panel_end; ++panel) {
     load_bias(args, plan, panel, reinterpret_cast<float*>(run.scratch + plan.bias) + (panel - block.panel_begin) * kPanelColumns);
   }
+  auto* laid = reinterpret_cast<Laid*>(run.scratch + plan.laid);
+  if (!block.same_rows) *laid = Laid();
+  const std::int64_t panel_ahead = larger(block.panel_ahead, block.panel_end);
   tile_configure(config);
   for (std::int64_t panel = block.panel_begin; panel < block.panel_end;) {
     const std::int64_t index = panel / plan.shape.panels;
     const std::int64_t slab_end = smaller((index + 1) * plan.shape.panels, block.panel_end);
     const Slab slab = slab_of(args, plan.shape, index);
+    const bool lie = laid->whole && laid->slab == index;
+    laid->whole = true;
+    laid->slab = index;
     bool first = true;
     for (std::int64_t row = block.row_begin; row < block.row_end;) {
       Unit units[kUnitsMost];
@@ -618,22 +631,24 @@ void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& b
         units[count] = unit_of(args, plan, row, block.row_end);
         char* image = run.scratch + plan.image + count * plan.unit_bytes();
         const bool together = slab.in > plan.shape.group_in;
-        const bool finite =
-            together ? lay_unit<Largest>(args, plan, units[count], slab, image) : lay_unit<Unseen>(args, plan, units[count], slab, image);
+        const bool finite = lie || (together ? lay_unit<Largest>(args, plan, units[count], slab, image)
+                                             : lay_unit<Unseen>(args, plan, units[count], slab, image));
         const std::int64_t next = row + units[count].rows;
         if (finite) {
           ++count;
         } else {  // what is not finite would reach the other groups' outputs through their zeros
           plan.apart(args, plan, {row, next, panel, slab_end}, nullptr);
+          laid->whole = false;
         }
         row = next;
       }
+      laid->whole = laid->whole && row >= block.row_end && first;  // one batch of units was enough
       for (std::int64_t begin = panel; count > 0 && begin < slab_end;) {
         const std::int64_t end = smaller(begin + plan.chunk, slab_end);
         Ahead ahead;
         if (end < slab_end || row >= block.row_end) {
           ahead.at = run.panel(end);
-          ahead.lines = (smaller(end + plan.chunk, block.panel_end) - end) * plan.shape.panel_bytes() / 64;
+          ahead.lines = (smaller(end + plan.chunk, panel_ahead) - end) * plan.shape.panel_bytes() / 64;
         } else if (begin != panel) {
           ahead.at = run.panel(panel);
           ahead.lines = smaller(plan.chunk, slab_end - panel) * plan.shape.panel_bytes() / 64;

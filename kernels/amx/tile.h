@@ -17,6 +17,14 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16];
 };
 
+}  // namespace ipexrun::kernels::amx
+
+#ifdef IPEXRUN_SOFTWARE_TILES
+#include "kernels/amx/software_tile.h"
+#else
+
+namespace ipexrun::kernels::amx {
+
 static inline void tile_configure(const TileConfig& config) { __asm__ volatile("ldtilecfg %0" ::"m"(config) : "memory"); }
 
 /// Must run before control returns to code that is not ours: live tiles make every context switch and signal frame 8 KiB heavier.
@@ -60,3 +68,5 @@ static inline __attribute__((always_inline)) void tile_multiply_bytes() {
 }
 
 }  // namespace ipexrun::kernels::amx
+
+#endif
