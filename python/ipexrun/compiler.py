@@ -6,6 +6,7 @@ Python only translates; what is fused, how it runs, and whether it is right and 
 
 import atexit
 import os
+import statistics
 import sys
 import threading
 import time
@@ -23,9 +24,11 @@ UNSETTLED = 32  # calls that are left out of a race because something inside was
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
 FREE_CALLS, FREE_S = 4, 3.0  # calls of a form, and seconds in one graph, that it may be tried in without a rest
 CHOOSING = 3  # times as many calls where kernels inside it are still being chosen, so that it does not lead yet
-SHARE = 0.05  # of stock's time may go into trying a form after that, unless it leads
-LEADS = 0.95  # of stock's time, in their best calls: a form that may well win is tried in one call after the other
+SHARE, LEAD_SHARE = 0.05, 0.2  # of stock's time may go into trying a form after that; while it leads
+LEAD_S = 9.0  # seconds in one graph that a form that leads, or chooses kernels, may be tried in without a rest
+LEADS, RECENT = 0.95, 6  # of stock's time, in the middle of so many last pairs: it may well win. By single calls a form that is level led for minutes
 BOUNDED = os.environ.get("IPEXRUN_GRAPH_WAIT") != "0" and os.environ.get("IPEXRUN_GRAPH_MODE") != "dynamo"
+LONG_S, NEAR = 0.1, 1e-4  # of such calls, and of results so near stock's, float64 tells the rest later
 LOOK_AGAIN = 16  # the first call answered with bf16 inside that is judged once more; then each power of four
 SMALL_SHARE = 8  # one call of so many may have results that are too small for what bf16 rounds
 SMALL_AT_FIRST = 32  # such calls after which that is asked of a form that answers
@@ -119,7 +122,8 @@ class Compiled:
         self.beside_s = self.stock_s = 0.0  # spent in trying beside stock; by stock in the last call that tried
         self.begin_trial()
         self.choice = None  # None: stock; else as in `open`
-        self.unjudged = False  # it won while kernels inside were still being chosen: a call with those that stay is judged once more
+        # It won while kernels inside were still being chosen, or before CHECKS calls were judged: a call with those that stay is judged once more.
+        self.unjudged = False
         self.problem = ""  # of the last run that failed
         self.note = new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
         self.parts = Parts(self) if self.races else None  # what Inductor may compile, once the forms above are decided
@@ -160,11 +164,22 @@ class Compiled:
         self.rest_s -= seconds
 
     def leads(self):
-        return bool(self.times[0]) and min(self.times[1]) < LEADS * min(self.times[0])
+        ratios = [mine / max(stock, 1) for stock, mine in zip(*(times[-RECENT:] for times in self.times))]
+        return bool(ratios) and statistics.median(ratios) <= LEADS
 
     def is_costly(self):
         """A form that gains little is decided by many pairs, and a model of long calls would take twice as long for a minute."""
-        return BOUNDED and self.timed and self.beside_s > FREE_S and not self.leads()
+        return BOUNDED and self.timed and self.beside_s > FREE_S
+
+    def rest_after(self, beside_s, choosing):
+        """Seconds of stock's calls before the form is tried again, after a call that took so many more than stock's."""
+        if not (self.open and self.is_costly()):
+            return 0.0
+        leads = self.leads()
+        hopeful = leads or (choosing and self.calls < FREE_CALLS * CHOOSING)
+        if self.calls < FREE_CALLS or (hopeful and self.beside_s <= LEAD_S):
+            return 0.0
+        return beside_s / (LEAD_SHARE if leads else SHARE)
 
     def explore_apart(self, values):
         """Without a check for drift in it: stock's form runs twice here and ours beside it, which is no pass of the program's."""
@@ -177,9 +192,7 @@ class Compiled:
             self.graph.set_apart(was)
             beside_s = time.perf_counter() - started - self.stock_s
             self.beside_s += beside_s
-            free_calls = FREE_CALLS * (CHOOSING if self.graph.choosing_runs() != choosing else 1)
-            if self.open and self.calls >= free_calls and self.is_costly():
-                self.rest_s = beside_s / SHARE
+            self.rest_s = self.rest_after(beside_s, self.graph.choosing_runs() != choosing)
 
     def answer(self, values):
         """By the form that won."""
@@ -287,7 +300,7 @@ class Compiled:
             decided = self.trial.result() if self.timed else int(self.calls > CHECKS)
         if self.checks == 0 or (self.checks < CHECKS and not self.is_costly()) or decided == 1:
             self.checks += 1
-            if not self.is_accurate(values, list(mine), candidate):
+            if not self.is_accurate(values, list(mine), candidate, may_wait=decided != 1):
                 self.lose(values, f"its results are {self.trial.error():.1e} away")
                 return result
         if decided == 1 and self.is_often_small():
@@ -295,7 +308,7 @@ class Compiled:
         elif decided == 1:
             self.open = []
             self.small = 0
-            self.unjudged = self.graph.unsettled_runs() != unsettled
+            self.unjudged = self.graph.unsettled_runs() != unsettled or (self.timed and (self.postponed or self.checks < CHECKS))
             self.choice = candidate
             self.note["choice"] = f"{form_name(candidate)}: {self.fused[candidate]}"
             if self.timed:
@@ -345,6 +358,7 @@ class Compiled:
     def begin_trial(self):
         self.trial = torch.classes.ipexrun.Trial()
         self.rest_s = 0.0  # of stock's time until the next try
+        self.postponed = False  # what float64 alone can tell of a result: it is asked when the form is about to win, and once more after that
         self.calls = self.checks = self.rematches = self.unsettled = self.small = self.tried = 0
         self.margins = torch.classes.ipexrun.Margins() if self.bf16_inside else None
         self.times = [], []  # nanoseconds of stock's form and of ours
@@ -367,10 +381,15 @@ class Compiled:
         finally:
             hook.set_enabled(True)
 
-    def is_accurate(self, values, mine, candidate, trial=None):
+    def is_accurate(self, values, mine, candidate, trial=None, may_wait=False):
+        """`may_wait`: the form is not about to win, so that what float64 alone can tell, at some four times the price of a call, may wait for that."""
         bf16 = candidate or self.bf16_inside
         truth, exact = list(self.truth(values)), []
-        if not bf16 and not torch.classes.ipexrun.Trial().check(truth, mine, bf16):
+        beside = torch.classes.ipexrun.Trial()
+        if not bf16 and not beside.check(truth, mine, bf16):
+            if may_wait and self.stock_s > LONG_S and 0 < beside.error() <= NEAR:
+                self.postponed = True
+                return True
             exact = double.results(self.module, values) or []
         right = (self.trial if trial is None else trial).check_beside(truth, mine, bf16, exact)
         if right and self.margins is not None:

@@ -20,6 +20,7 @@ from .interrupts import let_through
 WAY = "express"  # its name among the ways of remembered.OfModule
 PATIENCE = 1.0  # traced once so many times the price was spent in calls of the kind: the module's graph has won, so it is called often
 CALLS = 6  # of stock that trying a trace costs
+PRICEY_NS = 2.5e9  # a trace of such a price is made where it is SHARE_LATER of the time: what it saves in a call is no part of a long one
 PART = 0.1  # of TorchDynamo's time that a trace takes
 TRACES = 8  # made for one module
 SHARE, SHARE_LATER, LATER_S = 0.5, 0.05, 3.0  # of the time while traces are tried, and once that took LATER_S
@@ -52,8 +53,9 @@ class Kind:
     def is_due(self):
         if self.calls < 2:
             return False
-        price_ns = 1e9 * PART * self.owner.note.get("capture_s", 1.0) + CALLS * self.spent_ns / self.calls
-        return capture.AT_ONCE or self.spent_ns > PATIENCE * price_ns
+        stock_ns = self.spent_ns / self.calls * max(self.owner.note.get("speed", 1.0), 1.0)
+        price_ns = 1e9 * PART * self.owner.note.get("capture_s", 1.0) + CALLS * stock_ns
+        return capture.AT_ONCE or self.spent_ns > price_ns * (PATIENCE if price_ns < PRICEY_NS else 1 / SHARE_LATER)
 
 
 class Express(tracing.Target):

@@ -372,6 +372,28 @@ print(len(tries), tries == list(range(tries[0], tries[0] + len(tries))), states)
 """
 
 
+LEADS_NO_LONGER = """
+import ipexrun.compiler as compiler
+
+compiler.BOUNDED = True
+graph = object.__new__(compiler.Compiled)
+graph.timed, graph.open, graph.beside_s, graph.times, graph.calls = True, [False], 8.0, ([], []), 1
+rests = []
+for stock, mine in [(8, 7)] * 4 + [(7, 7)] * 5:  # stock's own kernels were still being chosen in the first ones
+    graph.calls += 1
+    graph.times[0].append(stock)
+    graph.times[1].append(mine)
+    rests.append(graph.rest_after(1.0, choosing=False))
+graph.beside_s, graph.times = 9.5, ([8] * 6, [7] * 6)
+print(rests, graph.rest_after(1.0, choosing=False))
+"""
+
+
+def test_a_form_that_no_longer_leads_rests_and_one_that_leads_does_after_a_while():
+    done = run([sys.executable, "-c", LEADS_NO_LONGER], PYTHONPATH=os.path.join(BUILD, "lib", "ipexrun", "python"))
+    assert done.stdout.strip() == f"{[0.0] * 7 + [20.0] * 2} 5.0", done.stderr
+
+
 @pytest.mark.parametrize("mine, seldom", [(1000, True), (500, False)])
 def test_a_form_that_does_not_lead_is_tried_seldom(mine, seldom):
     """A form as fast as stock's needs many pairs until it is known; each call of a model of long calls took twice as long meanwhile."""

@@ -311,6 +311,25 @@ def test_calls_in_which_a_trace_is_tried_are_a_share():
     assert done.stdout.split("\n")[0] == "[True, False, False, True, False, True]", done.stdout
 
 
+DUE = """
+from ipexrun import capture, express
+capture.AT_ONCE = False
+for seconds, speed in ((0.01, 3.0), (0.6, 2.5)):
+    kind = express.Kind(type("Owner", (), {"note": {"capture_s": 4.0, "speed": speed}}))
+    calls = 0
+    while not kind.is_due():
+        kind.pair(int(seconds * 1e9), stock=False)
+        calls += 1
+    print(calls, round(calls * seconds))
+"""
+
+
+def test_a_trace_that_costs_calls_of_seconds_waits_until_it_is_a_share():
+    """0.4 s of TorchDynamo's time, and six calls of stock's: of 0.03 s, or of 1.5."""
+    done = run([sys.executable, "-c", DUE])
+    assert done.stdout.split("\n")[:2] == ["59 1", "314 188"], done.stdout + done.stderr
+
+
 SPEED = """
 from ipexrun import python_speed
 def clock(loops):

@@ -34,19 +34,33 @@ TEST(TrialBounds, LongCallsOfAFormThatDoesNotLeadTakeAShare) {
   EXPECT_LE(beside, 4 * kSecond + now / 20);
 }
 
-TEST(TrialBounds, AFormThatLeadsHasNoRest) {
+TEST(TrialBounds, AFormThatLeadsHasLongerAndThenALargerShare) {
   TrialBounds bounds;
-  for (int call = 0; call < 20; ++call) bounds.tried(kSecond, call == 0 ? 0 : kSecond * 9 / 10, kSecond, false, call * kSecond);
-  EXPECT_FALSE(bounds.rests(20 * kSecond));
+  for (int call = 0; call < 9; ++call) {
+    bounds.tried(kSecond, call == 0 ? 0 : kSecond * 9 / 10, kSecond, false, call * kSecond);
+    EXPECT_FALSE(bounds.rests(call * kSecond + 1)) << call;
+  }
+  bounds.tried(kSecond, kSecond * 9 / 10, kSecond, false, 9 * kSecond);
+  EXPECT_TRUE(bounds.rests(10 * kSecond));
+  EXPECT_FALSE(bounds.rests(9 * kSecond + TrialBounds::kLeadShareOf * kSecond));
 }
 
-TEST(TrialBounds, AFormThatChoosesKernelsHasMoreCalls) {
+/// By its single best call it would lead, by most of its last ones it does not: stock's kernels were still being chosen when it did.
+TEST(TrialBounds, AFormThatNoLongerLeadsIsTriedSeldom) {
   TrialBounds bounds;
-  for (int call = 0; call < TrialBounds::kFreeCalls * TrialBounds::kChoosing; ++call) {
-    EXPECT_FALSE(bounds.rests(call * kSecond));
-    bounds.tried(kSecond, kSecond, kSecond, true, call * kSecond);
+  for (int call = 0; call < 4; ++call) bounds.tried(kSecond, call == 0 ? 0 : kSecond * 8 / 10, kSecond, false, call * kSecond);
+  EXPECT_FALSE(bounds.rests(4 * kSecond));
+  for (int call = 4; call < 8; ++call) bounds.tried(kSecond * 8 / 10, kSecond * 8 / 10, kSecond, false, call * kSecond);
+  EXPECT_TRUE(bounds.rests(8 * kSecond + (TrialBounds::kShareOf - 2) * kSecond));
+}
+
+TEST(TrialBounds, AFormThatChoosesKernelsHasMoreCallsButNotForEver) {
+  for (const std::int64_t each : {kSecond * 7 / 10, 2 * kSecond}) {
+    TrialBounds bounds;
+    int call = 0;
+    for (std::int64_t now = 0; !bounds.rests(now + 1); now += each) bounds.tried(each, each, each, true, now), ++call;
+    EXPECT_EQ(call, each < kSecond ? TrialBounds::kFreeCalls * TrialBounds::kChoosing : 5) << each;
   }
-  EXPECT_TRUE(bounds.rests(12 * kSecond));
 }
 
 TEST(TrialBounds, TheNextFormBeginsAnew) {
