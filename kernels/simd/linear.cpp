@@ -7,6 +7,8 @@
 
 #include <immintrin.h>
 
+#include <optional>
+
 #include "kernels/bf16.h"
 #include "kernels/caches.h"
 #include "kernels/packed.h"
@@ -128,6 +130,19 @@ void copy_piece(const char* from, std::int64_t count, char* to, std::int64_t siz
   }
 }
 
+/// The lines of a window, one after the other: what is asked for each piece would take longer than to copy short ones.
+void copy_lines(const ImageWindows& w, const char* from, char* to, std::int64_t size) {
+  constexpr std::int64_t kVectorBytes = Isa::kWidth * 4;
+  const std::int64_t bytes = w.kernel[1] * w.channels * size;
+  const std::int64_t whole = bytes / kVectorBytes * kVectorBytes;
+  const Lanes::Part part = Lanes::part(bytes - whole);
+  for (std::int64_t line = 0; line < w.kernel[0]; ++line, from += w.dilation[0] * w.row_stride * size, to += bytes) {
+    for (std::int64_t i = 0; i < whole; i += kVectorBytes)
+      Isa::store(reinterpret_cast<float*>(to + i), Isa::load(reinterpret_cast<const float*>(from + i)));
+    if (whole < bytes) Lanes::store_part(to + whole, Lanes::load_part(from + whole, part), part);
+  }
+}
+
 std::int64_t window_bytes(const LinearArgs& args) { return args.windows == nullptr ? 0 : ceil_div(args.k * 4, 64) * 64; }
 
 /// Rows [row, row + rows) of A, converted. `line` has room for a row of windows as it lies in the images.
@@ -136,16 +151,24 @@ void convert_rows(const LinearArgs& args, std::int64_t row, std::int64_t rows, I
   const std::int64_t padded = steps_of(args.k) * kStepK;
   const std::int64_t stride = row_stride_of(args);
   const char* from = static_cast<const char*>(args.a);
+  std::optional<WindowAt> place;
+  if (args.windows != nullptr) place.emplace(*args.windows, row);
   for (std::int64_t r = 0; r < rows; ++r, to += stride) {
-    if (args.windows == nullptr) {
+    if (!place) {
       Isa::convert_row(from + (row + r) * args.lda * size, args.a_dtype, args.k, to);
       continue;
     }
     const bool as_it_is = sizeof(Isa::A) == 2 && size == 2;
     char* piece_to = as_it_is ? reinterpret_cast<char*>(to) : line;
-    for_pieces_of_window(*args.windows, row + r, [&](std::int64_t at, std::int64_t count, std::int64_t k) {
-      copy_piece(at < 0 ? nullptr : from + at * size, count, piece_to + k * size, size);
-    });
+    std::int64_t first = 0;
+    if (has_lines(*args.windows) && lines_of_window(*args.windows, *place, &first)) {
+      copy_lines(*args.windows, from + first * size, piece_to, size);
+    } else {
+      for_pieces_of_window(*args.windows, *place, [&](std::int64_t at, std::int64_t count, std::int64_t k) {
+        copy_piece(at < 0 ? nullptr : from + at * size, count, piece_to + k * size, size);
+      });
+    }
+    place->next(*args.windows);
     if (as_it_is) {
       for (std::int64_t k = args.k; k < padded; ++k) to[k] = 0;
     } else {

@@ -131,12 +131,16 @@ inline void put(const float* from, std::int64_t count, float* to, std::int64_t k
     const std::int64_t at = k % kBlockK;
     const std::int64_t here = count < kBlockK - at ? count : kBlockK - at;
     float* there = to + k / kBlockK * block + at;
+    std::int64_t i = 0;
     if (from == nullptr) {
-      __builtin_memset(there, 0, static_cast<std::size_t>(here) * 4);
+      for (; i + kWidth <= here; i += kWidth) store(there + i, zero());
+      for (; i < here; ++i) there[i] = 0;
     } else {
-      std::int64_t i = 0;
       for (; i + kWidth <= here; i += kWidth) store(there + i, load(from + i));
-      for (; i < here; ++i) there[i] = from[i];
+      if (i < here) {  // pieces of windows are short: a call or a loop would take longer than the copy
+        const Lanes::Part part = Lanes::part((here - i) * 4);
+        Lanes::store_part(there + i, Lanes::load_part(from + i, part), part);
+      }
       from += here;
     }
     k += here;
@@ -148,8 +152,24 @@ inline void put(const float* from, std::int64_t count, float* to, std::int64_t k
 void copy_windows(const LinearF32Args& args, std::int64_t row, std::int64_t rows, float* to) {
   const std::int64_t block = rows * kRowStride;
   const float* images = static_cast<const float*>(args.a);
-  for (std::int64_t r = 0; r < rows; ++r, to += kRowStride) {
-    for_pieces_of_window(*args.windows, row + r, [&](std::int64_t from, std::int64_t count, std::int64_t k) {
+  const ImageWindows& w = *args.windows;
+  const bool lines = has_lines(w) && args.k <= kBlockK;
+  const std::int64_t line_count = w.kernel[1] * w.channels;
+  const std::int64_t whole = line_count / kWidth * kWidth;
+  const Lanes::Part part = Lanes::part((line_count - whole) * 4);
+  WindowAt at(w, row);
+  for (std::int64_t r = 0; r < rows; ++r, to += kRowStride, at.next(w)) {
+    std::int64_t first = 0;
+    if (lines && lines_of_window(w, at, &first)) {  // short ones: what is asked for each piece would take longer than the copy
+      const float* from = images + first;
+      float* there = to;
+      for (std::int64_t line = 0; line < w.kernel[0]; ++line, from += w.dilation[0] * w.row_stride, there += line_count) {
+        for (std::int64_t i = 0; i < whole; i += kWidth) store(there + i, load(from + i));
+        if (whole < line_count) Lanes::store_part(there + whole, Lanes::load_part(from + whole, part), part);
+      }
+      continue;
+    }
+    for_pieces_of_window(w, at, [&](std::int64_t from, std::int64_t count, std::int64_t k) {
       put(from < 0 ? nullptr : images + from, count, to, k, block);
     });
   }
