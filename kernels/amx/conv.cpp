@@ -580,6 +580,10 @@ void load_bias(const ConvArgs& args, const DensePlan& plan, std::int64_t panel, 
   const std::int64_t slab = panel / plan.shape.panels;
   const std::int64_t channel = panel % plan.shape.panels * kPanelColumns;
   const Slab channels = slab_of(args, plan.shape, slab);
+  if (args.bias != nullptr && args.bias_dtype == DType::kF32 && channel + kPanelColumns <= channels.out) {
+    __builtin_memcpy(to, static_cast<const float*>(args.bias) + channels.out_first + channel, kPanelColumns * 4);
+    return;
+  }
   for (std::int64_t i = 0; i < kPanelColumns; ++i) {
     float value = 0;
     if (args.bias != nullptr && channel + i < channels.out) {
@@ -608,7 +612,7 @@ void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& b
           args.activation != ConvActivation::kNone || args.residual != nullptr,
           args.to_dtype == DType::kBf16,
           args.to_strides.axis[2] * bytes_of(args.to_dtype)};
-  lay_offsets(args, plan, reinterpret_cast<std::int64_t*>(run.scratch + plan.offsets));
+  if (!block.same_rows) lay_offsets(args, plan, reinterpret_cast<std::int64_t*>(run.scratch + plan.offsets));
   for (std::int64_t panel = block.panel_begin; panel < block.panel_end; ++panel) {
     load_bias(args, plan, panel, reinterpret_cast<float*>(run.scratch + plan.bias) + (panel - block.panel_begin) * kPanelColumns);
   }

@@ -22,8 +22,8 @@ struct WindowAt {
   }
 };
 
-/// Whether the lines of a window that meet no padding are one piece each, and then for one row whether that holds: it begins `from` elements behind
-/// the first pixel of the first image.
+/// Whether the lines of a window that meet no padding are one piece each, and then for one row whether that holds: it begins `from`
+/// elements behind the first pixel of the first image.
 inline bool has_lines(const ImageWindows& w) { return w.dilation[1] == 1 && w.pixel_stride == w.channels; }
 inline bool lines_of_window(const ImageWindows& w, const WindowAt& at, std::int64_t* from) {
   const std::int64_t x = at.x * w.stride[1] - w.padding[1];
@@ -32,8 +32,8 @@ inline bool lines_of_window(const ImageWindows& w, const WindowAt& at, std::int6
   return x >= 0 && y >= 0 && x + w.kernel[1] <= w.in[1] && y + (w.kernel[0] - 1) * w.dilation[0] < w.in[0];
 }
 
-/// put(from, count, k) for all of that row in the order of k: `count` elements that lie side by side, `from` elements behind the first pixel of
-/// the first image, or zeros where `from` is -1. Pixels that are neighbours in the image and in the window are one piece.
+/// put(from, count, k) for all of that row in the order of k: `count` elements that lie side by side, `from` elements behind the first
+/// pixel of the first image, or zeros where `from` is -1. Pixels that are neighbours in the image and in the window are one piece.
 template <typename Put>
 inline void for_pieces_of_window(const ImageWindows& w, const WindowAt& at, const Put& put) {
   const bool run = has_lines(w);
