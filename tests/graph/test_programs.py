@@ -341,3 +341,30 @@ def test_threads_run_one_program_at_once():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not wrong
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("count", [1, 3, 700])
+def test_rows_of_tables(dtype, count):
+    """Tables that lie whole, with a gap between rows, and the other way round; indices of any shape, of 32 bits, and with the one that pads."""
+    tables = [torch.randn(300, 96), torch.randn(300, 100)[:, :96], torch.randn(96, 300).t()]
+    tables = [nn.Parameter(one.to(dtype), requires_grad=False) for one in tables]
+    indices = torch.randint(0, 300, (count,))
+    wide = torch.stack([indices, indices.flip(0)])
+
+    def program(indices, wide):
+        rows = [F.embedding(indices, one) for one in tables]
+        return rows[0] + rows[1] - rows[2], F.embedding(wide, tables[0], padding_idx=3), F.embedding(indices.to(torch.int32), tables[1]), F.embedding(wide.t(), tables[0])
+
+    captured = Captured(program, indices, wide)
+    assert all(torch.equal(mine, stock) for mine, stock in zip(captured.exact[1:], captured.stock[1:]))
+
+
+def test_an_index_that_no_row_has_is_refused():
+    layer = nn.Embedding(10, 16)
+    captured = Captured(lambda at: layer(at) * 2, torch.arange(10))
+    graph = captured.graphs[0]
+    for wrong in (10, -1, 1 << 40):
+        values = [torch.full((4,), wrong) if value.dtype == torch.int64 else value for value in captured.values]
+        with torch.no_grad(), pytest.raises(IndexError):
+            graph.mine(False, values)

@@ -13,6 +13,7 @@
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/graph/attention_step.h"
 #include "preload/plugin/graph/convolution_step.h"
+#include "preload/plugin/graph/embedding_step.h"
 #include "preload/plugin/graph/joined_step.h"
 #include "preload/plugin/graph/linear_step.h"
 #include "preload/plugin/graph/op_times.h"
@@ -186,6 +187,7 @@ std::unique_ptr<Step> step_of(const Node& node) {
       break;
   }
   if (auto view = make_view_step(node)) return view;
+  if (auto rows = make_embedding_step(node)) return rows;
   return std::make_unique<OperatorStep>(node);
 }
 
