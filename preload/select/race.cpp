@@ -1,6 +1,7 @@
 #include "preload/select/race.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace ipexrun::preload {
 namespace {
@@ -9,7 +10,14 @@ namespace {
 int allowed_losses(int pairs) {
   if (pairs < 9) return 0;
   if (pairs < 12) return 1;
-  return pairs < 14 ? 2 : 3;
+  if (pairs <= kMaxPairs) return pairs < 14 ? 2 : 3;
+  int losses = -1;
+  double term = std::ldexp(1.0, -pairs);
+  for (double sum = term; sum <= 0.02; sum += term) {
+    ++losses;
+    term *= static_cast<double>(pairs - losses) / (losses + 1);
+  }
+  return losses;
 }
 
 }  // namespace
@@ -63,7 +71,8 @@ RaceResult Race::result() const {
     if (middle <= kWinRatio && slower <= allowed_losses(n)) return RaceResult::kWon;
     if (middle > 1) return RaceResult::kLost;
   }
-  return pairs() >= kMaxPairs || misses_ >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
+  const int most = median(ratios) <= kFarAhead ? kMostPairs : kMaxPairs;
+  return pairs() >= most || misses_ >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
 }
 
 bool Race::disturbed() const {

@@ -61,6 +61,35 @@ TEST(Race, who_comes_second_may_lose_for_that_alone) {
   EXPECT_EQ(race_of_large_results(5000, 5000), RaceResult::kLost);
 }
 
+/// Something else ran beside a third of the pairs of one that takes half of the time.
+TEST(Race, who_is_far_ahead_in_noise_is_no_loser_after_sixteen_pairs) {
+  Race race;
+  int pairs = 0;
+  for (; pairs < kMaxPairs; ++pairs) {
+    EXPECT_EQ(race.result(), RaceResult::kUndecided) << pairs;
+    race.add(1000, pairs % 3 == 1 ? 1500 : 500);
+  }
+  for (; race.result() == RaceResult::kUndecided; ++pairs) race.add(1000, 500);
+  EXPECT_EQ(race.result(), RaceResult::kWon);
+  EXPECT_EQ(pairs, 21);  // 5 of 21: less than one in 50 of equal rivals lose so few
+}
+
+TEST(Race, who_is_far_ahead_and_loses_too_often_is_given_up) {
+  Race race;
+  int pairs = 0;
+  for (; race.result() == RaceResult::kUndecided; ++pairs) race.add(1000, pairs % 5 == 2 || pairs % 5 == 4 ? 1500 : 500);
+  EXPECT_EQ(race.result(), RaceResult::kLost);
+  EXPECT_EQ(pairs, kMostPairs);
+}
+
+TEST(Race, who_is_a_little_ahead_has_sixteen_pairs) {
+  Race race;
+  int pairs = 0;
+  for (; race.result() == RaceResult::kUndecided; ++pairs) race.add(1000, pairs % 3 == 1 ? 1500 : 900);
+  EXPECT_EQ(race.result(), RaceResult::kLost);
+  EXPECT_EQ(pairs, kMaxPairs);
+}
+
 TEST(Race, three_percent_is_not_enough) {
   Race race;
   for (int i = 0; i < kMaxPairs; ++i) race.add(1000, 970);
