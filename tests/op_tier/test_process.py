@@ -140,6 +140,9 @@ def test_a_child_forked_beside_a_busy_thread_does_not_wait_for_it():
         sys.modules["_ipexrun_hook"].force("onednn_f32_packed")
         torch.set_num_threads(1)
         layers = [torch.nn.Linear(32 + 8 * i, 64 + 8 * i) for i in range(6)]
+        for layer in layers:  # torch's autograd has a lock in each tensor that wants gradients, which another thread may hold while one forks
+            for name in ("weight", "bias"):
+                setattr(layer, name, torch.nn.Parameter(torch.rand(getattr(layer, name).shape), requires_grad=False))
         inputs = [torch.randn(4, 32 + 8 * i) for i in range(6)]
         def run():
             with torch.no_grad():
