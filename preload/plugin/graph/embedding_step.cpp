@@ -70,7 +70,9 @@ class EmbeddingStep final : public Step {
     const auto element = static_cast<std::int64_t>(table.element_size());
     Rows rows{static_cast<const char*>(table.const_data_ptr()), table.stride(0) * element, table.size(1) * element, numbers, count, 1,
               static_cast<char*>(result.mutable_data_ptr())};
-    const kernels::Parallel pool = torch_pool();
+    // After a fork workers may be gone, and torch's own would need none for so few rows.
+    const TierState* state = tier();
+    const kernels::Parallel pool = state == nullptr || state->weights.read_only() ? kernels::Parallel() : torch_pool();
     rows.parts = std::clamp<std::int64_t>(rows.bytes * count / kLeastBytes, 1, std::min<std::int64_t>(pool.threads, count));
     pool(static_cast<int>(rows.parts), copy_part, &rows);
     return result;
