@@ -2,6 +2,8 @@
 
 Python only translates; what is fused, how it runs, and whether it is right and faster is decided in C++. A graph that cannot be held
 (operators that write or draw random numbers, custom ones) runs as torch captured it.
+
+Over 500 lines, since trying, resting, judging and answering of a graph share its state.
 """
 
 import atexit
