@@ -68,7 +68,7 @@ void multiply(DType dtype, const char* a, std::int64_t m, std::int64_t k, const 
     args.m = m;
     args.k = args.lda = k;
     args.n = args.ldc = n;
-    kernels::run_blocks(args, kernels::choose(kernels::linear_f32_variants(false), isa_of_process()), shares, parallel);
+    kernels::run_blocks(args, kernels::choose(kernels::linear_f32_variants(false), isa_of_process() & ~kIsaAmxBf16), shares, parallel);
     return;
   }
   kernels::LinearArgs args;

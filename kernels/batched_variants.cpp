@@ -16,10 +16,10 @@ namespace ipexrun::kernels {
 namespace {
 
 #ifdef IPEXRUN_KERNELS_AVX512
-constexpr LinearF32Variant kBlocks512 = {"avx512", kLevelAvx512, avx512::linear_f32_scratch_bytes, avx512::linear_f32};
+constexpr LinearF32Variant kBlocks512 = {"avx512", kLevelAvx512, false, avx512::linear_f32_scratch_bytes, avx512::linear_f32};
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-constexpr LinearF32Variant kBlocks2 = {"avx2", kLevelAvx2, avx2::linear_f32_scratch_bytes, avx2::linear_f32};
+constexpr LinearF32Variant kBlocks2 = {"avx2", kLevelAvx2, false, avx2::linear_f32_scratch_bytes, avx2::linear_f32};
 #endif
 #ifdef IPEXRUN_KERNELS_AMX
 constexpr LinearVariant kTilesAmx = {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, true, amx::linear_scratch_bytes, amx::linear};

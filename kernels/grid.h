@@ -59,6 +59,9 @@ inline constexpr GridCosts kGridCostsBf16 = [] {
   return costs;
 }();
 
+/// fp32 in parts (amx/linear_f32.cpp), whose products take six times as long, while what is read is split as well.
+inline constexpr GridCosts kGridCostsParts{.rows = 3, .panel = 1, .part = 36, .piece = 8, .element = 6, .rows_most = 12};
+
 /// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading its rows of
 /// A, plus reading its panels of B. The costs only have to rank cuts: few rows -> cut N, many rows -> cut M.
 inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads, GridCosts costs = {}) {

@@ -13,8 +13,10 @@ namespace ipexrun::kernels {
 namespace {
 
 const LinearF32Variant& variant_of(const LinearF32Args& args, IsaSet isa) {
-  const LinearF32Variants table = linear_f32_variants(args.half);
-  return args.k > 0 ? choose(table, isa) : table.first[table.count - 1];
+  LinearF32Variants table = linear_f32_variants(args.half);
+  if (args.k <= 0) return table.first[table.count - 1];
+  for (; table.first->parts && !args.parts; ++table.first) --table.count;
+  return choose(table, isa);
 }
 
 struct PackJob {
@@ -67,13 +69,21 @@ bool linear_f32_supported(const LinearF32Args& args, IsaSet isa) {
   return args.m > 0 && packed_f32_bytes(args.k, args.n, args.half) != 0 && variant_of(args, isa).needs != 0;
 }
 
+bool linear_f32_has_parts(const LinearF32Args& args, IsaSet isa) {
+  constexpr std::int64_t kRows = 32;  // that tiles take at once
+  LinearF32Args with = args;
+  with.parts = true;
+  return args.m >= kRows && args.n >= kPanelColumns && args.k >= kStepK && variant_of(with, isa).parts;
+}
+
 const char* linear_f32_variant(const LinearF32Args& args, IsaSet isa) { return variant_of(args, isa).name; }
 
 bool linear_f32(const LinearF32Args& args, const Parallel& parallel, IsaSet isa) {
   if (args.m <= 0 || args.n <= 0) return true;
   const LinearF32Variant& variant = variant_of(args, isa);
   const int workers = workers_for(args.m, args.n, args.k, parallel);
-  const Shares shares = shares_of(args.m, args.n, steps_of(args.k), workers, args.half ? kGridCostsBf16 : kGridCostsF32);
+  const GridCosts& costs = args.half ? kGridCostsBf16 : variant.parts ? kGridCostsParts : kGridCostsF32;
+  const Shares shares = shares_of(args.m, args.n, steps_of(args.k), workers, costs);
   return run_blocks(args, variant, shares, parallel);
 }
 

@@ -2,7 +2,8 @@
 //
 // Nothing is rounded but the sums as they grow and, for fp16, C at the end, to nearest even; linear.h rounds operands to bf16. Method:
 // blocks of C in registers of AVX-512 or AVX2, fp16 widened on the way, or, from 7 rows on, up to 32 products added up in fp16 by
-// AVX512-FP16 (simd/linear_f16.cpp); the truth is ref/linear_f32.cpp.
+// AVX512-FP16 (simd/linear_f16.cpp); on request, fp32 as sums of three bf16 parts on AMX, as exact as the others (amx/linear_f32.cpp); the
+// truth is ref/linear_f32.cpp.
 // Thread rule: all functions may be called concurrently; a packed B is immutable. Any alignment of whole elements will do.
 #pragma once
 
@@ -34,6 +35,7 @@ void pack_f32(const MatrixF32& b, void* to, const Parallel& parallel, IsaSet isa
 
 struct LinearF32Args {
   bool half = false;        ///< A, B, bias and C are fp16, not fp32
+  bool parts = false;       ///< fp32 in parts, where `isa` has tiles: who is faster depends on who else uses the core
   const void* a = nullptr;  ///< [M, K]; with `windows`, the first pixel of the first image
   std::int64_t lda = 0;     ///< elements between rows of A, >= K
   const void* packed_b = nullptr;
@@ -50,11 +52,14 @@ struct LinearF32Args {
 /// True when `isa` has a variant that is worth offering: not the reference.
 bool linear_f32_supported(const LinearF32Args& args, IsaSet isa);
 
+/// Whether args.parts would make a difference that is worth trying: for few rows memory bounds the product, and tiles are empty.
+bool linear_f32_has_parts(const LinearF32Args& args, IsaSet isa);
+
 /// Computes C. Uses at most `isa`; falls back to slower variants down to the reference, so it is always right. False when memory for
 /// scratch was short; C is then undefined.
 bool linear_f32(const LinearF32Args& args, const Parallel& parallel, IsaSet isa);
 
-/// Name of the variant that linear_f32() would use: "avx512_fp16" (fp16 alone), "avx512", "avx2", "ref".
+/// Name of the variant that linear_f32() would use: "avx512_fp16" (fp16 alone), "amx" (fp32 alone), "avx512", "avx2", "ref".
 const char* linear_f32_variant(const LinearF32Args& args, IsaSet isa);
 
 }  // namespace ipexrun::kernels

@@ -17,12 +17,14 @@ namespace ipexrun::kernels {
 struct LinearF32Variant {
   const char* name;
   IsaSet needs;
+  bool parts;  ///< of fp32, for calls that ask for it
   std::size_t (*scratch_bytes)(const LinearF32Args& args, const LinearBlock& block);
   /// Computes the block, which is not empty; k >= 1. `scratch` is 64-byte aligned.
   void (*run)(const LinearF32Args& args, const LinearBlock& block, void* scratch);
 };
 
 using LinearF32Variants = Variants<LinearF32Variant>;
+/// Those of parts are the first ones.
 LinearF32Variants linear_f32_variants(bool half);
 
 }  // namespace ipexrun::kernels

@@ -93,13 +93,13 @@ static inline void tile_multiply() {
   SoftwareTiles& tiles = configured_tiles();
   tile_expect_fit(tiles, kC, kA, kB);
   for (int row = 0; row < tiles.rows[kC]; ++row) {
-    __m512 sums = _mm512_load_ps(tiles.data[kC][row]);
+    __m512 sums = _mm512_setzero_ps();  // products of a row meet before they meet C, as in the manual's pseudocode
     for (int pair = 0; pair < tiles.rows[kB]; ++pair) {
       std::int32_t a = 0;
       std::memcpy(&a, tiles.data[kA][row] + 4 * pair, 4);
       sums = _mm512_dpbf16_ps(sums, (__m512bh)_mm512_set1_epi32(a), (__m512bh)_mm512_load_si512(tiles.data[kB][pair]));
     }
-    _mm512_store_ps(tiles.data[kC][row], sums);
+    _mm512_store_ps(tiles.data[kC][row], _mm512_add_ps(_mm512_load_ps(tiles.data[kC][row]), sums));
   }
 }
 #endif

@@ -99,6 +99,7 @@ int candidate_of(Method method) {
       return kOwnBf16;
     case Method::kOwnF32:
     case Method::kWindowsF32:
+    case Method::kPartsF32:
     case Method::kWinogradF32:
       return kOwnF32;
     case Method::kOnednnBf16:
@@ -158,6 +159,8 @@ at::Tensor bias_for(const at::Tensor& bias, Method method) {
 }
 
 }  // namespace
+
+Method pack_of(Method method) { return method == Method::kPartsF32 ? Method::kWindowsF32 : method; }
 
 bool is_winograd(Method method) { return method == Method::kWinogradF32 || method == Method::kWinogradBf16; }
 

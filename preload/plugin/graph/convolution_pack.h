@@ -27,11 +27,14 @@ enum class Method : int {
   kOnednnF32,
   kWindowsF32,   ///< linear_f32.h over windows
   kWindowsBf16,  ///< linear.h over windows
+  kPartsF32,     ///< linear_f32.h's parts over windows, by the pack of kWindowsF32
   kWinogradF32,  ///< winograd.h
   kWinogradBf16,
 };
 
 bool is_winograd(Method method);
+/// The method whose pack this one takes.
+Method pack_of(Method method);
 
 struct Folded {
   std::shared_ptr<const TensorPack> weight;            ///< null: there is no room for it, or no such kernel

@@ -207,8 +207,8 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   const bool counts = tried_.has(way);
   if (duel != nullptr && !open && tried_.forget()) {
     for (int other = 0; other < ways.count; ++other) {
-      if (other == way) continue;
-      forget_pack(*state, call, operands.norm, ways.at(other));
+      if (other == way || pack_of(ways.at(other)) == pack_of(ways.at(way))) continue;
+      forget_pack(*state, call, operands.norm, pack_of(ways.at(other)));
       tried_.remove(other);
     }
   }
@@ -234,7 +234,7 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
 }
 
 at::Tensor ConvolutionStep::run_method(const Operands& operands, const ConvolutionCall& call, Method method, IsaSet isa) const {
-  const Folded folded = packed(*tier(), call, operands.norm, method);
+  const Folded folded = packed(*tier(), call, operands.norm, pack_of(method));
   if (folded.weight == nullptr) return {};
   const at::ScalarType dtype = convolution_.bf16_out ? at::kBFloat16 : operands.weight.scalar_type();
   const bool last = convolution_.layout == Layout::kUnknown ? asks_for_channels_last(operands.x) || asks_for_channels_last(operands.weight)
@@ -242,8 +242,8 @@ at::Tensor ConvolutionStep::run_method(const Operands& operands, const Convoluti
   at::Tensor result;
   if (by_onednn(method)) {
     result = run_onednn(operands, call, method, folded, isa);
-  } else if (method == Method::kWindowsF32) {
-    result = run_windows(operands, call, folded, isa);
+  } else if (pack_of(method) == Method::kWindowsF32) {
+    result = run_windows(operands, call, method, folded, isa);
   } else {
     // What is put into planar order is converted there: half the memory on the way.
     const at::ScalarType kept = convolution_.bf16 && !last && method != Method::kOwnF32 ? at::kBFloat16 : dtype;
@@ -330,7 +330,8 @@ at::Tensor ConvolutionStep::run_kernel(const Operands& operands, const Convoluti
   return checked(kernels::convolve(args, torch_pool(), isa));
 }
 
-at::Tensor ConvolutionStep::run_windows(const Operands& operands, const ConvolutionCall& call, const Folded& folded, IsaSet isa) const {
+at::Tensor ConvolutionStep::run_windows(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
+                                        IsaSet isa) const {
   const at::Tensor image = with_channels_last(widened(operands.x), at::kFloat, isa);
   std::array<std::int64_t, 4> sizes{image.size(0), call.out_channels(), call.out[1], call.out[2]};
   const bool in_place = reuses_other_ && operands.other.defined() && ours_alone(operands.other, sizes, at::kFloat, last_format(image));
@@ -342,6 +343,7 @@ at::Tensor ConvolutionStep::run_windows(const Operands& operands, const Convolut
   }
   const kernels::ImageWindows windows = windows_of(call, image);
   kernels::LinearF32Args args;
+  args.parts = method == Method::kPartsF32;
   args.m = image.size(0) * call.out[1] * call.out[2];
   args.k = args.lda = call.depth();
   args.n = args.ldc = call.out_channels();

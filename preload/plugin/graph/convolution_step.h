@@ -26,7 +26,8 @@ class ConvolutionStep final : public Step {
   [[nodiscard]] at::Tensor run_method(const Operands& operands, const ConvolutionCall& call, Method method, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_kernel(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
                                       at::ScalarType result, IsaSet isa) const;
-  [[nodiscard]] at::Tensor run_windows(const Operands& operands, const ConvolutionCall& call, const Folded& folded, IsaSet isa) const;
+  [[nodiscard]] at::Tensor run_windows(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
+                                       IsaSet isa) const;
   [[nodiscard]] at::Tensor run_winograd(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,
                                         at::ScalarType dtype, IsaSet isa) const;
   [[nodiscard]] at::Tensor run_onednn(const Operands& operands, const ConvolutionCall& call, Method method, const Folded& folded,

@@ -81,11 +81,13 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
   ways.add(first);
   if (first == Method::kOnednnF32 && all_f32 && may_take_windows(call, convolution)) {
     kernels::LinearF32Args args;
-    args.m = args.n = 1;
+    args.m = call.x->size(0) * call.out[1] * call.out[2];
+    args.n = call.out_channels();
     args.k = call.depth();
     const bool windows = kernels::linear_f32_supported(args, isa);
     if (windows && call.depth() > kLongestOnednnSum) ways.count = 0;
     if (windows) ways.add(Method::kWindowsF32);
+    if (windows && kernels::linear_f32_has_parts(args, isa)) ways.add(Method::kPartsF32);
     if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), false, isa)) {
       ways.add(Method::kWinogradF32);
     }

@@ -67,7 +67,7 @@ class JoinedStep final : public Step {
   void run(Values& values) const override {
     const std::optional<Call> call = tier() != nullptr && allowed_here() ? describe(values) : std::nullopt;
     if (exact_) return run_exact(values, call);
-    if (!call || !run_joined(values, *call)) run_singles(values);
+    if (!call || !run_joined(values, *call, false)) run_singles(values);
   }
 
  private:
@@ -97,18 +97,18 @@ class JoinedStep final : public Step {
       }
     }
     if (duel == nullptr) return run_singles(values);
-    constexpr int kWays = 2;
     const bool open = !duel->decided();
-    const int way = duel->way(kWays, tried_);
+    const int ways = open ? ways_of_exact(x.size(0), call->n, x.size(1), tier()->options.isa) : 0;
+    const int way = duel->way(ways, tried_);
     const bool counts = tried_.has(way);
-    if (!open && way == 0 && tried_.has(1) && tried_.forget()) forget_packs(values);
+    if (!open && way == 0 && (tried_.has(kVectors) || tried_.has(kParts)) && tried_.forget()) forget_packs(values);
     const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
-    if (way == 1 && !run_joined(values, *call)) {
-      if (open) duel->failed(way, kWays);  // later there may be room for its packs again
+    if (way != 0 && !run_joined(values, *call, way == kParts)) {
+      if (open) duel->failed(way, ways);  // later there may be room for its packs again
       return run_singles(values);
     }
     if (way == 0) run_singles(values);
-    if (open) duel->took(way, kWays, steady_clock().now_ns() - started_ns, counts);
+    if (open) duel->took(way, ways, steady_clock().now_ns() - started_ns, counts);
     tried_.add(way);
   }
 
@@ -126,7 +126,8 @@ class JoinedStep final : public Step {
       const Matrix weight{tensor_of(values, parts_[i].weight), true};
       if (singles_[i].way_of(tensor_of(values, x_), weight) == 0) LinearStep::forget_exact(weight);
     }
-    tried_.remove(1);
+    tried_.remove(kVectors);
+    tried_.remove(kParts);
   }
 
   [[nodiscard]] std::optional<Call> describe(const Values& values) const {
@@ -149,7 +150,8 @@ class JoinedStep final : public Step {
     return call;
   }
 
-  bool run_joined(Values& values, const Call& call) const {
+  /// `parts`: of float32 as float32.
+  bool run_joined(Values& values, const Call& call, bool parts) const {
     TierState* state = tier();
     const ForkGate::Passage passage(state->fork_gate);
     Joined joined;
@@ -158,7 +160,7 @@ class JoinedStep final : public Step {
     const std::int64_t m = call.x.size(0);
     const at::Tensor result = room_for(m, call.n, dtype, meet_in_one_set(call.n * static_cast<std::int64_t>(at::elementSize(dtype))));
     const at::Tensor bias = call.with_bias ? biases(values, call.n, call.dtype) : at::Tensor();
-    if (!multiply(call, joined, bias, result, state->options.isa)) return false;
+    if (!multiply(call, joined, bias, result, parts, state->options.isa)) return false;
     std::int64_t column = 0;
     for (const Part& part : parts_) {
       const std::int64_t n = tensor_of(values, part.weight).size(0);
@@ -168,7 +170,8 @@ class JoinedStep final : public Step {
     return true;
   }
 
-  [[nodiscard]] bool multiply(const Call& call, const Joined& joined, const at::Tensor& bias, const at::Tensor& result, IsaSet isa) const {
+  [[nodiscard]] bool multiply(const Call& call, const Joined& joined, const at::Tensor& bias, const at::Tensor& result, bool parts,
+                              IsaSet isa) const {
     const auto of = [&](auto args) {
       args.a = call.x.const_data_ptr();
       args.lda = call.x.size(0) > 1 ? call.x.stride(0) : call.x.size(1);
@@ -181,7 +184,11 @@ class JoinedStep final : public Step {
       args.ldc = result.stride(0);
       return args;
     };
-    if (exact_) return kernels::linear_f32(of(kernels::LinearF32Args()), torch_pool(), isa);
+    if (exact_) {
+      kernels::LinearF32Args args = of(kernels::LinearF32Args());
+      args.parts = parts;
+      return kernels::linear_f32(args, torch_pool(), isa);
+    }
     kernels::LinearArgs args = of(kernels::LinearArgs());
     args.a_dtype = kernel_dtype(call.x);
     if (bias.defined()) args.bias_dtype = kernel_dtype(bias);

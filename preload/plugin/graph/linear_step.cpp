@@ -27,7 +27,6 @@ namespace ipexrun::preload::graph {
 namespace {
 
 constexpr std::int64_t kDuelOfLinears = 1;
-constexpr int kWays = 2;
 
 /// `candidate`: kOwnBf16 or kOwnF32.
 std::shared_ptr<const TensorPack> packed(TierState& state, const Matrix& w, int candidate) {
@@ -76,6 +75,14 @@ at::Tensor applied(const at::Tensor& x, kernels::Unary unary) {
 }
 
 }  // namespace
+
+int ways_of_exact(std::int64_t m, std::int64_t n, std::int64_t k, IsaSet isa) {
+  kernels::LinearF32Args args;
+  args.m = m;
+  args.n = n;
+  args.k = k;
+  return kernels::linear_f32_has_parts(args, isa) ? kParts + 1 : kVectors + 1;
+}
 
 at::Tensor room_for(std::int64_t rows, std::int64_t columns, at::ScalarType dtype, bool apart) {
   constexpr std::int64_t kLineBytes = 64;
@@ -177,7 +184,7 @@ Duel* LinearStep::duel(const at::Tensor& x, const Matrix& weight) const {
 int LinearStep::way_of(const at::Tensor& x, const Matrix& weight) const {
   const Duel* found = duel(x, weight);
   if (found == nullptr) return 0;
-  return found->decided() ? found->way(kWays, tried_) : -1;
+  return found->decided() ? found->way(0, tried_) : -1;
 }
 
 at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const {
@@ -193,19 +200,21 @@ at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, cons
   }
   if (found == nullptr) return run_stock(x, weight, bias, other);
   const bool open = !found->decided();
-  const int way = found->way(kWays, tried_);
+  const int ways = open ? ways_of_exact(x.size(0), weight.n(), weight.k(), tier()->options.isa) : 0;
+  const int way = found->way(ways, tried_);
   const bool counts = tried_.has(way);
-  if (!open && way == 0 && tried_.has(1) && tried_.forget()) {
+  if (!open && way == 0 && (tried_.has(kVectors) || tried_.has(kParts)) && tried_.forget()) {
     forget_exact(weight);
-    tried_.remove(1);
+    tried_.remove(kVectors);
+    tried_.remove(kParts);
   }
   const std::int64_t started_ns = open ? steady_clock().now_ns() : 0;
-  at::Tensor result = way == 1 ? run_own_exact(x, weight, bias, other) : run_stock(x, weight, bias, other);
+  at::Tensor result = way == 0 ? run_stock(x, weight, bias, other) : run_own_exact(x, weight, bias, other, way == kParts);
   if (!result.defined()) {
-    if (open) found->failed(way, kWays);
+    if (open) found->failed(way, ways);
     return run_stock(x, weight, bias, other);
   }
-  if (open) found->took(way, kWays, steady_clock().now_ns() - started_ns, counts);
+  if (open) found->took(way, ways, steady_clock().now_ns() - started_ns, counts);
   tried_.add(way);
   return result;
 }
@@ -218,11 +227,13 @@ void LinearStep::forget_exact(const Matrix& weight) {
   if (known.weight != nullptr) state.weights.drop_pack_of(*known.weight, kOwnF32);
 }
 
-at::Tensor LinearStep::run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const {
+at::Tensor LinearStep::run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other,
+                                     bool parts) const {
   TierState& state = *tier();
   const ForkGate::Passage passage(state.fork_gate);
   if (!passage) return {};
   kernels::LinearF32Args args;
+  args.parts = parts;
   args.m = x.size(0);
   args.n = weight.n();
   args.k = x.size(1);

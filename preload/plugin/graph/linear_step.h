@@ -19,6 +19,12 @@ struct Matrix {
   [[nodiscard]] at::Tensor operand() const { return transposed ? tensor.t() : tensor; }
 };
 
+/// Ways of float32 as float32 beside stock's operators (0), of one pack.
+inline constexpr int kVectors = 1;
+inline constexpr int kParts = 2;  ///< linear_f32.h's parts
+/// How many there are of such a product, stock's included.
+int ways_of_exact(std::int64_t m, std::int64_t n, std::int64_t k, IsaSet isa);
+
 /// An undefined tensor for kNone.
 const at::Tensor& tensor_of(const Values& values, Value value);
 /// Not initialized, [rows, columns]; `apart`: with a line of cache between two rows.
@@ -35,7 +41,7 @@ class LinearStep final : public Step {
  public:
   explicit LinearStep(const Node& node);
   void run(Values& values) const override;
-  /// float32 as float32: who multiplies x; 0: stock's operators, 1: our kernel, -1: not known yet.
+  /// float32 as float32: who multiplies x; 0: stock's operators, kVectors or kParts: our kernel, -1: not known yet.
   [[nodiscard]] int way_of(const at::Tensor& x, const Matrix& weight) const;
   /// The pack for our kernel; an operator outside that answers with the same one makes it again.
   static void forget_exact(const Matrix& weight);
@@ -44,9 +50,10 @@ class LinearStep final : public Step {
   [[nodiscard]] Duel* duel(const at::Tensor& x, const Matrix& weight) const;
   [[nodiscard]] bool run_own(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other,
                              at::Tensor* out) const;
-  /// float32 as float32: our kernel or stock's operators (under ipexrun those of the op tier), which of them is measured.
+  /// float32 as float32: our kernel, by vectors or by tiles, or stock's operators (under ipexrun those of the op tier): measured.
   [[nodiscard]] at::Tensor run_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
-  [[nodiscard]] at::Tensor run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
+  [[nodiscard]] at::Tensor run_own_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other,
+                                         bool parts) const;
   [[nodiscard]] at::Tensor run_stock(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const;
 
   Linear linear_;
