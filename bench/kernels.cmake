@@ -1,6 +1,6 @@
-# Benches of kernels/: alone (attention, between, conv, linear, shares), and *_vs_torch.py over a C library that only they load.
+# Benches of kernels/: alone (attention, between, conv, linear, parts, shares), and *_vs_torch.py over a C library that only they load.
 find_package(benchmark REQUIRED)
-foreach(bench attention between conv linear shares)
+foreach(bench attention between conv linear parts shares)
   add_executable(bench_${bench} ${CMAKE_CURRENT_LIST_DIR}/${bench}.cpp)
   ipexrun_target(bench_${bench})
   target_link_libraries(bench_${bench} PRIVATE ipexrun_kernels benchmark::benchmark Threads::Threads)
