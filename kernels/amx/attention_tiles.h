@@ -103,45 +103,39 @@ struct Rows {
   std::int64_t down;
 };
 
-/// C [16 or 32 rows, 32 columns] = A B or C + A B; `line` are C's bytes a row.
+/// C [16 or 32 rows, 32 columns] = A B or C + A B, one half of the columns after the other in few registers (tile.h); `line` are C's bytes
+/// a row.
 [[gnu::always_inline]] inline void multiply(const Rows& a, bool lower, const char* b, std::int64_t steps, char* c, std::int64_t line,
                                             bool add) {
-  char* const down = c + 16 * line;
-  if (add) {
-    tile_load<0>(c, line);
-    tile_load<1>(c + 64, line);
-    if (lower) tile_load<2>(down, line);
-    if (lower) tile_load<3>(down + 64, line);
-  } else {
-    tile_zero<0>();
-    tile_zero<1>();
-    tile_zero<2>();
-    tile_zero<3>();
-  }
-  if (lower) {
-    for (std::int64_t s = 0; s < steps; ++s) {
-      tile_load<4>(a.at + s * a.step, a.line);
-      tile_load<6>(b + s * kPair, 64);
-      tile_multiply<0, 4, 6>();
-      tile_load<5>(a.at + a.down + s * a.step, a.line);
-      tile_multiply<2, 5, 6>();
-      tile_load<7>(b + s * kPair + kTileBytes, 64);
-      tile_multiply<1, 4, 7>();
-      tile_multiply<3, 5, 7>();
+  for (std::int64_t half = 0; half < 2; ++half, c += 64, b += kTileBytes) {
+    char* const down = c + 16 * line;
+    if (add) {
+      tile_load<0>(c, line);
+      if (lower) tile_load<1>(down, line);
+    } else {
+      tile_zero<0>();
+      tile_zero<1>();
     }
-  } else {
-    for (std::int64_t s = 0; s < steps; ++s) {
-      tile_load<4>(a.at + s * a.step, a.line);
-      tile_load<6>(b + s * kPair, 64);
-      tile_multiply<0, 4, 6>();
-      tile_load<7>(b + s * kPair + kTileBytes, 64);
-      tile_multiply<1, 4, 7>();
+    const char* at = a.at;
+    const char* columns = b;
+    if (lower) {
+      for (std::int64_t s = 0; s < steps; ++s, at += a.step, columns += kPair) {
+        tile_load<6>(columns, 64);
+        tile_load<4>(at, a.line);
+        tile_multiply<0, 4, 6>();
+        tile_load<4>(at + a.down, a.line);
+        tile_multiply<1, 4, 6>();
+      }
+    } else {
+      for (std::int64_t s = 0; s < steps; ++s, at += a.step, columns += kPair) {
+        tile_load<4>(at, a.line);
+        tile_load<6>(columns, 64);
+        tile_multiply<0, 4, 6>();
+      }
     }
+    tile_store<0>(c, line);
+    if (lower) tile_store<1>(down, line);
   }
-  tile_store<0>(c, line);
-  tile_store<1>(c + 64, line);
-  if (lower) tile_store<2>(down, line);
-  if (lower) tile_store<3>(down + 64, line);
 }
 
 /// All tiles whole: 16 rows of 64 bytes.

@@ -83,33 +83,26 @@ template <To kTo>
 
 template <bool kLower>
 [[gnu::always_inline]] inline void multiply_step(const char* a, std::int64_t line, std::int64_t down, const char* b) {
-  tile_load<4>(a, line);
   tile_load<6>(b, 64);
+  tile_load<4>(a, line);
   tile_multiply<0, 4, 6>();
-  if constexpr (kLower) tile_load<5>(a + down, line);
-  if constexpr (kLower) tile_multiply<2, 5, 6>();
-  tile_load<7>(b + kTileBytes, 64);
-  tile_multiply<1, 4, 7>();
-  if constexpr (kLower) tile_multiply<3, 5, 7>();
+  if constexpr (kLower) tile_load<4>(a + down, line);
+  if constexpr (kLower) tile_multiply<1, 4, 6>();
 }
 
+/// To rows of `to_line` bytes, one half of the columns after the other in few registers (tile.h).
 template <bool kLower>
-[[gnu::always_inline]] inline void multiply(const Strip& a, const char* b) {
-  tile_zero<0>();
-  tile_zero<1>();
-  if constexpr (kLower) tile_zero<2>();
-  if constexpr (kLower) tile_zero<3>();
-  const char* at = a.at;
-  for (std::int64_t s = 0; s < a.steps; ++s, at += a.step, b += kStepBytes) multiply_step<kLower>(at, a.line, a.down, b);
-  if (a.rest != nullptr) multiply_step<kLower>(a.rest, 64, kTileBytes, b);
-}
-
-template <bool kLower>
-[[gnu::always_inline]] inline void store(char* to, std::int64_t line) {
-  tile_store<0>(to, line);
-  tile_store<1>(to + 64, line);
-  if constexpr (kLower) tile_store<2>(to + 16 * line, line);
-  if constexpr (kLower) tile_store<3>(to + 16 * line + 64, line);
+[[gnu::always_inline]] inline void multiply(const Strip& a, const char* b, char* to, std::int64_t to_line) {
+  for (std::int64_t half = 0; half < 2; ++half, to += 64, b += kTileBytes) {
+    tile_zero<0>();
+    if constexpr (kLower) tile_zero<1>();
+    const char* at = a.at;
+    const char* columns = b;
+    for (std::int64_t s = 0; s < a.steps; ++s, at += a.step, columns += kStepBytes) multiply_step<kLower>(at, a.line, a.down, columns);
+    if (a.rest != nullptr) multiply_step<kLower>(a.rest, 64, kTileBytes, columns);
+    tile_store<0>(to, to_line);
+    if constexpr (kLower) tile_store<1>(to + 16 * to_line, to_line);
+  }
 }
 
 /// One strip over all panels; what the last of them leaves is written at the end.
@@ -122,14 +115,11 @@ void run_strip(const BatchedTiles& args, const Strip& a, std::int64_t row, std::
   Finished before;
   char* out = args.to.out + row * args.to.ldo * bytes_of(args.to.out_dtype);
   for (std::int64_t column = 0; column < args.columns; column += kPanelColumns, b += steps * kStepBytes) {
-    multiply<kLower>(a, b);
+    const bool whole = direct && column + kPanelColumns <= args.columns;
+    multiply<kLower>(a, b, whole ? out + column * 4 : stage, whole ? args.to.ldo * 4 : kLine);
     write<kTo>(args, before, row);
     before.rows = 0;
-    if (direct && column + kPanelColumns <= args.columns) {
-      store<kLower>(out + column * 4, args.to.ldo * 4);
-      continue;
-    }
-    store<kLower>(stage, kLine);
+    if (whole) continue;
     before = {reinterpret_cast<const float*>(stage), out + column * 2, rows, column};
     stage = stage == args.scratch ? args.scratch + kBlockBytes : args.scratch;
   }

@@ -1,4 +1,4 @@
-// C on AMX, whatever the tiles hold: 32 x 32 of C in four tiles, two tiles of A and two of B beside them.
+// C on AMX, whatever the tiles hold: blocks of 32 x 32, one half of their columns after the other, in few tile registers (tile.h).
 //
 // Loops, outermost first: blocks of rows, chunks of panels, blocks of K (at most 1 KiB of a row, so that a strip's A stays in L1), strips
 // of 32 rows, panels. The sums of a block of rows and a chunk wait in L2 between blocks of K. A slice is one block of K of a chunk: while
@@ -111,13 +111,13 @@ inline TileConfig config_for(std::int64_t rows) {
   config.palette = 1;
   for (int tile = 0; tile < 8; ++tile) {
     config.bytes_per_row[tile] = 64;
-    config.rows[tile] = tile < 5 ? static_cast<std::uint8_t>(rows) : 16;  // 0-3: C, 4: A, 5: the lower A or B, 6-7: B
+    config.rows[tile] = tile < 5 ? static_cast<std::uint8_t>(rows) : 16;  // 0-3: C, 4: A, 6: B
   }
   return config;
 }
 
-inline __attribute__((always_inline)) void prefetch_step(const char* b) {
-  for (std::int64_t line = 0; line < kStepBytes; line += 64) _mm_prefetch(b + kPrefetchBytes + line, _MM_HINT_T0);
+inline __attribute__((always_inline)) void prefetch_tile(const char* b) {
+  for (std::int64_t line = 0; line < kTileBytes; line += 64) _mm_prefetch(b + kPrefetchBytes + line, _MM_HINT_T0);
 }
 
 /// Rows of A as the caller has them: how far one is from the next, and a step of K from the one before. In bytes.
@@ -134,42 +134,39 @@ struct Ahead {
   std::int64_t lines = 0;
 };
 
-/// 32 rows x 32 columns over `steps` steps of K. a0 and a1 are the tiles of the upper and lower 16 rows; `pending` is written
-/// meanwhile. kFirst: B was not fetched before. The order leaves each load of B, which comes from L2, a whole product of slack: a tile
-/// register behaves as if it were not renamed. What is not needed is left out by template: instructions between products cost as much as
-/// products do, they hardly overlap.
+/// 32 rows x 32 columns over `steps` steps of K, first columns 0-15, then the others: A, which L1 holds, is read again. a0 and a1 are the
+/// tiles of the upper and lower 16 rows; `pending` is written meanwhile. kFirst: B was not fetched before. What is not needed is left out by
+/// template: where the other thread of the core is busy, instructions between products cost as much as products do.
 template <typename Kind, bool kFirst, bool kSums, bool kDrain>
 void multiply_pair_of(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
                       typename Kind::Pending pending, const Ahead& ahead) {
-  const std::int64_t rows = ceil_div(pending.rows, steps);
-  const std::int64_t each = ceil_div(ahead.lines, steps);
-  const std::int64_t sums_each = ceil_div(kBlockBytes / 64, steps);
+  const std::int64_t rows = ceil_div(pending.rows, 2 * steps);
+  const std::int64_t each = ceil_div(ahead.lines, 2 * steps);
+  const std::int64_t sums_each = ceil_div(kBlockBytes / 64, 2 * steps);
   const char* at = ahead.at;
   const char* sums = ahead.sums;
-  tile_load<0>(from.at, from.line);
-  tile_load<1>(from.at + from.right, from.line);
-  tile_load<2>(from.at + from.down, from.line);
-  tile_load<3>(from.at + from.down + from.right, from.line);
-  for (std::int64_t s = 0; s < steps; ++s, a0 += kTileBytes, a1 += kTileBytes, b += kStepBytes) {
-    if constexpr (kFirst) prefetch_step(b);
-    tile_load<4>(a0, 64);
-    tile_stream<6>(b, 64);
-    Kind::template multiply<0, 4, 6>();
-    tile_load<5>(a1, 64);
-    Kind::template multiply<2, 5, 6>();
-    tile_stream<7>(b + kTileBytes, 64);
-    Kind::template multiply<1, 4, 7>();
-    Kind::template multiply<3, 5, 7>();
-    if constexpr (kDrain) Kind::drain(pending, rows);
-    if constexpr (kSums) {
-      for (std::int64_t i = 0; i < sums_each; ++i, sums += 64) _mm_prefetch(sums, _MM_HINT_T0);
+  for (std::int64_t half = 0; half < 2; ++half) {
+    const char* upper = a0;
+    const char* lower = a1;
+    const char* columns = b + half * kTileBytes;
+    tile_load<0>(from.at + half * from.right, from.line);
+    tile_load<1>(from.at + half * from.right + from.down, from.line);
+    for (std::int64_t s = 0; s < steps; ++s, upper += kTileBytes, lower += kTileBytes, columns += kStepBytes) {
+      if constexpr (kFirst) prefetch_tile(columns);
+      tile_stream<6>(columns, 64);
+      tile_load<4>(upper, 64);
+      Kind::template multiply<0, 4, 6>();
+      tile_load<4>(lower, 64);
+      Kind::template multiply<1, 4, 6>();
+      if constexpr (kDrain) Kind::drain(pending, rows);
+      if constexpr (kSums) {
+        for (std::int64_t i = 0; i < sums_each; ++i, sums += 64) _mm_prefetch(sums, _MM_HINT_T0);
+      }
+      for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
     }
-    for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
+    tile_store<0>(to.at + half * to.right, to.line);
+    tile_store<1>(to.at + half * to.right + to.down, to.line);
   }
-  tile_store<0>(to.at, to.line);
-  tile_store<1>(to.at + to.right, to.line);
-  tile_store<2>(to.at + to.down, to.line);
-  tile_store<3>(to.at + to.down + to.right, to.line);
 }
 
 template <typename Kind, bool kFirst>
@@ -192,19 +189,21 @@ void multiply_single(const char* a, const char* b, std::int64_t steps, const Qua
   tile_load<0>(from.at, from.line);
   tile_load<1>(from.at + from.right, from.line);
   for (std::int64_t s = 0; s < steps; ++s) {
-    prefetch_step(b + s * kStepBytes);
+    const char* columns = b + s * kStepBytes;
+    prefetch_tile(columns);
+    prefetch_tile(columns + kTileBytes);
     tile_load<4>(a + s * kTileBytes, 64);
-    tile_load<6>(b + s * kStepBytes, 64);
+    tile_load<6>(columns, 64);
     Kind::template multiply<0, 4, 6>();
-    tile_load<7>(b + s * kStepBytes + kTileBytes, 64);
-    Kind::template multiply<1, 4, 7>();
+    tile_load<6>(columns + kTileBytes, 64);
+    Kind::template multiply<1, 4, 6>();
     Kind::drain(pending, rows);
   }
   tile_store<0>(to.at, to.line);
   tile_store<1>(to.at + to.right, to.line);
 }
 
-/// Up to 16 rows x 64 columns, for calls that have no more rows: four sums in flight hide the latency of a product.
+/// Up to 16 rows x 64 columns, for calls that have no more rows, which memory bounds: two streams of B.
 template <typename Kind>
 void multiply_wide(const char* a, const char* b0, const char* b1, std::int64_t steps, const char* left_from, const char* right_from,
                    const Quad& left_to, const Quad& right_to) {
@@ -215,15 +214,14 @@ void multiply_wide(const char* a, const char* b0, const char* b1, std::int64_t s
   for (std::int64_t s = 0; s < steps; ++s) {
     const char* left = b0 + s * kStepBytes;
     const char* right = b1 + s * kStepBytes;
-    prefetch_step(left);
-    prefetch_step(right);
+    for (const char* columns : {left, left + kTileBytes, right, right + kTileBytes}) prefetch_tile(columns);
     tile_load<4>(a + s * kTileBytes, 64);
     tile_load<6>(left, 64);
     Kind::template multiply<0, 4, 6>();
-    tile_load<7>(left + kTileBytes, 64);
-    Kind::template multiply<1, 4, 7>();
-    tile_load<5>(right, 64);
-    Kind::template multiply<2, 4, 5>();
+    tile_load<6>(left + kTileBytes, 64);
+    Kind::template multiply<1, 4, 6>();
+    tile_load<6>(right, 64);
+    Kind::template multiply<2, 4, 6>();
     tile_load<6>(right + kTileBytes, 64);
     Kind::template multiply<3, 4, 6>();
   }

@@ -1,9 +1,10 @@
 // Dense convolution on AMX: tiles of A are loaded from where the image lies in scratch, so no window is ever written out.
 //
 // A tile is 16 neighbouring places of a plane, 64 bytes each, and each tap of each block of channels is one product of it (conv_dense.h
-// says why that needs no edges). Two tiles of outputs and a panel of 32 channels make a block of sums in four tiles, over all of K: the
-// windows of two tiles overlap, so A stays in L1 though K is long, and B comes from L2. Loops, outermost first: units of outputs, chunks of
-// panels, pairs of tiles, panels. A finished block is converted and written between the products of the next.
+// says why that needs no edges). Two tiles of outputs and a panel of 32 channels make a block of sums, over all of K, one half of the
+// channels after the other in few tile registers (tile.h): the windows of two tiles overlap, so A stays in L1 though K is long, and B comes
+// from L2. Loops, outermost first: units of outputs, chunks of panels, pairs of tiles, panels. A finished block is converted and written
+// between the products of the next.
 //
 // One file, though long: laying images into scratch, multiplying and writing share a layout that nothing else knows.
 #include "kernels/amx/conv.h"
@@ -342,43 +343,39 @@ struct Block {
   std::int64_t ahead_lines;
 };
 
+[[gnu::always_inline]] inline void prefetch_tile(const char* b) {
+  for (std::int64_t line = 0; line < kTileBytes; line += 64) _mm_prefetch(b + kAheadBytes + line, _MM_HINT_T0);
+}
+
 /// kFirst: B was not fetched before. Not inlined: the loop wants all registers.
 template <bool kFirst, typename Writer>
 [[gnu::noinline]] void multiply_pair(const Block& block) {
   const std::int64_t steps = block.steps;
-  const std::int64_t rows = ceil_div(block.pending.rows, steps);
-  const std::int64_t each = ceil_div(block.ahead_lines, steps);
+  const std::int64_t rows = ceil_div(block.pending.rows, 2 * steps);
+  const std::int64_t each = ceil_div(block.ahead_lines, 2 * steps);
   const char* at = block.ahead;
   const char* upper = block.upper;
   const std::int64_t down = block.lower - upper;
-  const std::int64_t* offset = block.offsets;
-  const std::int64_t* end = offset + steps;
-  const char* b = block.b;
+  const std::int64_t* const end = block.offsets + steps;
   Writer writer(block.pending);
-  tile_load<0>(block.start, 0);
-  tile_load<1>(block.start + 64, 0);
-  tile_load<2>(block.start, 0);
-  tile_load<3>(block.start + 64, 0);
-  for (; offset != end; ++offset, b += kStepBytes) {
-    const char* a = upper + *offset;
-    if constexpr (kFirst) {
-      for (std::int64_t line = 0; line < kStepBytes; line += 64) _mm_prefetch(b + kAheadBytes + line, _MM_HINT_T0);
+  for (std::int64_t half = 0; half < 2; ++half) {
+    const char* b = block.b + half * kTileBytes;
+    tile_load<0>(block.start + half * 64, 0);
+    tile_load<1>(block.start + half * 64, 0);
+    for (const std::int64_t* offset = block.offsets; offset != end; ++offset, b += kStepBytes) {
+      const char* a = upper + *offset;
+      if constexpr (kFirst) prefetch_tile(b);
+      tile_stream<6>(b, 64);
+      tile_load<4>(a, 64);
+      tile_multiply<0, 4, 6>();
+      tile_load<4>(a + down, 64);
+      tile_multiply<1, 4, 6>();
+      writer.write(rows);
+      for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
     }
-    tile_load<4>(a, 64);
-    tile_stream<6>(b, 64);
-    tile_multiply<0, 4, 6>();
-    tile_load<5>(a + down, 64);
-    tile_multiply<2, 5, 6>();
-    tile_stream<7>(b + kTileBytes, 64);
-    tile_multiply<1, 4, 7>();
-    tile_multiply<3, 5, 7>();
-    writer.write(rows);
-    for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
+    tile_store<0>(block.stage + half * 64, 128);
+    tile_store<1>(block.stage + half * 64 + 2 * kTileBytes, 128);
   }
-  tile_store<0>(block.stage, 128);
-  tile_store<1>(block.stage + 64, 128);
-  tile_store<2>(block.stage + 2 * kTileBytes, 128);
-  tile_store<3>(block.stage + 2 * kTileBytes + 64, 128);
 }
 
 /// The upper tile alone.
@@ -390,12 +387,13 @@ template <typename Writer>
   tile_load<0>(block.start, 0);
   tile_load<1>(block.start + 64, 0);
   for (std::int64_t s = 0; s < block.steps; ++s, b += kStepBytes) {
-    for (std::int64_t line = 0; line < kStepBytes; line += 64) _mm_prefetch(b + kAheadBytes + line, _MM_HINT_T0);
+    prefetch_tile(b);
+    prefetch_tile(b + kTileBytes);
     tile_load<4>(block.upper + block.offsets[s], 64);
     tile_load<6>(b, 64);
     tile_multiply<0, 4, 6>();
-    tile_load<7>(b + kTileBytes, 64);
-    tile_multiply<1, 4, 7>();
+    tile_load<6>(b + kTileBytes, 64);
+    tile_multiply<1, 4, 6>();
     writer.write(rows);
   }
   tile_store<0>(block.stage, 128);

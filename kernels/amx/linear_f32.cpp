@@ -2,8 +2,7 @@
 //
 // Method: Henry, Tang, Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (ARITH 2019).
 // The three products that are left out are below 2^-24 of theirs, of any sign, and tiles add 32 products up before these meet the sum:
-// errors are those of vectors, or less. 24 products of tiles for 14 loads, so that what bounds it is the unit that multiplies: 2.7 times as
-// much as the same core's vectors can.
+// errors are those of vectors, or less. What bounds it is the unit that multiplies: 2.7 times as much as the same core's vectors can.
 //
 // Loops, outermost first: blocks of rows, chunks of panels, blocks of K (A's parts stay in L2), panels, strips of 32 rows. While a panel's
 // block is multiplied, the next one is split, a few pairs of rows between products, whose unit is another one; so are finished sums written.
@@ -21,8 +20,9 @@
 namespace ipexrun::kernels::IPEXRUN_KERNEL_ISA {
 namespace {
 
-// By measurement, as parts of L2 and as what a block of K has (bench/linear_f32_parts.cpp): shorter blocks cost sums that are stored and loaded.
+// By measurement, as parts of L2 and as what a block of K has (bench/parts.cpp): shorter blocks cost sums that are stored and loaded.
 constexpr std::int64_t kLongStepsMost = 24;
+constexpr std::int64_t kShortSteps = 6;  // 36 KiB of A's parts for 32 rows
 constexpr std::int64_t kATileBytes = kParts * kTileBytes;  // of 16 rows and a step
 constexpr std::int64_t kBStepBytes = kParts * kStepBytes;
 constexpr std::int64_t kHeadBytes = 64;  // of scratch
@@ -122,70 +122,60 @@ class Splitter {
   __m512i largest_[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
 };
 
-/// 32 rows x 32 columns over `steps` steps of K; a step of B is split and a part of `pending` written between products.
+/// What multiplies one step: 32 rows by 16 columns, small products first. Of a row of products, high * low, high * middle, middle * middle,
+/// middle * high, low * high and high * high: 13 loads for 12 products.
+template <typename Between>
+[[gnu::always_inline]] inline void multiply_step(const char* a0, const char* a1, const char* b, const Between& between) {
+  tile_load<6>(b + 2 * kStepBytes, 64);
+  tile_load<4>(a0, 64);
+  tile_multiply<0, 4, 6>();
+  tile_load<4>(a1, 64);
+  tile_multiply<1, 4, 6>();
+  between();
+  tile_load<6>(b + kStepBytes, 64);
+  tile_multiply<1, 4, 6>();
+  tile_load<4>(a0, 64);
+  tile_multiply<0, 4, 6>();
+  tile_load<4>(a0 + kTileBytes, 64);
+  tile_multiply<0, 4, 6>();
+  tile_load<4>(a1 + kTileBytes, 64);
+  tile_multiply<1, 4, 6>();
+  between();
+  tile_load<6>(b, 64);
+  tile_multiply<1, 4, 6>();
+  tile_load<4>(a0 + kTileBytes, 64);
+  tile_multiply<0, 4, 6>();
+  tile_load<4>(a0 + 2 * kTileBytes, 64);
+  tile_multiply<0, 4, 6>();
+  tile_load<4>(a1 + 2 * kTileBytes, 64);
+  tile_multiply<1, 4, 6>();
+  between();
+  tile_load<4>(a1, 64);
+  tile_multiply<1, 4, 6>();
+  tile_load<4>(a0, 64);
+  tile_multiply<0, 4, 6>();
+}
+
+/// 32 rows x 32 columns over `steps` steps of K; B is split and a part of `pending` written between products. Columns 0-15 and the others
+/// take turns for kShortSteps steps, so that A, read for both, comes from L1.
 template <bool kEpilogue>
-void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to, Splitter& splitter,
-                    Pending& pending) {
-  const std::int64_t rows = ceil_div(pending.rows, steps);
-  tile_load<0>(from.at, from.line);
-  tile_load<1>(from.at + from.right, from.line);
-  tile_load<2>(from.at + from.down, from.line);
-  tile_load<3>(from.at + from.down + from.right, from.line);
-  for (std::int64_t s = 0; s < steps; ++s, a0 += kATileBytes, a1 += kATileBytes, b += kBStepBytes) {
-    const auto of_b = [b](std::int64_t part) { return b + part * kStepBytes; };
-    // Small products first. high * low, high * middle
-    tile_load<4>(a0, 64);
-    tile_load<6>(of_b(2), 64);
-    tile_multiply<0, 4, 6>();
-    tile_load<5>(a1, 64);
-    tile_multiply<2, 5, 6>();
-    tile_load<7>(of_b(2) + kTileBytes, 64);
-    tile_multiply<1, 4, 7>();
-    tile_multiply<3, 5, 7>();
-    splitter.some();
-    tile_load<6>(of_b(1), 64);
-    tile_multiply<0, 4, 6>();
-    tile_multiply<2, 5, 6>();
-    tile_load<7>(of_b(1) + kTileBytes, 64);
-    tile_multiply<1, 4, 7>();
-    tile_multiply<3, 5, 7>();
-    splitter.some();
-    // middle * middle, middle * high
-    tile_load<4>(a0 + kTileBytes, 64);
-    tile_multiply<0, 4, 6>();
-    tile_multiply<1, 4, 7>();
-    tile_load<5>(a1 + kTileBytes, 64);
-    tile_multiply<2, 5, 6>();
-    tile_multiply<3, 5, 7>();
-    splitter.some();
-    tile_load<6>(of_b(0), 64);
-    tile_multiply<0, 4, 6>();
-    tile_multiply<2, 5, 6>();
-    tile_load<7>(of_b(0) + kTileBytes, 64);
-    tile_multiply<1, 4, 7>();
-    tile_multiply<3, 5, 7>();
-    splitter.some();
-    // low * high, high * high
-    tile_load<4>(a0 + 2 * kTileBytes, 64);
-    tile_multiply<0, 4, 6>();
-    tile_multiply<1, 4, 7>();
-    tile_load<5>(a1 + 2 * kTileBytes, 64);
-    tile_multiply<2, 5, 6>();
-    tile_multiply<3, 5, 7>();
-    splitter.some();
-    tile_load<4>(a0, 64);
-    tile_multiply<0, 4, 6>();
-    tile_multiply<1, 4, 7>();
-    tile_load<5>(a1, 64);
-    tile_multiply<2, 5, 6>();
-    tile_multiply<3, 5, 7>();
-    splitter.some();
-    if (pending.rows > 0) drain<kEpilogue>(pending, rows);
+void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
+                       Splitter& splitter, Pending& pending) {
+  const std::int64_t rows = ceil_div(pending.rows, 2 * steps);
+  for (std::int64_t first = 0; first < steps; first += kShortSteps) {
+    const std::int64_t end = at_most(first + kShortSteps, steps);
+    for (std::int64_t half = 0; half < 2; ++half) {
+      const Quad& start = first == 0 ? from : to;
+      tile_load<0>(start.at + half * start.right, start.line);
+      tile_load<1>(start.at + half * start.right + start.down, start.line);
+      for (std::int64_t s = first; s < end; ++s) {
+        multiply_step(a0 + s * kATileBytes, a1 + s * kATileBytes, b + s * kBStepBytes + half * kTileBytes, [&] { splitter.some(); });
+        if (pending.rows > 0) drain<kEpilogue>(pending, rows);
+      }
+      tile_store<0>(to.at + half * to.right, to.line);
+      tile_store<1>(to.at + half * to.right + to.down, to.line);
+    }
   }
-  tile_store<0>(to.at, to.line);
-  tile_store<1>(to.at + to.right, to.line);
-  tile_store<2>(to.at + to.down, to.line);
-  tile_store<3>(to.at + to.down + to.right, to.line);
 }
 
 /// A row's numbers of `steps` steps, zeros behind the first `valid`, into lines of tiles. False where parts cannot stand for them.
