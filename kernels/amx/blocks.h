@@ -1,4 +1,5 @@
-// C on AMX, whatever the tiles hold: blocks of 32 x 32, one half of their columns after the other, in few tile registers (tile.h).
+// C on AMX, whatever the tiles hold: 32 x 32 of C in four tiles, two tiles of A and two of B beside them; on a shared core one half of the
+// columns after the other (shared_core.h).
 //
 // Loops, outermost first: blocks of rows, chunks of panels, blocks of K (at most 1 KiB of a row, so that a strip's A stays in L1), strips
 // of 32 rows, panels. The sums of a block of rows and a chunk wait in L2 between blocks of K. A slice is one block of K of a chunk: while
@@ -24,6 +25,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/amx/shared_core.h"
 #include "kernels/amx/tile.h"
 #include "kernels/dispatch.h"
 #include "kernels/packed.h"
@@ -111,7 +113,7 @@ inline TileConfig config_for(std::int64_t rows) {
   config.palette = 1;
   for (int tile = 0; tile < 8; ++tile) {
     config.bytes_per_row[tile] = 64;
-    config.rows[tile] = tile < 5 ? static_cast<std::uint8_t>(rows) : 16;  // 0-3: C, 4: A, 6: B
+    config.rows[tile] = tile < 5 ? static_cast<std::uint8_t>(rows) : 16;  // 0-3: C, 4: A, 5: the lower A, 6-7: B
   }
   return config;
 }
@@ -134,51 +136,106 @@ struct Ahead {
   std::int64_t lines = 0;
 };
 
-/// 32 rows x 32 columns over `steps` steps of K, first columns 0-15, then the others: A, which L1 holds, is read again. a0 and a1 are the
-/// tiles of the upper and lower 16 rows; `pending` is written meanwhile. kFirst: B was not fetched before. What is not needed is left out by
-/// template: where the other thread of the core is busy, instructions between products cost as much as products do.
+/// 32 rows x 32 columns over `steps` steps of K. a0 and a1 are the tiles of the upper and lower 16 rows; `pending` is written meanwhile.
+/// kFirst: B was not fetched before. What is not needed is left out by template: where the other thread of the core is busy, instructions
+/// between products cost as much as products do.
 template <typename Kind, bool kFirst, bool kSums, bool kDrain>
-void multiply_pair_of(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
-                      typename Kind::Pending pending, const Ahead& ahead) {
-  const std::int64_t rows = ceil_div(pending.rows, 2 * steps);
-  const std::int64_t each = ceil_div(ahead.lines, 2 * steps);
-  const std::int64_t sums_each = ceil_div(kBlockBytes / 64, 2 * steps);
-  const char* at = ahead.at;
-  const char* sums = ahead.sums;
-  for (std::int64_t half = 0; half < 2; ++half) {
-    const char* upper = a0;
-    const char* lower = a1;
-    const char* columns = b + half * kTileBytes;
-    tile_load<0>(from.at + half * from.right, from.line);
-    tile_load<1>(from.at + half * from.right + from.down, from.line);
-    for (std::int64_t s = 0; s < steps; ++s, upper += kTileBytes, lower += kTileBytes, columns += kStepBytes) {
-      if constexpr (kFirst) prefetch_tile(columns);
-      tile_stream<6>(columns, 64);
-      tile_load<4>(upper, 64);
+struct Pair {
+  const char* a0;
+  const char* a1;
+  const char* b;
+  std::int64_t steps;
+  Quad from;
+  Quad to;
+  typename Kind::Pending pending;
+  Ahead ahead;
+
+  /// All tile registers: four of C, two of A and two of B.
+  void whole() {
+    const Each each = share(steps);
+    tile_load<0>(from.at, from.line);
+    tile_load<1>(from.at + from.right, from.line);
+    tile_load<2>(from.at + from.down, from.line);
+    tile_load<3>(from.at + from.down + from.right, from.line);
+    for (std::int64_t s = 0; s < steps; ++s, a0 += kTileBytes, a1 += kTileBytes, b += kStepBytes) {
+      if constexpr (kFirst) prefetch_tile(b);
+      if constexpr (kFirst) prefetch_tile(b + kTileBytes);
+      tile_load<4>(a0, 64);
+      tile_stream<6>(b, 64);
       Kind::template multiply<0, 4, 6>();
-      tile_load<4>(lower, 64);
-      Kind::template multiply<1, 4, 6>();
-      if constexpr (kDrain) Kind::drain(pending, rows);
-      if constexpr (kSums) {
-        for (std::int64_t i = 0; i < sums_each; ++i, sums += 64) _mm_prefetch(sums, _MM_HINT_T0);
-      }
-      for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
+      tile_load<5>(a1, 64);
+      Kind::template multiply<2, 5, 6>();
+      tile_stream<7>(b + kTileBytes, 64);
+      Kind::template multiply<1, 4, 7>();
+      Kind::template multiply<3, 5, 7>();
+      beside(each);
     }
-    tile_store<0>(to.at + half * to.right, to.line);
-    tile_store<1>(to.at + half * to.right + to.down, to.line);
+    tile_store<0>(to.at, to.line);
+    tile_store<1>(to.at + to.right, to.line);
+    tile_store<2>(to.at + to.down, to.line);
+    tile_store<3>(to.at + to.down + to.right, to.line);
   }
+
+  /// Columns 0-15, then the others, in four registers: A, which L1 holds, is read twice.
+  void halves() {
+    const Each each = share(2 * steps);
+    for (std::int64_t half = 0; half < 2; ++half) {
+      const char* upper = a0;
+      const char* lower = a1;
+      const char* columns = b + half * kTileBytes;
+      tile_load<0>(from.at + half * from.right, from.line);
+      tile_load<1>(from.at + half * from.right + from.down, from.line);
+      for (std::int64_t s = 0; s < steps; ++s, upper += kTileBytes, lower += kTileBytes, columns += kStepBytes) {
+        if constexpr (kFirst) prefetch_tile(columns);
+        tile_stream<6>(columns, 64);
+        tile_load<4>(upper, 64);
+        Kind::template multiply<0, 4, 6>();
+        tile_load<4>(lower, 64);
+        Kind::template multiply<1, 4, 6>();
+        beside(each);
+      }
+      tile_store<0>(to.at + half * to.right, to.line);
+      tile_store<1>(to.at + half * to.right + to.down, to.line);
+    }
+  }
+
+ private:
+  /// What is done beside a step.
+  struct Each {
+    std::int64_t rows;
+    std::int64_t lines;
+    std::int64_t sums;
+  };
+
+  [[nodiscard]] Each share(std::int64_t of) const {
+    return {ceil_div(pending.rows, of), ceil_div(ahead.lines, of), ceil_div(kBlockBytes / 64, of)};
+  }
+
+  [[gnu::always_inline]] void beside(const Each& each) {
+    if constexpr (kDrain) Kind::drain(pending, each.rows);
+    if constexpr (kSums) {
+      for (std::int64_t i = 0; i < each.sums; ++i, ahead.sums += 64) _mm_prefetch(ahead.sums, _MM_HINT_T0);
+    }
+    for (std::int64_t i = 0; i < each.lines; ++i, ahead.at += 64) _mm_prefetch(ahead.at, _MM_HINT_T1);
+  }
+};
+
+template <typename Kind, bool kFirst, bool kSums, bool kDrain>
+void multiply_pair_of(bool shared, Pair<Kind, kFirst, kSums, kDrain> pair) {
+  shared ? pair.halves() : pair.whole();
 }
 
+/// `shared`: the core (shared_core.h).
 template <typename Kind, bool kFirst>
-void multiply_pair(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
+void multiply_pair(bool shared, const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
                    const typename Kind::Pending& pending, const Ahead& ahead) {
   const bool drains = pending.rows > 0;
   if (ahead.sums != nullptr) {
-    drains ? multiply_pair_of<Kind, kFirst, true, true>(a0, a1, b, steps, from, to, pending, ahead)
-           : multiply_pair_of<Kind, kFirst, true, false>(a0, a1, b, steps, from, to, pending, ahead);
+    drains ? multiply_pair_of<Kind, kFirst, true, true>(shared, {a0, a1, b, steps, from, to, pending, ahead})
+           : multiply_pair_of<Kind, kFirst, true, false>(shared, {a0, a1, b, steps, from, to, pending, ahead});
   } else {
-    drains ? multiply_pair_of<Kind, kFirst, false, true>(a0, a1, b, steps, from, to, pending, ahead)
-           : multiply_pair_of<Kind, kFirst, false, false>(a0, a1, b, steps, from, to, pending, ahead);
+    drains ? multiply_pair_of<Kind, kFirst, false, true>(shared, {a0, a1, b, steps, from, to, pending, ahead})
+           : multiply_pair_of<Kind, kFirst, false, false>(shared, {a0, a1, b, steps, from, to, pending, ahead});
   }
 }
 
@@ -240,6 +297,7 @@ struct Run {
   char* a;
   char* sums;
   char* stage;  // two blocks, used in turn
+  bool shared;  // the core
   std::int64_t turn = 0;
   typename Kind::Pending pending{};
 
@@ -389,9 +447,9 @@ void run_slice(Run<Kind>& run, const Slice& slice, const Slice& next, bool first
       if (here <= 16) {
         multiply_single<Kind>(a, b, steps, from, to, run.pending);
       } else if (r == 0 && (first_of_all || !fetches)) {
-        multiply_pair<Kind, true>(a, a + group_bytes, b, steps, from, to, run.pending, ahead);
+        multiply_pair<Kind, true>(run.shared, a, a + group_bytes, b, steps, from, to, run.pending, ahead);
       } else {
-        multiply_pair<Kind, false>(a, a + group_bytes, b, steps, from, to, run.pending, ahead);
+        multiply_pair<Kind, false>(run.shared, a, a + group_bytes, b, steps, from, to, run.pending, ahead);
       }
       run.pending.rows = 0;
       if (last && !direct) run.queue(slice.row + r, here, panel);
@@ -412,8 +470,8 @@ void run_blocks(const Kind& kind, std::int64_t steps, const LinearBlock& block, 
   char* a = static_cast<char*>(scratch);
   char* sums = a + plan.a_bytes;
   char* stage = sums + plan.sums_bytes;
-  Run<Kind> run{kind, block, plan, a, sums, stage};
   const std::int64_t all_rows = block.row_end - block.row_begin;
+  Run<Kind> run{kind, block, plan, a, sums, stage, all_rows > 16 && core_is_shared()};
   tile_configure(config_for(at_most(all_rows, 16)));
   if (all_rows <= 16) {
     // Tiles of a call below 16 rows are configured that short; any other call multiplies whole tiles.

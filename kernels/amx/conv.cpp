@@ -1,10 +1,10 @@
 // Dense convolution on AMX: tiles of A are loaded from where the image lies in scratch, so no window is ever written out.
 //
 // A tile is 16 neighbouring places of a plane, 64 bytes each, and each tap of each block of channels is one product of it (conv_dense.h
-// says why that needs no edges). Two tiles of outputs and a panel of 32 channels make a block of sums, over all of K, one half of the
-// channels after the other in few tile registers (tile.h): the windows of two tiles overlap, so A stays in L1 though K is long, and B comes
-// from L2. Loops, outermost first: units of outputs, chunks of panels, pairs of tiles, panels. A finished block is converted and written
-// between the products of the next.
+// says why that needs no edges). Two tiles of outputs and a panel of 32 channels make a block of sums in four tiles, over all of K (on a
+// shared core in two, one half of the channels after the other): the windows of two tiles overlap, so A stays in L1 though K is long, and B
+// comes from L2. Loops, outermost first: units of outputs, chunks of panels, pairs of tiles, panels. A finished block is converted and
+// written between the products of the next.
 //
 // One file, though long: laying images into scratch, multiplying and writing share a layout that nothing else knows.
 #include "kernels/amx/conv.h"
@@ -12,6 +12,7 @@
 #include <immintrin.h>
 
 #include "kernels/amx/rows.h"
+#include "kernels/amx/shared_core.h"
 #include "kernels/amx/tile.h"
 #include "kernels/bf16.h"
 #include "kernels/simd/conv_finish.h"
@@ -351,6 +352,44 @@ struct Block {
 template <bool kFirst, typename Writer>
 [[gnu::noinline]] void multiply_pair(const Block& block) {
   const std::int64_t steps = block.steps;
+  const std::int64_t rows = ceil_div(block.pending.rows, steps);
+  const std::int64_t each = ceil_div(block.ahead_lines, steps);
+  const char* at = block.ahead;
+  const char* upper = block.upper;
+  const std::int64_t down = block.lower - upper;
+  const std::int64_t* offset = block.offsets;
+  const std::int64_t* end = offset + steps;
+  const char* b = block.b;
+  Writer writer(block.pending);
+  tile_load<0>(block.start, 0);
+  tile_load<1>(block.start + 64, 0);
+  tile_load<2>(block.start, 0);
+  tile_load<3>(block.start + 64, 0);
+  for (; offset != end; ++offset, b += kStepBytes) {
+    const char* a = upper + *offset;
+    if constexpr (kFirst) prefetch_tile(b);
+    if constexpr (kFirst) prefetch_tile(b + kTileBytes);
+    tile_load<4>(a, 64);
+    tile_stream<6>(b, 64);
+    tile_multiply<0, 4, 6>();
+    tile_load<5>(a + down, 64);
+    tile_multiply<2, 5, 6>();
+    tile_stream<7>(b + kTileBytes, 64);
+    tile_multiply<1, 4, 7>();
+    tile_multiply<3, 5, 7>();
+    writer.write(rows);
+    for (std::int64_t i = 0; i < each; ++i, at += 64) _mm_prefetch(at, _MM_HINT_T1);
+  }
+  tile_store<0>(block.stage, 128);
+  tile_store<1>(block.stage + 64, 128);
+  tile_store<2>(block.stage + 2 * kTileBytes, 128);
+  tile_store<3>(block.stage + 2 * kTileBytes + 64, 128);
+}
+
+/// The same, one half of the channels after the other, on a core that is shared (shared_core.h).
+template <bool kFirst, typename Writer>
+[[gnu::noinline]] void multiply_halves(const Block& block) {
+  const std::int64_t steps = block.steps;
   const std::int64_t rows = ceil_div(block.pending.rows, 2 * steps);
   const std::int64_t each = ceil_div(block.ahead_lines, 2 * steps);
   const char* at = block.ahead;
@@ -401,13 +440,13 @@ template <typename Writer>
 }
 
 template <typename Writer>
-void multiply(const Block& block, bool first) {
+void multiply(const Block& block, bool first, bool shared) {
   if (block.lower == nullptr) {
     multiply_single<Writer>(block);
-  } else if (first) {
-    multiply_pair<true, Writer>(block);
+  } else if (shared) {
+    first ? multiply_halves<true, Writer>(block) : multiply_halves<false, Writer>(block);
   } else {
-    multiply_pair<false, Writer>(block);
+    first ? multiply_pair<true, Writer>(block) : multiply_pair<false, Writer>(block);
   }
 }
 
@@ -427,6 +466,7 @@ struct Run {
   bool finishes;
   bool half;
   std::int64_t pixel;        ///< bytes between neighbouring outputs
+  bool shared;               ///< the core (shared_core.h)
   Stretches stretches[2]{};  ///< of a pair and of the one before it, whose last block is pending
   std::int64_t pair = 0;
   Pending pending{};
@@ -557,11 +597,11 @@ void run_chunk(Run& run, const Unit* units, std::int64_t count, const Slab& slab
       ahead.lines -= block.ahead_lines;
       const bool unfetched = first && done == 0;
       if (run.pending.rows == 0) {
-        multiply<NoDrain>(block, unfetched);
+        multiply<NoDrain>(block, unfetched, run.shared);
       } else if (run.half) {
-        multiply<Drain<true>>(block, unfetched);
+        multiply<Drain<true>>(block, unfetched, run.shared);
       } else {
-        multiply<Drain<false>>(block, unfetched);
+        multiply<Drain<false>>(block, unfetched, run.shared);
       }
       const std::int64_t channel = (p - slab_panel) * kPanelColumns;
       const std::int64_t channels = smaller(slab.out - channel, kPanelColumns);
@@ -609,7 +649,8 @@ void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& b
           static_cast<char*>(memory),
           args.activation != ConvActivation::kNone || args.residual != nullptr,
           args.to_dtype == DType::kBf16,
-          args.to_strides.axis[2] * bytes_of(args.to_dtype)};
+          args.to_strides.axis[2] * bytes_of(args.to_dtype),
+          core_is_shared()};
   if (!block.same_rows) lay_offsets(args, plan, reinterpret_cast<std::int64_t*>(run.scratch + plan.offsets));
   for (std::int64_t panel = block.panel_begin; panel < block.panel_end; ++panel) {
     load_bias(args, plan, panel, reinterpret_cast<float*>(run.scratch + plan.bias) + (panel - block.panel_begin) * kPanelColumns);

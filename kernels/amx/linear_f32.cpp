@@ -122,10 +122,41 @@ class Splitter {
   __m512i largest_[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
 };
 
-/// What multiplies one step: 32 rows by 16 columns, small products first. Of a row of products, high * low, high * middle, middle * middle,
-/// middle * high, low * high and high * high: 13 loads for 12 products.
+/// One step of 32 rows x 32 columns, in all tile registers. Of a row of products, small ones first: high * low, high * middle, middle *
+/// middle, middle * high, low * high, high * high; 14 loads for 24 products.
 template <typename Between>
 [[gnu::always_inline]] inline void multiply_step(const char* a0, const char* a1, const char* b, const Between& between) {
+  const auto by_b = [&](const char* columns) {
+    tile_load<6>(columns, 64);
+    tile_multiply<0, 4, 6>();
+    tile_multiply<2, 5, 6>();
+    tile_load<7>(columns + kTileBytes, 64);
+    tile_multiply<1, 4, 7>();
+    tile_multiply<3, 5, 7>();
+    between();
+  };
+  const auto by_a = [&](std::int64_t part) {
+    tile_load<4>(a0 + part * kTileBytes, 64);
+    tile_multiply<0, 4, 6>();
+    tile_multiply<1, 4, 7>();
+    tile_load<5>(a1 + part * kTileBytes, 64);
+    tile_multiply<2, 5, 6>();
+    tile_multiply<3, 5, 7>();
+    between();
+  };
+  tile_load<4>(a0, 64);
+  tile_load<5>(a1, 64);
+  by_b(b + 2 * kStepBytes);
+  by_b(b + kStepBytes);
+  by_a(1);
+  by_b(b);
+  by_a(2);
+  by_a(0);
+}
+
+/// The same sums in the same order for 16 of the columns, in four tile registers: 13 loads for 12 products.
+template <typename Between>
+[[gnu::always_inline]] inline void multiply_half_step(const char* a0, const char* a1, const char* b, const Between& between) {
   tile_load<6>(b + 2 * kStepBytes, 64);
   tile_load<4>(a0, 64);
   tile_multiply<0, 4, 6>();
@@ -156,11 +187,30 @@ template <typename Between>
   tile_multiply<0, 4, 6>();
 }
 
-/// 32 rows x 32 columns over `steps` steps of K; B is split and a part of `pending` written between products. Columns 0-15 and the others
-/// take turns for kShortSteps steps, so that A, read for both, comes from L1.
+/// 32 rows x 32 columns over `steps` steps of K; B is split and a part of `pending` written between products.
 template <bool kEpilogue>
 void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
                        Splitter& splitter, Pending& pending) {
+  const std::int64_t rows = ceil_div(pending.rows, steps);
+  tile_load<0>(from.at, from.line);
+  tile_load<1>(from.at + from.right, from.line);
+  tile_load<2>(from.at + from.down, from.line);
+  tile_load<3>(from.at + from.down + from.right, from.line);
+  for (std::int64_t s = 0; s < steps; ++s, a0 += kATileBytes, a1 += kATileBytes, b += kBStepBytes) {
+    multiply_step(a0, a1, b, [&] { splitter.some(); });
+    if (pending.rows > 0) drain<kEpilogue>(pending, rows);
+  }
+  tile_store<0>(to.at, to.line);
+  tile_store<1>(to.at + to.right, to.line);
+  tile_store<2>(to.at + to.down, to.line);
+  tile_store<3>(to.at + to.down + to.right, to.line);
+}
+
+/// The same on a core that is shared (shared_core.h). Columns 0-15 and the others take turns for kShortSteps steps, so that A, read for
+/// both, comes from L1.
+template <bool kEpilogue>
+void multiply_halves_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
+                              Splitter& splitter, Pending& pending) {
   const std::int64_t rows = ceil_div(pending.rows, 2 * steps);
   for (std::int64_t first = 0; first < steps; first += kShortSteps) {
     const std::int64_t end = at_most(first + kShortSteps, steps);
@@ -169,7 +219,7 @@ void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64
       tile_load<0>(start.at + half * start.right, start.line);
       tile_load<1>(start.at + half * start.right + start.down, start.line);
       for (std::int64_t s = first; s < end; ++s) {
-        multiply_step(a0 + s * kATileBytes, a1 + s * kATileBytes, b + s * kBStepBytes + half * kTileBytes, [&] { splitter.some(); });
+        multiply_half_step(a0 + s * kATileBytes, a1 + s * kATileBytes, b + s * kBStepBytes + half * kTileBytes, [&] { splitter.some(); });
         if (pending.rows > 0) drain<kEpilogue>(pending, rows);
       }
       tile_store<0>(to.at + half * to.right, to.line);
@@ -220,6 +270,7 @@ class Product {
         spare_(stage_ + 2 * kBlockBytes) {}
 
   void run() {
+    shared_ = core_is_shared();
     tile_configure(config_for(16));
     Item now{block_.row_begin, rows_at(block_.row_begin), block_.panel_begin, chunk_end(block_.panel_begin), block_.panel_begin, 0};
     bool fits = split_all(now);
@@ -332,7 +383,11 @@ class Product {
       const bool direct = last && !kEpilogue && here == kStripRows && (now.panel + 1) * kPanelColumns <= args_.n;
       char* const c = reinterpret_cast<char*>(static_cast<float*>(args_.c) + (now.row + r) * args_.ldc + now.panel * kPanelColumns);
       const Quad to = direct ? in_rows(c, args_.ldc * 4) : in_rows(last ? stage_ + stage_turn_ * kBlockBytes : sums(now, r), 128);
-      multiply_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, splits, pending_);
+      if (shared_) {
+        multiply_halves_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, splits, pending_);
+      } else {
+        multiply_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, splits, pending_);
+      }
       drain<kEpilogue>(pending_, pending_.rows);
       if (last && !direct) {
         const std::int64_t column = now.panel * kPanelColumns;
@@ -370,6 +425,7 @@ class Product {
   char* sums_;
   char* stage_;
   char* spare_;  // of the vectors' kernel
+  bool shared_ = false;  // the core
   std::int64_t turn_ = 0;
   std::int64_t stage_turn_ = 0;
   Pending pending_{};

@@ -1,11 +1,10 @@
 // AMX tiles, as thin as the instructions. Internal linkage, see dispatch.h.
 //
-// Few registers in use at once, whatever a block of C wants: two of C, one of A and one of B are as fast as all eight on a core of one's
-// own (a product takes 16 cycles, loads hide behind it, sums of one register follow each other without a wait), and twice as fast where the
-// other thread of the core is busy. Then half of the registers behind the eight names are its own, and none is left to rename to: each load
-// waits for the products before it, each product for the load. Seen on Sapphire Rapids, ns a product in bf16, quiet and busy: 8 in use 7.0
-// and 28, 6: 7.0 and 18.5, 4: 7.0 and 14.5 (docs/performance-kernels.md, "Tile registers"). Which names they have does not matter; loading
-// the configuration empties all.
+// Few registers in use at once, whatever a block of C wants, are twice as fast where the other thread of the core is busy. Then half of the
+// registers behind the eight names are that thread's, and none is left to rename to: each load waits for the products before it, each
+// product for the load. On a core of one's own a product takes 16 cycles whatever is in use: loads hide behind it, sums of one register
+// follow each other without a wait. Seen on Sapphire Rapids, ns a product in bf16, quiet and busy: 8 in use 7.0 and 28, 6: 7.0 and 18.5, 4:
+// 7.0 and 14.5 (docs/performance-kernels.md, "Tile registers"). Which names they have does not matter; loading the configuration empties all.
 //
 // Own wrappers instead of the compiler's: those of GCC 12 carry no "memory" clobber on tile loads, so a store that fills the source
 // buffer may sink below the load.
