@@ -1,6 +1,10 @@
-# Benches of kernels/: alone (attention, between, conv, linear, parts, shares), and *_vs_torch.py over a C library that only they load.
+# Benches of kernels/: alone (attention, between, conv, linear, parts, shares, tile_registers), and *_vs_torch.py over a C library that only they load.
 find_package(benchmark REQUIRED)
-foreach(bench attention between conv linear parts shares)
+set(_benches attention between conv linear parts shares)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  list(APPEND _benches tile_registers)
+endif()
+foreach(bench ${_benches})
   add_executable(bench_${bench} ${CMAKE_CURRENT_LIST_DIR}/${bench}.cpp)
   ipexrun_target(bench_${bench})
   target_link_libraries(bench_${bench} PRIVATE ipexrun_kernels benchmark::benchmark Threads::Threads)
