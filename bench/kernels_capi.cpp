@@ -451,7 +451,7 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_f32_pack(const void* weight, int half, s
 /// Dense A and C, all in fp32 or fp16. 1 on success.
 IPEXRUN_BENCH_EXPORT int ipexrun_bench_f32(int half, const void* a, const void* packed, const void* bias, void* c, std::int64_t m,
                                            std::int64_t n, std::int64_t k, int threads, void* pool, const char* level) {
-  const ipexrun::kernels::LinearF32Args args{half != 0, a, k, packed, bias, c, n, m, n, k, nullptr, {}};
+  const ipexrun::kernels::LinearF32Args args{half != 0, false, a, k, packed, bias, c, n, m, n, k, nullptr, {}};
   return ipexrun::kernels::linear_f32(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }
 
