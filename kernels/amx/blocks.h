@@ -220,8 +220,9 @@ struct Pair {
   }
 };
 
+/// Not inlined: the loops want all registers.
 template <typename Kind, bool kFirst, bool kSums, bool kDrain>
-void multiply_pair_of(bool shared, Pair<Kind, kFirst, kSums, kDrain> pair) {
+[[gnu::noinline]] void multiply_pair_of(bool shared, Pair<Kind, kFirst, kSums, kDrain> pair) {
   shared ? pair.halves() : pair.whole();
 }
 

@@ -124,25 +124,24 @@ class Splitter {
 
 /// One step of 32 rows x 32 columns, in all tile registers. Of a row of products, small ones first: high * low, high * middle, middle *
 /// middle, middle * high, low * high, high * high; 14 loads for 24 products.
-template <typename Between>
-[[gnu::always_inline]] inline void multiply_step(const char* a0, const char* a1, const char* b, const Between& between) {
-  const auto by_b = [&](const char* columns) {
+[[gnu::always_inline]] inline void multiply_step(const char* a0, const char* a1, const char* b, Splitter& splitter) {
+  const auto by_b = [&](const char* columns) __attribute__((always_inline)) {
     tile_load<6>(columns, 64);
     tile_multiply<0, 4, 6>();
     tile_multiply<2, 5, 6>();
     tile_load<7>(columns + kTileBytes, 64);
     tile_multiply<1, 4, 7>();
     tile_multiply<3, 5, 7>();
-    between();
+    splitter.some();
   };
-  const auto by_a = [&](std::int64_t part) {
+  const auto by_a = [&](std::int64_t part) __attribute__((always_inline)) {
     tile_load<4>(a0 + part * kTileBytes, 64);
     tile_multiply<0, 4, 6>();
     tile_multiply<1, 4, 7>();
     tile_load<5>(a1 + part * kTileBytes, 64);
     tile_multiply<2, 5, 6>();
     tile_multiply<3, 5, 7>();
-    between();
+    splitter.some();
   };
   tile_load<4>(a0, 64);
   tile_load<5>(a1, 64);
@@ -155,14 +154,13 @@ template <typename Between>
 }
 
 /// The same sums in the same order for 16 of the columns, in four tile registers: 13 loads for 12 products.
-template <typename Between>
-[[gnu::always_inline]] inline void multiply_half_step(const char* a0, const char* a1, const char* b, const Between& between) {
+[[gnu::always_inline]] inline void multiply_half_step(const char* a0, const char* a1, const char* b, Splitter& splitter) {
   tile_load<6>(b + 2 * kStepBytes, 64);
   tile_load<4>(a0, 64);
   tile_multiply<0, 4, 6>();
   tile_load<4>(a1, 64);
   tile_multiply<1, 4, 6>();
-  between();
+  splitter.some();
   tile_load<6>(b + kStepBytes, 64);
   tile_multiply<1, 4, 6>();
   tile_load<4>(a0, 64);
@@ -171,7 +169,7 @@ template <typename Between>
   tile_multiply<0, 4, 6>();
   tile_load<4>(a1 + kTileBytes, 64);
   tile_multiply<1, 4, 6>();
-  between();
+  splitter.some();
   tile_load<6>(b, 64);
   tile_multiply<1, 4, 6>();
   tile_load<4>(a0 + kTileBytes, 64);
@@ -180,26 +178,29 @@ template <typename Between>
   tile_multiply<0, 4, 6>();
   tile_load<4>(a1 + 2 * kTileBytes, 64);
   tile_multiply<1, 4, 6>();
-  between();
+  splitter.some();
   tile_load<4>(a1, 64);
   tile_multiply<1, 4, 6>();
   tile_load<4>(a0, 64);
   tile_multiply<0, 4, 6>();
 }
 
-/// 32 rows x 32 columns over `steps` steps of K; B is split and a part of `pending` written between products.
+/// 32 rows x 32 columns over `steps` steps of K; B is split and a part of `pending` written between products. Not inlined, and with what it
+/// goes on with in locals: the loops want all registers, and what is in memory is read again after each tile.
 template <bool kEpilogue>
-void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
-                       Splitter& splitter, Pending& pending) {
+[[gnu::noinline]] void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
+                                         Splitter* splits, Pending pending) {
+  Splitter splitter = *splits;
   const std::int64_t rows = ceil_div(pending.rows, steps);
   tile_load<0>(from.at, from.line);
   tile_load<1>(from.at + from.right, from.line);
   tile_load<2>(from.at + from.down, from.line);
   tile_load<3>(from.at + from.down + from.right, from.line);
   for (std::int64_t s = 0; s < steps; ++s, a0 += kATileBytes, a1 += kATileBytes, b += kBStepBytes) {
-    multiply_step(a0, a1, b, [&] { splitter.some(); });
+    multiply_step(a0, a1, b, splitter);
     if (pending.rows > 0) drain<kEpilogue>(pending, rows);
   }
+  *splits = splitter;
   tile_store<0>(to.at, to.line);
   tile_store<1>(to.at + to.right, to.line);
   tile_store<2>(to.at + to.down, to.line);
@@ -209,8 +210,9 @@ void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64
 /// The same on a core that is shared (shared_core.h). Columns 0-15 and the others take turns for kShortSteps steps, so that A, read for
 /// both, comes from L1.
 template <bool kEpilogue>
-void multiply_halves_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
-                              Splitter& splitter, Pending& pending) {
+[[gnu::noinline]] void multiply_halves_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from,
+                                                const Quad& to, Splitter* splits, Pending pending) {
+  Splitter splitter = *splits;
   const std::int64_t rows = ceil_div(pending.rows, 2 * steps);
   for (std::int64_t first = 0; first < steps; first += kShortSteps) {
     const std::int64_t end = at_most(first + kShortSteps, steps);
@@ -219,13 +221,14 @@ void multiply_halves_by_parts(const char* a0, const char* a1, const char* b, std
       tile_load<0>(start.at + half * start.right, start.line);
       tile_load<1>(start.at + half * start.right + start.down, start.line);
       for (std::int64_t s = first; s < end; ++s) {
-        multiply_half_step(a0 + s * kATileBytes, a1 + s * kATileBytes, b + s * kBStepBytes + half * kTileBytes, [&] { splitter.some(); });
+        multiply_half_step(a0 + s * kATileBytes, a1 + s * kATileBytes, b + s * kBStepBytes + half * kTileBytes, splitter);
         if (pending.rows > 0) drain<kEpilogue>(pending, rows);
       }
       tile_store<0>(to.at + half * to.right, to.line);
       tile_store<1>(to.at + half * to.right + to.down, to.line);
     }
   }
+  *splits = splitter;
 }
 
 /// A row's numbers of `steps` steps, zeros behind the first `valid`, into lines of tiles. False where parts cannot stand for them.
@@ -384,11 +387,11 @@ class Product {
       char* const c = reinterpret_cast<char*>(static_cast<float*>(args_.c) + (now.row + r) * args_.ldc + now.panel * kPanelColumns);
       const Quad to = direct ? in_rows(c, args_.ldc * 4) : in_rows(last ? stage_ + stage_turn_ * kBlockBytes : sums(now, r), 128);
       if (shared_) {
-        multiply_halves_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, splits, pending_);
+        multiply_halves_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, &splits, pending_);
       } else {
-        multiply_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, splits, pending_);
+        multiply_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, &splits, pending_);
       }
-      drain<kEpilogue>(pending_, pending_.rows);
+      pending_.rows = 0;
       if (last && !direct) {
         const std::int64_t column = now.panel * kPanelColumns;
         pending_ = {to.at, c, args_.ldc * 4, here, mask32(args_.n - column), DType::kF32, &args_.epilogue, now.row + r, column, nullptr};
