@@ -312,7 +312,8 @@ class Compiled:
             self.small = 0
             self.unjudged = self.graph.unsettled_runs() != unsettled or (self.timed and (self.postponed or self.checks < CHECKS))
             self.choice = candidate
-            self.note["choice"] = f"{form_name(candidate)}: {self.fused[candidate]}"
+            kernels = self.graph.kernels(candidate)
+            self.note["choice"] = form_name(candidate) + (f" ({kernels})" if kernels else "") + f": {self.fused[candidate]}"
             if self.timed:
                 self.note["speed"] = round(1 / self.trial.ratio(), 2)
                 self.remember(form_name(candidate), "faster")

@@ -4,13 +4,15 @@ Risk covered: a window of another pixel, a tile at an edge, an epilogue in anoth
 weight that changed after its pack was forgotten, numbers that are not finite where tiles cannot have them, several threads.
 """
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
 from test_programs import Captured, in_threads, linear
 from torch import nn
 
-RUNS = 18  # more than three ways need
+RUNS = 24  # more than four ways need
 
 
 def again_and_again(captured, *inputs):
@@ -135,3 +137,12 @@ def test_layers_of_one_x_as_one_product_or_several(size):
 def test_threads_share_the_duel_of_layers_of_one_x():
     _, attend = three_layers_and_attention(96)
     in_threads(Captured(attend, torch.randn(2, 31, 96)), attend, (2, 31, 96))
+
+
+def test_which_kernel_computes_what_is_told():
+    layer, product = conv(24, 32, 3, padding=1), linear(32 * 36, 64)
+    captured = Captured(lambda x: product(F.relu(layer(x)).flatten(1)), torch.randn(40, 24, 6, 6))
+    again_and_again(captured, torch.randn(40, 24, 6, 6))
+    told = captured.graphs[-1].graph.kernels(False)
+    assert sum(int(count) for count in re.findall(r"(?:^|, )(\d+) ", told)) == 2, told
+    assert captured.graphs[-1].graph.kernels(True).count("vectors") == 0  # nothing races that computes in bf16, but for convolutions

@@ -13,6 +13,7 @@ class ConvolutionStep final : public Step {
  public:
   explicit ConvolutionStep(const Node& node);
   void run(Values& values) const override;
+  [[nodiscard]] const char* kernel() const override;
   void may_reuse(Value value) override { reuses_other_ = reuses_other_ || (value == convolution_.other && value != convolution_.x); }
 
   struct Operands;
@@ -37,6 +38,7 @@ class ConvolutionStep final : public Step {
   Value output_;
   bool reuses_other_ = false;
   mutable WaysTried tried_;
+  mutable std::atomic<Method> raced_{Method::kStock};  ///< the method of the last run, where several race
   mutable std::atomic<int> refused_{0};  ///< calls by the method that won
 };
 

@@ -15,12 +15,18 @@ namespace ipexrun::preload::graph {
 class WaysTried {
  public:
   WaysTried() = default;
-  WaysTried(const WaysTried& other) noexcept : ways_(other.ways_.load(std::memory_order_relaxed)) {}
+  WaysTried(const WaysTried& other) noexcept
+      : ways_(other.ways_.load(std::memory_order_relaxed)), last_(other.last_.load(std::memory_order_relaxed)) {}
   WaysTried& operator=(const WaysTried&) = delete;
   ~WaysTried() = default;
 
   [[nodiscard]] bool has(int way) const noexcept { return (ways_.load(std::memory_order_relaxed) >> way & 1u) != 0; }
-  void add(int way) noexcept { ways_.fetch_or(1u << way, std::memory_order_relaxed); }
+  void add(int way) noexcept {
+    ways_.fetch_or(1u << way, std::memory_order_relaxed);
+    last_.store(way, std::memory_order_relaxed);
+  }
+  /// The one that was added last; -1: none.
+  [[nodiscard]] int last() const noexcept { return last_.load(std::memory_order_relaxed); }
   void remove(int way) noexcept { ways_.fetch_and(~(1u << way), std::memory_order_relaxed); }
   /// True once. Packs of ways that lost are given back then, and never again: for calls of another size, in turn with these, they may have won.
   [[nodiscard]] bool forget() noexcept { return (ways_.fetch_or(kForgot, std::memory_order_relaxed) & kForgot) == 0; }
@@ -29,6 +35,7 @@ class WaysTried {
   static constexpr unsigned kForgot = 1u << 31;
 
   std::atomic<unsigned> ways_{0};
+  std::atomic<int> last_{-1};
 };
 
 class Duel {

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "preload/plugin/answer.h"
 #include "preload/plugin/drift_switch.h"
@@ -354,6 +356,18 @@ Values Program::run(Values inputs, std::vector<std::int64_t>* step_ns, const Wat
     results.push_back(result.isTensor() && result.toTensor().defined() ? lasting(result.toTensor()) : std::move(result));
   }
   return results;
+}
+
+std::string Program::kernels() const {
+  std::map<std::string, int> counts;
+  for (const Planned& planned : steps_) {
+    if (const char* name = planned.step->kernel()) ++counts[name];
+  }
+  std::vector<std::pair<std::string, int>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [name, count] : sorted) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + name;
+  return text;
 }
 
 }  // namespace ipexrun::preload::graph

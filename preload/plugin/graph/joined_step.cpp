@@ -64,6 +64,8 @@ class JoinedStep final : public Step {
     }
   }
 
+  [[nodiscard]] const char* kernel() const override { return tried_.last() > 0 ? name_of_exact(tried_.last()) : singles_[0].kernel(); }
+
   void run(Values& values) const override {
     const std::optional<Call> call = tier() != nullptr && allowed_here() ? describe(values) : std::nullopt;
     if (exact_) return run_exact(values, call);

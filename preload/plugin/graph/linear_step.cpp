@@ -11,6 +11,8 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/tanh.h>
 
+#include <array>
+
 #include "kernels/linear.h"
 #include "kernels/linear_f32.h"
 #include "preload/plugin/answer.h"
@@ -82,6 +84,11 @@ int ways_of_exact(std::int64_t m, std::int64_t n, std::int64_t k, IsaSet isa) {
   args.n = n;
   args.k = k;
   return kernels::linear_f32_has_parts(args, isa) ? kParts + 1 : kVectors + 1;
+}
+
+const char* name_of_exact(int way) {
+  constexpr std::array<const char*, kParts + 1> kNames = {"stock's", "vectors", "parts of bf16"};
+  return way < 0 ? nullptr : kNames[static_cast<std::size_t>(way)];
 }
 
 at::Tensor room_for(std::int64_t rows, std::int64_t columns, at::ScalarType dtype, bool apart) {

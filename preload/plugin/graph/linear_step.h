@@ -25,6 +25,9 @@ inline constexpr int kParts = 2;  ///< linear_f32.h's parts
 /// How many there are of such a product, stock's included.
 int ways_of_exact(std::int64_t m, std::int64_t n, std::int64_t k, IsaSet isa);
 
+/// For reports; null for none.
+const char* name_of_exact(int way);
+
 /// An undefined tensor for kNone.
 const at::Tensor& tensor_of(const Values& values, Value value);
 /// Not initialized, [rows, columns]; `apart`: with a line of cache between two rows.
@@ -41,6 +44,7 @@ class LinearStep final : public Step {
  public:
   explicit LinearStep(const Node& node);
   void run(Values& values) const override;
+  [[nodiscard]] const char* kernel() const override { return name_of_exact(tried_.last()); }
   /// float32 as float32: who multiplies x; 0: stock's operators, kVectors or kParts: our kernel, -1: not known yet.
   [[nodiscard]] int way_of(const at::Tensor& x, const Matrix& weight) const;
   /// The pack for our kernel; an operator outside that answers with the same one makes it again.
