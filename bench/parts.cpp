@@ -77,10 +77,10 @@ std::string name_of(const Shape& s) {
 
 int main(int argc, char** argv) {
   return bench::main_of(argc, argv, [](const bench::Options& options, const kernels::Parallel& parallel) {
-    const std::vector<Shape> shapes{{1024, 768, 768},       {1024, 3072, 768},      {1024, 768, 3072},     {128, 768, 768}, {128, 3072, 768},
-                                    {128, 768, 3072},       {3136, 256, 64},        {3136, 64, 256},       {784, 512, 128}, {784, 128, 512},
-                                    {196, 1024, 256},       {196, 256, 1024},       {49, 2048, 512},       {49, 512, 2048}, {32, 768, 768},
-                                    {3136, 64, 9 * 64, 56}, {784, 128, 9 * 128, 28}, {196, 256, 9 * 256, 14}};
+    const std::vector<Shape> shapes{
+        {1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {128, 768, 768},        {128, 3072, 768},        {128, 768, 3072},
+        {3136, 256, 64},  {3136, 64, 256},   {784, 512, 128},   {784, 128, 512},        {196, 1024, 256},        {196, 256, 1024},
+        {49, 2048, 512},  {49, 512, 2048},   {32, 768, 768},    {3136, 64, 9 * 64, 56}, {784, 128, 9 * 128, 28}, {196, 256, 9 * 256, 14}};
     for (const Shape& shape : options.smoke ? std::vector<Shape>{{64, 96, 70}, {16, 40, 9 * 8, 4}} : shapes) {
       bench::add(options, "parts/" + name_of(shape), [&, shape](benchmark::State& state) {
         Operands operands = operands_of(shape, options.cold_bytes);

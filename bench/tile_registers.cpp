@@ -1,6 +1,7 @@
 // How many tile registers may a loop of AMX products use, on a core of one's own and on one whose other thread is busy?
 //
-//   registers/N   products of bf16 tiles from L1 in N registers: 8 = four of C, two of A, two of B; 7 = one of A; 6 = one of A and of B; 4 =
+//   registers/N   products of bf16 tiles from L1 in N registers: 8 = four of C, two of A, two of B; 7 = one of A; 6 = one of A and of B; 4
+//   =
 //                 two of C, one of A and of B; 3 = one of each. of_limit: its speed beside all 8, in turn
 // Pin it, and let something run on the other thread of the core: taskset -c 2 bench_tile_registers. Options: kernel_bench.h.
 #include <string>

@@ -5,10 +5,10 @@
 // errors are those of vectors, or less. What bounds it is the unit that multiplies: 2.7 times as much as the same core's vectors can.
 //
 // Loops, outermost first: blocks of rows, chunks of panels, blocks of K (A's parts stay in L2), panels, strips of 32 rows. While a panel's
-// block is multiplied, the next one is split, a few pairs of rows between products, whose unit is another one; so are finished sums written.
-// B is read as linear_f32_variants.h packs it; a pair of a tile is a row of K and the 16th behind it, in A and B alike, since two vectors
-// become pairs most cheaply that way.
-// Rows of A that parts cannot stand for take their block of rows to the vectors' kernel, columns of B their panel.
+// block is multiplied, the next one is split, a few pairs of rows between products, whose unit is another one; so are finished sums
+// written. B is read as linear_f32_variants.h packs it; a pair of a tile is a row of K and the 16th behind it, in A and B alike, since two
+// vectors become pairs most cheaply that way. Rows of A that parts cannot stand for take their block of rows to the vectors' kernel,
+// columns of B their panel.
 #include "kernels/amx/linear_f32.h"
 
 #include "kernels/amx/blocks.h"
@@ -22,7 +22,7 @@ namespace {
 
 // By measurement, as parts of L2 and as what a block of K has (bench/parts.cpp): shorter blocks cost sums that are stored and loaded.
 constexpr std::int64_t kLongStepsMost = 24;
-constexpr std::int64_t kShortSteps = 6;  // 36 KiB of A's parts for 32 rows
+constexpr std::int64_t kShortSteps = 6;                    // 36 KiB of A's parts for 32 rows
 constexpr std::int64_t kATileBytes = kParts * kTileBytes;  // of 16 rows and a step
 constexpr std::int64_t kBStepBytes = kParts * kStepBytes;
 constexpr std::int64_t kHeadBytes = 64;  // of scratch
@@ -98,7 +98,8 @@ class Splitter {
     const float* first = row_ < rows_ ? from_ : kNone;
     const float* second = row_ + kPairRows < rows_ ? from_ + kPairRows * kPanelColumns : kNone;
     for (std::int64_t line = 0; line < 4; ++line) {
-      _mm_prefetch(reinterpret_cast<const char*>(from_) + kAheadBytes + (line / 2) * kPairRows * kPanelColumns * 4 + line % 2 * 64, _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(from_) + kAheadBytes + (line / 2) * kPairRows * kPanelColumns * 4 + line % 2 * 64,
+                   _MM_HINT_T0);
     }
     split_pairs(_mm512_loadu_ps(first), _mm512_loadu_ps(second), to_, kStepBytes, &largest_[0]);
     split_pairs(_mm512_loadu_ps(first + 16), _mm512_loadu_ps(second + 16), to_ + kTileBytes, kStepBytes, &largest_[1]);
@@ -123,28 +124,31 @@ class Splitter {
 };
 
 /// One step of 32 rows x 32 columns, in all tile registers. Of a row of products, small ones first: high * low, high * middle, middle *
-/// middle, middle * high, low * high, high * high; 14 loads for 24 products.
+/// middle, middle * high, low * high, high * high; 14 loads for 24 products. Without kLower of the upper 16 rows alone.
+template <bool kLower>
 [[gnu::always_inline]] inline void multiply_step(const char* a0, const char* a1, const char* b, Splitter& splitter) {
   const auto by_b = [&](const char* columns) __attribute__((always_inline)) {
     tile_load<6>(columns, 64);
     tile_multiply<0, 4, 6>();
-    tile_multiply<2, 5, 6>();
+    if constexpr (kLower) tile_multiply<2, 5, 6>();
     tile_load<7>(columns + kTileBytes, 64);
     tile_multiply<1, 4, 7>();
-    tile_multiply<3, 5, 7>();
+    if constexpr (kLower) tile_multiply<3, 5, 7>();
     splitter.some();
   };
   const auto by_a = [&](std::int64_t part) __attribute__((always_inline)) {
     tile_load<4>(a0 + part * kTileBytes, 64);
     tile_multiply<0, 4, 6>();
     tile_multiply<1, 4, 7>();
-    tile_load<5>(a1 + part * kTileBytes, 64);
-    tile_multiply<2, 5, 6>();
-    tile_multiply<3, 5, 7>();
+    if constexpr (kLower) {
+      tile_load<5>(a1 + part * kTileBytes, 64);
+      tile_multiply<2, 5, 6>();
+      tile_multiply<3, 5, 7>();
+    }
     splitter.some();
   };
   tile_load<4>(a0, 64);
-  tile_load<5>(a1, 64);
+  if constexpr (kLower) tile_load<5>(a1, 64);
   by_b(b + 2 * kStepBytes);
   by_b(b + kStepBytes);
   by_a(1);
@@ -154,62 +158,63 @@ class Splitter {
 }
 
 /// The same sums in the same order for 16 of the columns, in four tile registers: 13 loads for 12 products.
+template <bool kLower>
 [[gnu::always_inline]] inline void multiply_half_step(const char* a0, const char* a1, const char* b, Splitter& splitter) {
+  const auto upper = [&](std::int64_t part) __attribute__((always_inline)) {
+    tile_load<4>(a0 + part * kTileBytes, 64);
+    tile_multiply<0, 4, 6>();
+  };
+  const auto lower = [&](std::int64_t part) __attribute__((always_inline)) {
+    if constexpr (kLower) {
+      tile_load<4>(a1 + part * kTileBytes, 64);
+      tile_multiply<1, 4, 6>();
+    }
+  };
   tile_load<6>(b + 2 * kStepBytes, 64);
-  tile_load<4>(a0, 64);
-  tile_multiply<0, 4, 6>();
-  tile_load<4>(a1, 64);
-  tile_multiply<1, 4, 6>();
+  upper(0);
+  lower(0);
   splitter.some();
   tile_load<6>(b + kStepBytes, 64);
-  tile_multiply<1, 4, 6>();
-  tile_load<4>(a0, 64);
-  tile_multiply<0, 4, 6>();
-  tile_load<4>(a0 + kTileBytes, 64);
-  tile_multiply<0, 4, 6>();
-  tile_load<4>(a1 + kTileBytes, 64);
-  tile_multiply<1, 4, 6>();
+  if constexpr (kLower) tile_multiply<1, 4, 6>();
+  upper(0);
+  upper(1);
+  lower(1);
   splitter.some();
   tile_load<6>(b, 64);
-  tile_multiply<1, 4, 6>();
-  tile_load<4>(a0 + kTileBytes, 64);
-  tile_multiply<0, 4, 6>();
-  tile_load<4>(a0 + 2 * kTileBytes, 64);
-  tile_multiply<0, 4, 6>();
-  tile_load<4>(a1 + 2 * kTileBytes, 64);
-  tile_multiply<1, 4, 6>();
+  if constexpr (kLower) tile_multiply<1, 4, 6>();
+  upper(1);
+  upper(2);
+  lower(2);
   splitter.some();
-  tile_load<4>(a1, 64);
-  tile_multiply<1, 4, 6>();
-  tile_load<4>(a0, 64);
-  tile_multiply<0, 4, 6>();
+  lower(0);
+  upper(0);
 }
 
-/// 32 rows x 32 columns over `steps` steps of K; B is split and a part of `pending` written between products. Not inlined, and with what it
-/// goes on with in locals: the loops want all registers, and what is in memory is read again after each tile.
-template <bool kEpilogue>
-[[gnu::noinline]] void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
-                                         Splitter* splits, Pending pending) {
+/// 32 rows, or 16 without kLower, x 32 columns over `steps` steps of K; B is split and a part of `pending` written between products. Not
+/// inlined, and with what it goes on with in locals: the loops want all registers, and what is in memory is read again after each tile.
+template <bool kEpilogue, bool kLower>
+[[gnu::noinline]] void multiply_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from,
+                                         const Quad& to, Splitter* splits, Pending pending) {
   Splitter splitter = *splits;
   const std::int64_t rows = ceil_div(pending.rows, steps);
   tile_load<0>(from.at, from.line);
   tile_load<1>(from.at + from.right, from.line);
-  tile_load<2>(from.at + from.down, from.line);
-  tile_load<3>(from.at + from.down + from.right, from.line);
+  if constexpr (kLower) tile_load<2>(from.at + from.down, from.line);
+  if constexpr (kLower) tile_load<3>(from.at + from.down + from.right, from.line);
   for (std::int64_t s = 0; s < steps; ++s, a0 += kATileBytes, a1 += kATileBytes, b += kBStepBytes) {
-    multiply_step(a0, a1, b, splitter);
+    multiply_step<kLower>(a0, a1, b, splitter);
     if (pending.rows > 0) drain<kEpilogue>(pending, rows);
   }
-  *splits = splitter;
   tile_store<0>(to.at, to.line);
   tile_store<1>(to.at + to.right, to.line);
-  tile_store<2>(to.at + to.down, to.line);
-  tile_store<3>(to.at + to.down + to.right, to.line);
+  if constexpr (kLower) tile_store<2>(to.at + to.down, to.line);
+  if constexpr (kLower) tile_store<3>(to.at + to.down + to.right, to.line);
+  *splits = splitter;
 }
 
 /// The same on a core that is shared (shared_core.h). Columns 0-15 and the others take turns for kShortSteps steps, so that A, read for
 /// both, comes from L1.
-template <bool kEpilogue>
+template <bool kEpilogue, bool kLower>
 [[gnu::noinline]] void multiply_halves_by_parts(const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from,
                                                 const Quad& to, Splitter* splits, Pending pending) {
   Splitter splitter = *splits;
@@ -219,13 +224,13 @@ template <bool kEpilogue>
     for (std::int64_t half = 0; half < 2; ++half) {
       const Quad& start = first == 0 ? from : to;
       tile_load<0>(start.at + half * start.right, start.line);
-      tile_load<1>(start.at + half * start.right + start.down, start.line);
+      if constexpr (kLower) tile_load<1>(start.at + half * start.right + start.down, start.line);
       for (std::int64_t s = first; s < end; ++s) {
-        multiply_half_step(a0 + s * kATileBytes, a1 + s * kATileBytes, b + s * kBStepBytes + half * kTileBytes, splitter);
+        multiply_half_step<kLower>(a0 + s * kATileBytes, a1 + s * kATileBytes, b + s * kBStepBytes + half * kTileBytes, splitter);
         if (pending.rows > 0) drain<kEpilogue>(pending, rows);
       }
       tile_store<0>(to.at + half * to.right, to.line);
-      tile_store<1>(to.at + half * to.right + to.down, to.line);
+      if constexpr (kLower) tile_store<1>(to.at + half * to.right + to.down, to.line);
     }
   }
   *splits = splitter;
@@ -296,7 +301,7 @@ class Product {
   /// A block of K of a panel, for a block of rows.
   struct Item {
     std::int64_t row;
-    std::int64_t rows;  // none: there is no more
+    std::int64_t rows;   // none: there is no more
     std::int64_t first;  // panel of the chunk
     std::int64_t end;
     std::int64_t panel;
@@ -339,7 +344,7 @@ class Product {
     const std::int64_t first = plan_.step_of(now.k_block);
     const std::int64_t steps = plan_.step_of(now.k_block + 1) - first;
     const std::int64_t valid = at_most(args_.k - first * kStepK, steps * kStepK);
-    const std::int64_t padded = ceil_div(now.rows, kStripRows) * kStripRows;
+    const std::int64_t padded = ceil_div(now.rows, 16) * 16;
     const bool windows = args_.windows != nullptr;
     WindowAt at(windows ? *args_.windows : ImageWindows{.out = {1, 1}}, windows ? now.row : 0);
     bool fits = true;
@@ -360,6 +365,17 @@ class Product {
     }
     head_->refused = !fits;
     return fits;
+  }
+
+  void multiply(bool lower, const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
+                Splitter* splits) const {
+    if (shared_) {
+      lower ? multiply_halves_by_parts<kEpilogue, true>(a0, a1, b, steps, from, to, splits, pending_)
+            : multiply_halves_by_parts<kEpilogue, false>(a0, a1, b, steps, from, to, splits, pending_);
+    } else {
+      lower ? multiply_by_parts<kEpilogue, true>(a0, a1, b, steps, from, to, splits, pending_)
+            : multiply_by_parts<kEpilogue, false>(a0, a1, b, steps, from, to, splits, pending_);
+    }
   }
 
   [[nodiscard]] char* sums(const Item& now, std::int64_t row) const {
@@ -386,11 +402,7 @@ class Product {
       const bool direct = last && !kEpilogue && here == kStripRows && (now.panel + 1) * kPanelColumns <= args_.n;
       char* const c = reinterpret_cast<char*>(static_cast<float*>(args_.c) + (now.row + r) * args_.ldc + now.panel * kPanelColumns);
       const Quad to = direct ? in_rows(c, args_.ldc * 4) : in_rows(last ? stage_ + stage_turn_ * kBlockBytes : sums(now, r), 128);
-      if (shared_) {
-        multiply_halves_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, &splits, pending_);
-      } else {
-        multiply_by_parts<kEpilogue>(a, a + group_bytes, b, steps, from, to, &splits, pending_);
-      }
+      multiply(here > 16, a, a + group_bytes, b, steps, from, to, &splits);
       pending_.rows = 0;
       if (last && !direct) {
         const std::int64_t column = now.panel * kPanelColumns;
@@ -427,7 +439,7 @@ class Product {
   char* b_;
   char* sums_;
   char* stage_;
-  char* spare_;  // of the vectors' kernel
+  char* spare_;          // of the vectors' kernel
   bool shared_ = false;  // the core
   std::int64_t turn_ = 0;
   std::int64_t stage_turn_ = 0;

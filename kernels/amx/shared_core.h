@@ -3,7 +3,8 @@
 // What it decides: blocks of C in four tiles with two of A and two of B beside them, where a product needs one load, or halves of them in
 // four registers (tile.h), where it needs one and a half. A core of one's own is up to a tenth faster with the former, one that is shared
 // 1.7 times with the latter (docs/performance-kernels.md, "Tile registers"). Both add up in the same order, so the bits are the same.
-// Method: both kinds of loop over tiles in L1, 16 products each, are timed against each other, about once in half a millisecond of a thread.
+// Method: both kinds of loop over tiles in L1, 16 products each, are timed against each other, about once in half a millisecond of a
+// thread.
 #pragma once
 
 #include <immintrin.h>

@@ -1,5 +1,5 @@
-// The risk: a product of parts that is left out or counted twice; parts of A and B that are paired differently in K; numbers that parts cannot
-// stand for; a tail in M, N or K that is read or written past; rows whose epilogue runs twice when a block goes over to vectors.
+// The risk: a product of parts that is left out or counted twice; parts of A and B that are paired differently in K; numbers that parts
+// cannot stand for; a tail in M, N or K that is read or written past; rows whose epilogue runs twice when a block goes over to vectors.
 #include "kernels/linear_f32.h"
 
 #include <gtest/gtest.h>
