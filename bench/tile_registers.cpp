@@ -1,8 +1,12 @@
 // How many tile registers may a loop of AMX products use, on a core of one's own and on one whose other thread is busy?
 //
-//   registers/N   products of bf16 tiles from L1 in N registers: 8 = four of C, two of A, two of B; 7 = one of A; 6 = one of A and of B; 4
-//   =
-//                 two of C, one of A and of B; 3 = one of each. of_limit: its speed beside all 8, in turn
+//   registers/N   products of bf16 tiles from L1 in N registers; of_limit: its speed beside all 8, in turn.
+//                 8: four of C, two of A, two of B
+//                 7: one of A
+//                 6: one of A and of B
+//                 5: two of C, one of A, two of B
+//                 4: one of B as well
+//                 3: one of each
 // Pin it, and let something run on the other thread of the core: taskset -c 2 bench_tile_registers. Options: kernel_bench.h.
 #include <string>
 #include <utility>
@@ -23,43 +27,53 @@ struct Operands {
   bench::Memory b = bench::numbers(2 * kSteps * kTile / 2, bench::DType::kBf16);
 };
 
-template <int kA, int kB>
+/// 2 x 2 tiles of C.
+template <int kRegisters>
 void multiply_block(const char* a, const char* b) {
   tile_load<6>(b, 64);
   tile_load<4>(a, 64);
   tile_multiply<0, 4, 6>();
-  tile_load<kA>(a + kTile, 64);
-  if constexpr (kA != 4) tile_multiply<2, kA, 6>();
-  tile_load<kB>(b + kTile, 64);
-  if constexpr (kA != 4) {
-    tile_multiply<1, 4, kB>();
-    tile_multiply<3, kA, kB>();
-    return;
+  if constexpr (kRegisters == 8) {
+    tile_load<5>(a + kTile, 64);
+    tile_multiply<2, 5, 6>();
+    tile_load<7>(b + kTile, 64);
+    tile_multiply<1, 4, 7>();
+    tile_multiply<3, 5, 7>();
+  } else if constexpr (kRegisters == 7) {
+    tile_load<7>(b + kTile, 64);
+    tile_multiply<1, 4, 7>();
+    tile_load<4>(a + kTile, 64);
+    tile_multiply<2, 4, 6>();
+    tile_multiply<3, 4, 7>();
+  } else {
+    tile_load<6>(b + kTile, 64);
+    tile_multiply<1, 4, 6>();
+    tile_load<4>(a + kTile, 64);
+    tile_multiply<3, 4, 6>();
+    tile_load<6>(b, 64);
+    tile_multiply<2, 4, 6>();
   }
-  // One register of A: it holds the second tile now.
-  tile_multiply<3, 4, kB>();
-  if constexpr (kB == 6) tile_load<6>(b, 64);
-  tile_multiply<2, 4, 6>();
-  tile_load<4>(a, 64);
-  if constexpr (kB == 6) tile_load<6>(b + kTile, 64);
-  tile_multiply<1, 4, kB>();
 }
 
-void multiply_step(int registers, const char* a, const char* b) {
-  if (registers == 8) return multiply_block<5, 7>(a, b);
-  if (registers == 7) return multiply_block<4, 7>(a, b);
-  if (registers == 6) return multiply_block<4, 6>(a, b);
-  for (int half = 0; half < 2; ++half, b += kTile) {
-    tile_load<6>(b, 64);
-    tile_load<4>(a, 64);
-    tile_multiply<0, 4, 6>();
-    tile_load<4>(a + kTile, 64);
-    if (registers == 4) {
-      tile_multiply<1, 4, 6>();
-    } else {
-      tile_load<6>(b, 64);
-      tile_multiply<0, 4, 6>();
-    }
+/// 1 x 2 tiles of C, or both into one.
+template <int kRegisters>
+void multiply_row(const char* a, const char* b) {
+  constexpr int kSecond = kRegisters == 5 ? 7 : 6;
+  tile_load<4>(a, 64);
+  tile_load<6>(b, 64);
+  tile_multiply<0, 4, 6>();
+  if constexpr (kRegisters == 3) tile_load<4>(a, 64);
+  tile_load<kSecond>(b + kTile, 64);
+  tile_multiply<kRegisters == 3 ? 0 : 1, 4, kSecond>();
+}
+
+template <int kRegisters>
+void multiply_step(const char* a, const char* b) {
+  if constexpr (kRegisters >= 6) {
+    multiply_block<kRegisters>(a, b);
+  } else {
+    multiply_row<kRegisters>(a, b);
+    multiply_row<kRegisters>(a + kTile, b);
   }
 }
 
@@ -75,7 +89,7 @@ double products(const Operands& operands) {
   tile_configure(config);  // empties all registers
   for (int i = 0; i < kRounds; ++i) {
     for (int step = 0; step < kSteps; ++step) {
-      multiply_step(kRegisters, operands.a.get() + 2 * step * kTile, operands.b.get() + 2 * step * kTile);
+      multiply_step<kRegisters>(operands.a.get() + 2 * step * kTile, operands.b.get() + 2 * step * kTile);
     }
   }
   tile_release();
@@ -105,6 +119,6 @@ int main(int argc, char** argv) {
       });
       return;
     }
-    add_all(options, operands, std::integer_sequence<int, 3, 4, 6, 7, 8>());
+    add_all(options, operands, std::integer_sequence<int, 3, 4, 5, 6, 7, 8>());
   });
 }

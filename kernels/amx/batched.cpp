@@ -1,8 +1,8 @@
-// Products of a short K on AMX, for batched: 32 x 32 of C in four tiles, for the whole of K at once.
+// Products of a short K on AMX, for batched: 32 x 32 of C, one half of the columns after the other, for the whole of K at once.
 //
 // amx/blocks.h overlaps what surrounds the products with a long loop over K; here a block has few steps, so the rows of the block before it
-// are written to C while its products run, between their start and the stores that wait for them. Strips of 32 rows, outermost, walk over
-// all panels of B, which stay in L2. A is brought into tiles as it lies where that is possible.
+// are written to C behind its products, while the stores of its own sums wait for them. Strips of 32 rows, outermost, walk over all panels
+// of B, which stay in L2. A is brought into tiles as it lies where that is possible.
 #include "kernels/amx/batched.h"
 
 #include <immintrin.h>

@@ -272,7 +272,10 @@ void multiply_wide(const char* a, const char* b0, const char* b1, std::int64_t s
   for (std::int64_t s = 0; s < steps; ++s) {
     const char* left = b0 + s * kStepBytes;
     const char* right = b1 + s * kStepBytes;
-    for (const char* columns : {left, left + kTileBytes, right, right + kTileBytes}) prefetch_tile(columns);
+    prefetch_tile(left);
+    prefetch_tile(left + kTileBytes);
+    prefetch_tile(right);
+    prefetch_tile(right + kTileBytes);
     tile_load<4>(a + s * kTileBytes, 64);
     tile_load<6>(left, 64);
     Kind::template multiply<0, 4, 6>();

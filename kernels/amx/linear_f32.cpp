@@ -2,13 +2,13 @@
 //
 // Method: Henry, Tang, Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (ARITH 2019).
 // The three products that are left out are below 2^-24 of theirs, of any sign, and tiles add 32 products up before these meet the sum:
-// errors are those of vectors, or less. What bounds it is the unit that multiplies: 2.7 times as much as the same core's vectors can.
+// errors are 0.4 to 1.4 of those of vectors. What bounds it is the unit that multiplies: 2.7 times as much as the same core's vectors can.
 //
 // Loops, outermost first: blocks of rows, chunks of panels, blocks of K (A's parts stay in L2), panels, strips of 32 rows. While a panel's
 // block is multiplied, the next one is split, a few pairs of rows between products, whose unit is another one; so are finished sums
 // written. B is read as linear_f32_variants.h packs it; a pair of a tile is a row of K and the 16th behind it, in A and B alike, since two
 // vectors become pairs most cheaply that way. Rows of A that parts cannot stand for take their block of rows to the vectors' kernel,
-// columns of B their panel.
+// columns of B their panel; each block of K is asked.
 #include "kernels/amx/linear_f32.h"
 
 #include "kernels/amx/blocks.h"
@@ -452,10 +452,15 @@ class Product {
 
 std::size_t linear_f32_scratch_bytes(const LinearF32Args& args, const LinearBlock& block) {
   const PartsPlan plan = parts_plan(args, block);
-  LinearBlock part = block;
-  part.row_end = at_most(block.row_end, block.row_begin + plan.row_block);
-  return static_cast<std::size_t>(kHeadBytes + plan.a_bytes + 2 * plan.b_bytes + plan.sums_bytes + 2 * kBlockBytes) +
-         avx512::linear_f32_scratch_bytes(args, part);
+  const auto by_vectors = [&](std::int64_t rows) {
+    LinearBlock part = block;
+    part.row_end = block.row_begin + rows;
+    return static_cast<std::int64_t>(avx512::linear_f32_scratch_bytes(args, part));
+  };
+  // Vectors may want more for the last block of rows than for longer ones.
+  const std::int64_t rows = block.row_end - block.row_begin;
+  const std::int64_t vectors = at_least(by_vectors(at_most(rows, plan.row_block)), by_vectors((rows - 1) % plan.row_block + 1));
+  return static_cast<std::size_t>(kHeadBytes + plan.a_bytes + 2 * plan.b_bytes + plan.sums_bytes + 2 * kBlockBytes + vectors);
 }
 
 void linear_f32(const LinearF32Args& args, const LinearBlock& block, void* scratch) {

@@ -2,8 +2,9 @@
 //
 // Each part is what is left, rounded to the nearest bf16 (ties away from zero): 8 bits, 8 of the 16 behind them and the last 7. Nothing is
 // lost, but where a part would be smaller than the least normal number, which tiles take as zero, and so they take sums. So rows of A and
-// columns of B are multiplied by parts only where the largest of their numbers is within bounds (or all are zero): what is lost then is
-// below 2^-30 of the product of the two largest, and no sum overflows on the way. A number that is not finite is outside.
+// columns of B, a block of K of them at a time, are multiplied by parts only where their largest number is within bounds (or all are
+// zero): what is lost then is below 2^-30 of the product of the two largest, and no sum overflows on the way. A number that is not finite
+// is outside.
 #pragma once
 
 #include <immintrin.h>

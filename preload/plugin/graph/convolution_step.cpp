@@ -172,13 +172,12 @@ void ConvolutionStep::run(Values& values) const {
 
 const char* ConvolutionStep::kernel() const {
   switch (raced_.load(std::memory_order_relaxed)) {
-    case Method::kStock:
+    case Method::kStock:  // these do not race
+    case Method::kOwnBf16:
+    case Method::kOwnF32:
       break;
     case Method::kProduct:
       return "products";
-    case Method::kOwnBf16:
-    case Method::kOwnF32:
-      return "windows of a channel";
     case Method::kOnednnBf16:
     case Method::kOnednnF32:
       return "oneDNN's";

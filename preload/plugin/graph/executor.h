@@ -29,7 +29,7 @@ class Step {
   /// Nobody reads `value` after this step, and the results of a run do not lie in it: its memory may become that of the step's own result.
   /// Before the first run.
   virtual void may_reuse(Value /*value*/) {}
-  /// Which kernel computed its last run, where several race for it; null elsewhere, and before.
+  /// Which kernel it took last, where several race for it; null elsewhere, and before.
   [[nodiscard]] virtual const char* kernel() const { return nullptr; }
 };
 
@@ -57,7 +57,7 @@ class Program {
   Values run(Values inputs, std::vector<std::int64_t>* step_ns = nullptr, const Watch* watch = nullptr) const;
   /// Of each step, the operator_name() of its node.
   [[nodiscard]] const std::vector<std::string>& step_names() const { return names_; }
-  /// How many steps each kernel computed in their last run, of those for which several race: "40 parts of bf16, 12 oneDNN". Empty: none.
+  /// How many steps took each kernel last, of those for which several race: "40 parts of bf16, 12 oneDNN's". Empty: none.
   [[nodiscard]] std::string kernels() const;
 
  private:

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <vector>
 
+#include "kernels/linear_f32_variants.h"
 #include "tests/unit/kernels/support.h"
 #include "tests/unit/kernels/window_case.h"
 
@@ -294,6 +295,29 @@ TEST_F(LinearF32Parts_amx, ColumnsThatPartsCannotStandFor) {
       *problem.b_at(5, 70) = number;
       ASSERT_TRUE(problem.run()) << number;
       EXPECT_EQ(problem.difference(), "") << number << " k " << k;
+    }
+  }
+}
+
+/// Scratch that ends at a page that faults; vectors, when they take over, want more for some short blocks of rows than for long ones.
+TEST_F(LinearF32Parts_amx, ScratchIsAsLongAsItSays) {
+  for (const auto& [m, n, k] : {std::tuple{197, 70, 3072}, std::tuple{200, 40, 2048}, std::tuple{300, 33, 1536}, std::tuple{450, 40, 1024},
+                                std::tuple{130, 300, 96}}) {
+    for (int refused = 0; refused < 3; ++refused) {
+      Problem problem({.m = m, .n = n, .k = k, .bias = true, .binary = Binary::kMul});
+      if (refused == 1) *problem.a_at(m - 1, 3) = NAN;
+      if (refused == 2) *problem.b_at(k - 1, n - 1) = 1e20f;
+      const Guarded packed(packed_f32_bytes(k, n, false));
+      pack_f32(problem.matrix(), packed.data(), {}, isa_of_process());
+      LinearF32Args args = problem.args();
+      args.packed_b = packed.data();
+      const LinearF32Variant& variant = linear_f32_variants(false).first[0];
+      const LinearBlock block{0, m, 0, panels_of(n)};
+      const std::size_t bytes = variant.scratch_bytes(args, block);
+      ASSERT_EQ(bytes % 64, 0u);
+      const Guarded scratch(bytes);
+      variant.run(args, block, scratch.data());
+      EXPECT_EQ(problem.difference(), "") << m << " " << refused;
     }
   }
 }
