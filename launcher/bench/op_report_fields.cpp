@@ -93,7 +93,7 @@ const std::vector<FieldOf<RegionFact>>& region_fields() {
     {"taken", "", "calls that a program of ipexrun computed", [](const RegionFact& r) -> Value { return r.taken; }},
     {"speed", "x", "stock's time over the program's, medians while the choice was made", [](const RegionFact& r) -> Value { return r.speed > 0 ? Value(r.speed) : Value(Missing{"not decided"}); }},
     {"error", "%", "how far its results lay from stock's, at most", [](const RegionFact& r) -> Value { return r.speed > 0 ? Value(100 * r.error) : Value(Missing{"not decided"}); }},
-    {"form", "", "which form answers and what is fused in it, or why stock's does", [](const RegionFact& r) -> Value { return r.form; }},
+    {"form", "", "which form answers, how many of its steps each kernel computes where several race, and what is fused in it; or why stock's does", [](const RegionFact& r) -> Value { return r.form; }},
     {"where", "", "class of the captured module; of TorchScript the module of a traced program, else a line of the program's text", [](const RegionFact& r) -> Value { return r.where; }},
   };
   return table;
