@@ -154,14 +154,8 @@ inline double amx_products() {
 #if defined(__x86_64__)
   using namespace kernels::amx;  // NOLINT
   if (!isa_has(isa_of_process(), kIsaAmxBf16)) return 0;
-  TileConfig config{};
-  config.palette = 1;
-  for (int i = 0; i < 8; ++i) {
-    config.bytes_per_row[i] = 64;
-    config.rows[i] = 16;
-  }
   constexpr int kRounds = 5000;
-  tile_configure(config);  // zeroes all tiles
+  tile_configure(whole_tiles());  // zeroes all tiles
   for (int i = 0; i < kRounds; ++i) {
     tile_multiply<0, 4, 6>();
     tile_multiply<1, 4, 7>();

@@ -80,13 +80,7 @@ void multiply_step(const char* a, const char* b) {
 template <int kRegisters>
 double products(const Operands& operands) {
   constexpr int kRounds = 500;
-  TileConfig config{};
-  config.palette = 1;
-  for (int i = 0; i < 8; ++i) {
-    config.bytes_per_row[i] = 64;
-    config.rows[i] = 16;
-  }
-  tile_configure(config);  // empties all registers
+  tile_configure(whole_tiles());  // empties all registers
   for (int i = 0; i < kRounds; ++i) {
     for (int step = 0; step < kSteps; ++step) {
       multiply_step<kRegisters>(operands.a.get() + 2 * step * kTile, operands.b.get() + 2 * step * kTile);

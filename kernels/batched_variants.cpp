@@ -15,12 +15,6 @@
 namespace ipexrun::kernels {
 namespace {
 
-#ifdef IPEXRUN_KERNELS_AVX512
-constexpr LinearF32Variant kBlocks512 = {"avx512", kLevelAvx512, false, avx512::linear_f32_scratch_bytes, avx512::linear_f32};
-#endif
-#ifdef IPEXRUN_KERNELS_AVX2
-constexpr LinearF32Variant kBlocks2 = {"avx2", kLevelAvx2, false, avx2::linear_f32_scratch_bytes, avx2::linear_f32};
-#endif
 #ifdef IPEXRUN_KERNELS_AMX
 constexpr LinearVariant kTilesAmx = {"amx_bf16", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, true, amx::linear_scratch_bytes, amx::linear};
 #endif
@@ -32,20 +26,20 @@ constexpr LinearVariant kTiles512 = {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf1
 constexpr BatchedVariant kBatched[] = {
 #if defined(IPEXRUN_KERNELS_AMX) && defined(IPEXRUN_KERNELS_AVX512_BF16)
     {"amx_bf16", kTilesAmx.needs, avx512::batched_rows, avx512::batched_dots, avx512::batched_widen, avx512::batched_finish,
-     avx512::transpose, &kBlocks512, &kTilesAmx, avx512_bf16::batched_pack, amx::batched_tiles, amx::batched_tiles_bytes,
+     avx512::transpose, &kLinearF32Avx512, &kTilesAmx, avx512_bf16::batched_pack, amx::batched_tiles, amx::batched_tiles_bytes,
      amx::batched_tiles_begin, amx::batched_tiles_end},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
     {"avx512_bf16", kTiles512.needs, avx512::batched_rows, avx512::batched_dots, avx512::batched_widen, avx512::batched_finish,
-     avx512::transpose, &kBlocks512, &kTiles512, avx512_bf16::batched_pack, nullptr, nullptr, nullptr, nullptr},
+     avx512::transpose, &kLinearF32Avx512, &kTiles512, avx512_bf16::batched_pack, nullptr, nullptr, nullptr, nullptr},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512
     {"avx512", kLevelAvx512, avx512::batched_rows, avx512::batched_dots, avx512::batched_widen, avx512::batched_finish, avx512::transpose,
-     &kBlocks512, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
+     &kLinearF32Avx512, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    {"avx2", kLevelAvx2, avx2::batched_rows, avx2::batched_dots, avx2::batched_widen, avx2::batched_finish, avx2::transpose, &kBlocks2,
-     nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
+    {"avx2", kLevelAvx2, avx2::batched_rows, avx2::batched_dots, avx2::batched_widen, avx2::batched_finish, avx2::transpose,
+     &kLinearF32Avx2, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
 #endif
     {"ref", 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
 };

@@ -59,7 +59,8 @@ inline constexpr GridCosts kGridCostsBf16 = [] {
   return costs;
 }();
 
-/// fp32 in parts (amx/linear_f32.cpp), whose products take six times as long, while what is read is split as well.
+/// fp32 in parts (amx/linear_f32.cpp), whose products take six times as long, while what is read is split as well. From
+/// what that takes alone; other cuts were not tried.
 inline constexpr GridCosts kGridCostsParts{.rows = 3, .panel = 1, .part = 36, .piece = 8, .element = 6, .rows_most = 12};
 
 /// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading its rows of

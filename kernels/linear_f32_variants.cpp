@@ -8,12 +8,6 @@
 namespace ipexrun::kernels {
 namespace {
 
-#ifdef IPEXRUN_KERNELS_AVX512
-constexpr LinearF32Variant kAvx512 = {"avx512", kLevelAvx512, false, avx512::linear_f32_scratch_bytes, avx512::linear_f32};
-#endif
-#ifdef IPEXRUN_KERNELS_AVX2
-constexpr LinearF32Variant kAvx2 = {"avx2", kLevelAvx2, false, avx2::linear_f32_scratch_bytes, avx2::linear_f32};
-#endif
 constexpr LinearF32Variant kRef = {"ref", 0, false, ref::linear_f32_scratch_bytes, ref::linear_f32};
 
 constexpr LinearF32Variant kOfF32[] = {
@@ -21,10 +15,10 @@ constexpr LinearF32Variant kOfF32[] = {
     {"amx", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, true, amx::linear_f32_scratch_bytes, amx::linear_f32},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512
-    kAvx512,
+    kLinearF32Avx512,
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    kAvx2,
+    kLinearF32Avx2,
 #endif
     kRef,
 };
@@ -34,10 +28,10 @@ constexpr LinearF32Variant kOfF16[] = {
     {"avx512_fp16", kLevelAvx512 | kIsaAvx512Fp16, false, avx512_fp16::linear_f32_scratch_bytes, avx512_fp16::linear_f32},
 #endif
 #ifdef IPEXRUN_KERNELS_AVX512
-    kAvx512,
+    kLinearF32Avx512,
 #endif
 #ifdef IPEXRUN_KERNELS_AVX2
-    kAvx2,
+    kLinearF32Avx2,
 #endif
     kRef,
 };

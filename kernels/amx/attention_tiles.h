@@ -138,16 +138,7 @@ struct Rows {
   }
 }
 
-/// All tiles whole: 16 rows of 64 bytes.
-inline void configure_whole_tiles() {
-  TileConfig config{};
-  config.palette = 1;
-  for (int tile = 0; tile < 8; ++tile) {
-    config.bytes_per_row[tile] = 64;
-    config.rows[tile] = 16;
-  }
-  tile_configure(config);
-}
+inline void configure_whole_tiles() { tile_configure(whole_tiles()); }
 
 }  // namespace
 }  // namespace ipexrun::kernels::amx

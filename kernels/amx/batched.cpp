@@ -138,15 +138,7 @@ constexpr Run kRuns[] = {{run_strip<To::kRounded, true>, run_strip<To::kRounded,
 
 std::int64_t batched_tiles_bytes(std::int64_t k) { return 2 * kBlockBytes + 2 * steps_of(k) * kTileBytes; }
 
-void batched_tiles_begin() {
-  TileConfig config{};
-  config.palette = 1;
-  for (int tile = 0; tile < 8; ++tile) {
-    config.bytes_per_row[tile] = 64;
-    config.rows[tile] = 16;
-  }
-  tile_configure(config);
-}
+void batched_tiles_begin() { tile_configure(whole_tiles()); }
 
 void batched_tiles_end() { tile_release(); }
 

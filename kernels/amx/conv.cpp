@@ -637,12 +637,6 @@ void load_bias(const ConvArgs& args, const DensePlan& plan, std::int64_t panel, 
 
 void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& block, void* memory) {
   constexpr std::int64_t kUnitsMost = 64;
-  TileConfig config{};
-  config.palette = 1;
-  for (int tile = 0; tile < 8; ++tile) {
-    config.bytes_per_row[tile] = 64;
-    config.rows[tile] = 16;
-  }
   Run run{args,
           plan,
           block,
@@ -658,7 +652,7 @@ void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& b
   auto* laid = reinterpret_cast<Laid*>(run.scratch + plan.laid);
   if (!block.same_rows) *laid = Laid();
   const std::int64_t panel_ahead = larger(block.panel_ahead, block.panel_end);
-  tile_configure(config);
+  tile_configure(whole_tiles());
   for (std::int64_t panel = block.panel_begin; panel < block.panel_end;) {
     const std::int64_t index = panel / plan.shape.panels;
     const std::int64_t slab_end = smaller((index + 1) * plan.shape.panels, block.panel_end);

@@ -414,11 +414,11 @@ class Product {
   }
 
   void load_bias(std::int64_t panel) {
-    const std::int64_t column = panel * kPanelColumns;
-    const __mmask32 columns = args_.bias == nullptr ? 0 : mask32(args_.n - column);
-    const float* from = static_cast<const float*>(args_.bias) + (columns == 0 ? 0 : column);
-    _mm512_store_ps(bias_, _mm512_maskz_loadu_ps(static_cast<__mmask16>(columns), from));
-    _mm512_store_ps(bias_ + 16, _mm512_maskz_loadu_ps(static_cast<__mmask16>(columns >> 16), from + 16));
+    LinearArgs of;
+    of.n = args_.n;
+    of.bias = args_.bias;
+    of.bias_dtype = DType::kF32;
+    amx::load_bias(of, panel, bias_);
   }
 
   void by_vectors(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t end) {

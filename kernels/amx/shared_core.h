@@ -43,12 +43,6 @@ inline std::uint64_t ticks_of(const Loop& loop) {
 
 inline bool times_say_shared() {
   alignas(64) static constexpr char kTile[1024] = {};
-  TileConfig config{};
-  config.palette = 1;
-  for (int tile = 0; tile < 8; ++tile) {
-    config.bytes_per_row[tile] = 64;
-    config.rows[tile] = 16;
-  }
   const auto few = [](int times) {
     for (int i = 0; i < times; ++i) {
       tile_load<6>(kTile, 64);
@@ -70,7 +64,7 @@ inline bool times_say_shared() {
       tile_multiply<3, 5, 7>();
     }
   };
-  tile_configure(config);
+  tile_configure(whole_tiles());
   few(2);  // lines come into L1; then registers 2, 3, 5 and 7 are still empty
   const std::uint64_t of_few = ticks_of([&] { few(8); });
   all(1);

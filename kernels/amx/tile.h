@@ -1,10 +1,11 @@
 // AMX tiles, as thin as the instructions. Internal linkage, see dispatch.h.
 //
-// Few registers in use at once, whatever a block of C wants, are twice as fast where the other thread of the core is busy. Then half of the
-// registers behind the eight names are that thread's, and none is left to rename to: each load waits for the products before it, each
-// product for the load. On a core of one's own a product takes 16 cycles whatever is in use: loads hide behind it, sums of one register
-// follow each other without a wait. Seen on Sapphire Rapids, ns a product in bf16, quiet and busy: 8 in use 7.0 and 28, 6: 7.0 and 18.5, 4:
-// 7.0 and 14.5 (docs/performance-kernels.md, "Tile registers"). Which names they have does not matter; loading the configuration empties all.
+// Few registers in use at once, whatever a block of C wants, are twice as fast where the other thread of the core is busy. Then, it seems,
+// half of the registers behind the eight names are that thread's, and none is left to rename to: each load waits for the products before
+// it, each product for the load. On a core of one's own a product takes 16 cycles whatever is in use: loads hide behind it, sums of one
+// register follow each other without a wait. Seen on Sapphire Rapids, ns a product in bf16, quiet and busy: 8 in use 7.0 and 28, 6: 7.0
+// and 18.5, 4: 7.0 and 14.5 (docs/performance-kernels.md, "Tile registers"). Which names they have does not matter; loading the
+// configuration empties all.
 //
 // Own wrappers instead of the compiler's: those of GCC 12 carry no "memory" clobber on tile loads, so a store that fills the source
 // buffer may sink below the load.
@@ -22,6 +23,17 @@ struct alignas(64) TileConfig {
   std::uint16_t bytes_per_row[16];
   std::uint8_t rows[16];
 };
+
+/// All tiles whole: 16 rows of 64 bytes.
+[[maybe_unused]] static constexpr TileConfig whole_tiles() {
+  TileConfig config{};
+  config.palette = 1;
+  for (int tile = 0; tile < 8; ++tile) {
+    config.bytes_per_row[tile] = 64;
+    config.rows[tile] = 16;
+  }
+  return config;
+}
 
 }  // namespace ipexrun::kernels::amx
 

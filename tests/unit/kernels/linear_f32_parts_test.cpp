@@ -74,11 +74,17 @@ class Problem {
   }
 
   [[nodiscard]] LinearF32Args args() const {
+    const bool in_place = shape.binary != Binary::kNone && shape.in_place;
+    if (in_place) std::memcpy(c.data(), other.data(), c.bytes());
+    return args_to(c, in_place ? c : other);
+  }
+
+  [[nodiscard]] LinearF32Args args_to(const Guarded& to, const Guarded& added) const {
     LinearF32Args args;
     args.a = a.data();
     args.lda = shape.k + shape.extra;
     if (shape.bias) args.bias = bias.data();
-    args.c = c.data();
+    args.c = to.data();
     args.ldc = shape.n + shape.extra;
     args.m = shape.m;
     args.n = shape.n;
@@ -87,8 +93,7 @@ class Problem {
     args.epilogue.binary = shape.binary;
     args.epilogue.binary_first = shape.binary_first;
     if (shape.binary != Binary::kNone) {
-      if (shape.in_place) std::memcpy(c.data(), other.data(), c.bytes());
-      args.epilogue.other = shape.in_place ? c.data() : other.data();
+      args.epilogue.other = added.data();
       args.epilogue.ld_other = args.ldc;
     }
     return args;
@@ -109,7 +114,7 @@ class Problem {
     const Guarded packed(packed_f32_bytes(s.k, s.n, false));
     pack_f32(matrix(), packed.data(), {}, 0);
     const Guarded truth = floats((s.m - 1) * (s.n + s.extra) + s.n);
-    LinearF32Args call = args_of_reference(truth);
+    LinearF32Args call = args_to(truth, other);
     call.packed_b = packed.data();
     if (!linear_f32(call, {}, 0)) return "no truth";
     for (std::int64_t m = 0; m < s.m; ++m) {
@@ -139,27 +144,6 @@ class Problem {
   Guarded a, b, bias, other, c;
 
  private:
-  [[nodiscard]] LinearF32Args args_of_reference(const Guarded& truth) const {
-    Shape apart = shape;
-    LinearF32Args call;
-    call.a = a.data();
-    call.lda = shape.k + shape.extra;
-    if (shape.bias) call.bias = bias.data();
-    call.c = truth.data();
-    call.ldc = shape.n + shape.extra;
-    call.m = shape.m;
-    call.n = shape.n;
-    call.k = shape.k;
-    call.epilogue.unary = apart.unary;
-    call.epilogue.binary = apart.binary;
-    call.epilogue.binary_first = apart.binary_first;
-    if (apart.binary != Binary::kNone) {
-      call.epilogue.other = other.data();
-      call.epilogue.ld_other = call.ldc;
-    }
-    return call;
-  }
-
   Guarded packed_;
 };
 
