@@ -170,29 +170,6 @@ void ConvolutionStep::run(Values& values) const {
   values[static_cast<std::size_t>(output_)] = std::move(result);
 }
 
-const char* ConvolutionStep::kernel() const {
-  switch (raced_.load(std::memory_order_relaxed)) {
-    case Method::kStock:  // these do not race
-    case Method::kOwnBf16:
-    case Method::kOwnF32:
-      break;
-    case Method::kProduct:
-      return "products";
-    case Method::kOnednnBf16:
-    case Method::kOnednnF32:
-      return "oneDNN's";
-    case Method::kWindowsF32:
-    case Method::kWindowsBf16:
-      return "windows";
-    case Method::kPartsF32:
-      return "parts of bf16";
-    case Method::kWinogradF32:
-    case Method::kWinogradBf16:
-      return "F(2x2, 3x3)";
-  }
-  return nullptr;
-}
-
 bool ConvolutionStep::describe(const Operands& operands, ConvolutionCall* call) const {
   const at::Tensor& x = operands.x;
   if (!of_kernel(x) || !of_kernel(operands.weight) || x.dim() != operands.weight.dim() || x.numel() == 0) return false;

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "preload/plugin/graph/convolution_pack.h"
+#include "preload/plugin/graph/convolution_ways.h"
 #include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/executor.h"
 
@@ -13,7 +14,7 @@ class ConvolutionStep final : public Step {
  public:
   explicit ConvolutionStep(const Node& node);
   void run(Values& values) const override;
-  [[nodiscard]] const char* kernel() const override;
+  [[nodiscard]] const char* kernel() const override { return name_of_raced(raced_.load(std::memory_order_relaxed)); }
   void may_reuse(Value value) override { reuses_other_ = reuses_other_ || (value == convolution_.other && value != convolution_.x); }
 
   struct Operands;

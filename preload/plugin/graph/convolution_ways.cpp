@@ -109,6 +109,29 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
 
 bool by_onednn(Method method) { return method == Method::kOnednnBf16 || method == Method::kOnednnF32; }
 
+const char* name_of_raced(Method method) {
+  switch (method) {
+    case Method::kStock:
+    case Method::kOwnBf16:
+    case Method::kOwnF32:
+      break;
+    case Method::kProduct:
+      return "products";
+    case Method::kOnednnBf16:
+    case Method::kOnednnF32:
+      return "oneDNN's";
+    case Method::kWindowsF32:
+    case Method::kWindowsBf16:
+      return "windows";
+    case Method::kPartsF32:
+      return "parts of bf16";
+    case Method::kWinogradF32:
+    case Method::kWinogradBf16:
+      return "F(2x2, 3x3)";
+  }
+  return nullptr;
+}
+
 DuelKey duel_key_of(const ConvolutionCall& call, const Convolution& convolution) {
   std::vector<std::int64_t> detail{call.in_channels(), call.x->size(0), static_cast<std::int64_t>(convolution.activation),
                                    static_cast<std::int64_t>(convolution.other != kNone) << 1 | static_cast<std::int64_t>(convolution.other_after),

@@ -31,6 +31,9 @@ DuelKey duel_key_of(const ConvolutionCall& call, const Convolution& convolution)
 
 bool by_onednn(Method method);
 
+/// For reports, of methods that race; null for others.
+const char* name_of_raced(Method method);
+
 bool is_relu(const Convolution& convolution);
 
 /// What linear.h has as an epilogue; nothing where it has none.
