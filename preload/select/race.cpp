@@ -71,7 +71,7 @@ RaceResult Race::result() const {
     if (middle <= kWinRatio && slower <= allowed_losses(n)) return RaceResult::kWon;
     if (middle > 1) return RaceResult::kLost;
   }
-  const int most = median(ratios) <= kFarAhead ? kMostPairs : kMaxPairs;
+  const int most = median(ratios) <= kWinRatio ? kMostPairs : kMaxPairs;
   return pairs() >= most || misses_ >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
 }
 

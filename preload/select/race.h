@@ -9,9 +9,8 @@ namespace ipexrun::preload {
 
 inline constexpr double kWinRatio = 0.95;    ///< the challenger must be at least this much faster (median of ratios)
 inline constexpr int kMinPairs = 6;          ///< no win before, unless it is clear
-inline constexpr int kMaxPairs = 16;         ///< undecided by then counts as lost, unless the challenger is far ahead
-inline constexpr double kFarAhead = 0.8;     ///< by the median: then noise hides it, and the race goes on
-inline constexpr int kMostPairs = 32;        ///< but not beyond these
+inline constexpr int kMaxPairs = 16;         ///< undecided by then counts as lost, unless the median says won: then noise hides it
+inline constexpr int kMostPairs = 64;        ///< of a race that goes on for that; its calls take less time than the rival's alone would
 inline constexpr double kClearRatio = 0.67;  ///< at least this fast in each of the first kClearPairs pairs: won at once
 inline constexpr int kClearPairs = 3;
 inline constexpr double kHopelessRatio = 1.3;  ///< slower than this in each of the first kHopelessPairs pairs: dropped at once

@@ -385,7 +385,7 @@ class Target:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.remember(FORM_NAMES[self.kind], "faster")
             self.settle("faster")
-        elif decided == -1 and self.rematches < compiler.REMATCHES and (compiler.looked_won(self.trial) or self.may_become_faster()):
+        elif decided == -1 and self.rematches < compiler.REMATCHES and (compiler.may_have_won(self.trial) or self.may_become_faster()):
             self.rematches += 1
             self.trial, self.exploring = torch.classes.ipexrun.Trial(), []
         elif decided == -1:

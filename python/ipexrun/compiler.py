@@ -21,7 +21,7 @@ from .parts import Parts, leave_out
 from .translation import Translation, Unsupported
 
 BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
-REMATCHES = 2  # after races that looked won but for calls that something else on the machine disturbed
+REMATCHES = 2  # after races that something else on the machine disturbed, and that may have been won without
 UNSETTLED = 32  # calls that are left out of a race because something inside was still being chosen
 CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
 FREE_CALLS, FREE_S = 4, 3.0  # calls of a form, and seconds in one graph, that it may be tried in without a rest
@@ -79,9 +79,9 @@ def enabled_here():
     return hook is None or hook.enabled()
 
 
-def looked_won(trial):
-    """A race that was lost because something else ran on the machine meanwhile."""
-    return trial.disturbed() and trial.ratio() < 0.95
+def may_have_won(trial):
+    """A race that was lost by little while something else ran on the machine."""
+    return trial.disturbed() and trial.ratio() < 1.05
 
 
 _runs = threading.local()
@@ -319,7 +319,7 @@ class Compiled:
                 self.remember(form_name(candidate), "faster")
                 self.note_times(candidate, values)
             self.note["error"] = self.trial.error()
-        elif decided == -1 and self.rematches < REMATCHES and looked_won(self.trial):
+        elif decided == -1 and self.rematches < REMATCHES and may_have_won(self.trial):
             self.rematches += 1
             self.trial = torch.classes.ipexrun.Trial()
         elif decided == -1:

@@ -236,7 +236,7 @@ class Form:
             target.note["speed"] = round(1 / self.trial.ratio(), 2)
             target.kept.remember(self.signature, remembered.CAPTURED)
             self.settle("faster")
-        elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.looked_won(self.trial):
+        elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.may_have_won(self.trial):
             self.rematches += 1
             self.trial = torch.classes.ipexrun.Trial()
         elif decided == -1 and self.trial.ratio() <= target.most:

@@ -436,6 +436,83 @@ def test_several_graphs_in_float32_race_once_operators_have_decided():
     assert calls_until_race(range(99), [True] * 99) == capture.OPERATORS + 1, "nobody waits for ever"
 
 
+def test_who_lost_by_little_races_again_ever_later_and_then_no_more(monkeypatch):
+    """Also risk: a program is left with what a neighbour on the machine decided, or pays for races without end."""
+    from ipexrun import capture
+
+    class Time:
+        now = 0.0
+
+        @classmethod
+        def perf_counter(cls):
+            return cls.now
+
+    class Trial:
+        def __init__(self, ratio):
+            self.of = ratio
+
+        def ratio(self):
+            return self.of
+
+        def disturbed(self):
+            return False
+
+        def add(self, stock, mine):
+            pass
+
+        def result(self):
+            return 1 if self.of < 1 else -1
+
+    class Target(capture.Target):
+        def __init__(self, ratios):
+            self.ratios, self.eager, self.answered = list(ratios), "eager", []
+            self.note, self.times, self.pairs, self.compiled = {}, {}, {}, []
+            self.rematches = self.appeals = self.calls = self.unsettled = 0
+            self.rest_s = self.moment = 0.0
+            self.remembered = []
+            self.phase = self.race
+            self.forget_race()
+
+        def forget_race(self):
+            self.trial, self.calls, self.unsettled = Trial(self.ratios.pop(0)), 0, 0
+
+        def race(self, module, args, kwargs):
+            Time.now += 1.0
+            self.pair("key", capture.Half(10, True, True))
+            self.pair("key", capture.Half(10, False, True))
+            return "raced"
+
+        def remember(self, choice, reason):
+            self.remembered.append(choice)
+
+        def give_up(self, why, look_inside=False, remember=True):
+            self.phase = lambda *call: "given up"
+
+        def settle(self, reason):
+            self.phase = lambda *call: "captured"
+
+        def seconds_of_rest(self):
+            """Until something else is answered than by stock; what."""
+            began = Time.now
+            while True:
+                got = self.phase(None, (), {})
+                if got != "eager":
+                    return round(Time.now - began), got
+                Time.now += 1.0
+
+    monkeypatch.setattr(capture, "time", Time)
+    unlucky = Target([1.05, 1.02, 0.7, 0.0])
+    assert unlucky.seconds_of_rest() == (1, "raced") and unlucky.note["state"] == f"stock: {capture.LOST}"
+    assert unlucky.remembered == [capture.remembered.STOCK], "the next process begins with it"
+    assert unlucky.seconds_of_rest() == (5, "raced")
+    assert unlucky.seconds_of_rest() == (17, "raced")
+    assert unlucky.seconds_of_rest() == (0, "captured")
+    loser = Target([1.05] * 5)
+    assert [loser.seconds_of_rest()[1] for _ in range(1 + capture.APPEALS + 1)] == ["raced"] * (1 + capture.APPEALS) + ["given up"]
+    far_behind = Target([1.2, 0.0])
+    assert [far_behind.seconds_of_rest()[1] for _ in range(2)] == ["raced", "given up"]
+
+
 def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module():
     from ipexrun import capture
 

@@ -162,7 +162,7 @@ def small(*options, before="", scale="", **more):
 
 
 def test_a_form_that_is_not_faster_is_not_used():
-    said = small("--graph-mode", "trace", before="import ipexrun.tracing as t; t.compiler.looked_won = lambda trial: False\n"
+    said = small("--graph-mode", "trace", before="import ipexrun.tracing as t; t.compiler.may_have_won = lambda trial: False\n"
                  "run = t.Form.run\ndef slow(self, *rest):\n    for i in range(50): run(self, *rest)\n    return run(self, *rest)\n"
                  "t.Form.run = slow\nanswered = t.Form.answered\n"
                  "def slowly(self, *call):\n    slow(self, call[-1])\n    return answered(self, *call)\nt.Form.answered = slowly")
