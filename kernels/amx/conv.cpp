@@ -254,6 +254,7 @@ struct Stretch {
   std::int64_t row;  ///< of the block
   std::int64_t count;
   char* to;
+  const char* residual;
 };
 
 /// Those of a pair; what lies between two rows is in none.
@@ -263,18 +264,25 @@ struct Stretches {
   std::int64_t rows = 0;  ///< in all of them
 };
 
+/// What follows the sums while they are written: nothing (or it was done in the stage), a clamp, or the residual and then a clamp. A pass
+/// over the stage of its own waits for tiles that were just stored, and its instructions lie between no products.
+enum class Finish : std::uint8_t { kNothing, kClamp, kAddClamp };
+
 /// A finished block that waits to be written.
 struct Pending {
   const char* sums = nullptr;
   const Stretch* at = nullptr;
-  std::int64_t rows = 0;     ///< not yet written; 0 = there is none
-  std::int64_t channel = 0;  ///< bytes from where the stretches begin
-  std::int64_t pixel = 0;    ///< bytes
+  std::int64_t rows = 0;      ///< not yet written; 0 = there is none
+  std::int64_t channel = 0;   ///< bytes from where the stretches begin
+  std::int64_t pixel = 0;     ///< bytes
+  std::int64_t residual = 0;  ///< bytes between neighbouring outputs of it
   __mmask32 columns = 0;
+  float low = 0;
+  float high = 0;
 };
 
 /// Writes a pending block row by row. Its state is kept in registers: what goes through memory between products is read again each time.
-template <bool kHalf>
+template <bool kHalf, Finish kFinish>
 class Drain {
  public:
   [[gnu::always_inline]] explicit Drain(const Pending& pending)
@@ -283,7 +291,10 @@ class Drain {
         rows_(pending.rows),
         channel_(pending.channel),
         pixel_(pending.pixel),
-        columns_(pending.columns) {
+        step_(pending.residual),
+        columns_(pending.columns),
+        low_(_mm512_set1_ps(pending.low)),
+        high_(_mm512_set1_ps(pending.high)) {
     begin();
   }
 
@@ -291,8 +302,16 @@ class Drain {
     if (count > rows_) count = rows_;
     rows_ -= count;
     for (; count > 0; --count) {
-      const __m512 left = _mm512_load_ps(sums_);
-      const __m512 right = _mm512_load_ps(sums_ + 64);
+      __m512 left = _mm512_load_ps(sums_);
+      __m512 right = _mm512_load_ps(sums_ + 64);
+      if constexpr (kFinish == Finish::kAddClamp) {
+        add_residual(&left, &right);
+        residual_ += step_;
+      }
+      if constexpr (kFinish != Finish::kNothing) {  // the bounds first: NaN is kept
+        left = _mm512_min_ps(high_, _mm512_max_ps(low_, left));
+        right = _mm512_min_ps(high_, _mm512_max_ps(low_, right));
+      }
       if constexpr (kHalf) {
         _mm512_mask_storeu_epi16(to_, columns_, (__m512i)_mm512_cvtne2ps_pbh(right, left));
       } else {
@@ -309,8 +328,21 @@ class Drain {
   [[gnu::always_inline]] void begin() {
     sums_ = base_ + next_->row * 128;
     to_ = next_->to + channel_;
+    if constexpr (kFinish == Finish::kAddClamp) residual_ = next_->residual + channel_;
     left_ = next_->count;
     ++next_;
+  }
+
+  /// It has the dtype of the result.
+  [[gnu::always_inline]] void add_residual(__m512* left, __m512* right) const {
+    if constexpr (kHalf) {
+      const __m512i both = _mm512_maskz_loadu_epi16(columns_, residual_);
+      *left = _mm512_add_ps(*left, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), 16)));
+      *right = _mm512_add_ps(*right, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16)));
+    } else {
+      *left = _mm512_add_ps(*left, _mm512_maskz_loadu_ps(static_cast<__mmask16>(columns_), residual_));
+      *right = _mm512_add_ps(*right, _mm512_maskz_loadu_ps(static_cast<__mmask16>(columns_ >> 16), residual_ + 64));
+    }
   }
 
   const char* base_;
@@ -318,9 +350,13 @@ class Drain {
   std::int64_t rows_;
   std::int64_t channel_;
   std::int64_t pixel_;
+  std::int64_t step_;
   __mmask32 columns_;
+  __m512 low_;
+  __m512 high_;
   const char* sums_;
   char* to_;
+  const char* residual_ = nullptr;
   std::int64_t left_;
 };
 
@@ -463,7 +499,8 @@ struct Run {
   const DensePlan& plan;
   const DenseBlock& block;
   char* scratch;
-  bool finishes;
+  Finish finish;  ///< while a block is written
+  bool in_stage;  ///< what follows is done before
   bool half;
   std::int64_t pixel;        ///< bytes between neighbouring outputs
   bool shared;               ///< the core (shared_core.h)
@@ -477,7 +514,17 @@ struct Run {
     return static_cast<const char*>(args.packed) + index * plan.shape.panel_bytes();
   }
   [[nodiscard]] char* stage() const { return scratch + plan.stage + turn * kStageBytes; }
+  [[nodiscard]] float low() const { return args.activation == ConvActivation::kClamp ? args.low : -__builtin_inff(); }
+  [[nodiscard]] float high() const { return args.activation == ConvActivation::kClamp ? args.high : __builtin_inff(); }
 };
+
+/// What of a call is done while blocks are written. Nothing: what follows, if anything, is done in the stage.
+Finish finish_of(const ConvArgs& args) {
+  const bool none = args.activation == ConvActivation::kNone;
+  if (!none && args.activation != ConvActivation::kClamp) return Finish::kNothing;
+  if (args.residual == nullptr) return none ? Finish::kNothing : Finish::kClamp;
+  return none || !args.residual_after ? Finish::kAddClamp : Finish::kNothing;
+}
 
 std::int64_t tiles_of(const Run& run, const Unit& unit) {
   return run.plan.by_rows ? unit.rows * ceil_div(unit.width, kTilePixels)
@@ -513,8 +560,14 @@ void add_stretches(const Run& run, const Unit& unit, Tile tile, std::int64_t cha
   while (tile.count > 0) {
     const std::int64_t count = smaller(tile.count, unit.width - tile.x);
     if (count > 0) {
+      const std::int64_t element = bytes_of(run.args.to_dtype);
       const std::int64_t at = offset_of(run.args.to_strides, unit, tile.y, tile.x) + channel;
-      to->at[to->count++] = {row, count, static_cast<char*>(run.args.to) + at * bytes_of(run.args.to_dtype)};
+      const char* residual = nullptr;
+      if (run.finish == Finish::kAddClamp) {
+        residual =
+            static_cast<const char*>(run.args.residual) + (offset_of(run.args.residual_strides, unit, tile.y, tile.x) + channel) * element;
+      }
+      to->at[to->count++] = {row, count, static_cast<char*>(run.args.to) + at * element, residual};
       to->rows += count;
     }
     const std::int64_t places = run.plan.pitch - tile.x;
@@ -538,13 +591,25 @@ void finish_tile(const Run& run, const Unit& unit, Tile tile, std::int64_t chann
   }
 }
 
+/// Calls `with` with the kind of writer that the pending block takes, as a null pointer.
+template <typename With>
+void with_writer(const Run& run, const With& with) {
+  const auto of_dtype = [&]<Finish kFinish>() {
+    run.half ? with(static_cast<Drain<true, kFinish>*>(nullptr)) : with(static_cast<Drain<false, kFinish>*>(nullptr));
+  };
+  switch (run.finish) {
+    case Finish::kNothing:
+      return of_dtype.template operator()<Finish::kNothing>();
+    case Finish::kClamp:
+      return of_dtype.template operator()<Finish::kClamp>();
+    case Finish::kAddClamp:
+      return of_dtype.template operator()<Finish::kAddClamp>();
+  }
+}
+
 void write_pending(Run& run) {
   if (run.pending.rows == 0) return;
-  if (run.half) {
-    Drain<true>(run.pending).write(run.pending.rows);
-  } else {
-    Drain<false>(run.pending).write(run.pending.rows);
-  }
+  with_writer(run, [&]<typename Writer>(Writer*) { Writer(run.pending).write(run.pending.rows); });
   run.pending.rows = 0;
 }
 
@@ -598,17 +663,23 @@ void run_chunk(Run& run, const Unit* units, std::int64_t count, const Slab& slab
       const bool unfetched = first && done == 0;
       if (run.pending.rows == 0) {
         multiply<NoDrain>(block, unfetched, run.shared);
-      } else if (run.half) {
-        multiply<Drain<true>>(block, unfetched, run.shared);
       } else {
-        multiply<Drain<false>>(block, unfetched, run.shared);
+        with_writer(run, [&]<typename Writer>(Writer*) { multiply<Writer>(block, unfetched, run.shared); });
       }
       const std::int64_t channel = (p - slab_panel) * kPanelColumns;
       const std::int64_t channels = smaller(slab.out - channel, kPanelColumns);
-      for (std::int64_t i = 0; run.finishes && i < tiles; ++i) {
+      for (std::int64_t i = 0; run.in_stage && i < tiles; ++i) {
         finish_tile(run, *owners[i], pair[i], channels, slab.out_first + channel, reinterpret_cast<float*>(stage + i * 2 * kTileBytes));
       }
-      run.pending = {stage, stretches.at, stretches.rows, channel * bytes_of(run.args.to_dtype), run.pixel, mask32(channels)};
+      run.pending = {stage,
+                     stretches.at,
+                     stretches.rows,
+                     channel * bytes_of(run.args.to_dtype),
+                     run.pixel,
+                     run.args.residual_strides.axis[2] * bytes_of(run.args.to_dtype),
+                     mask32(channels),
+                     run.low(),
+                     run.high()};
       run.turn ^= 1;
     }
   }
@@ -637,11 +708,13 @@ void load_bias(const ConvArgs& args, const DensePlan& plan, std::int64_t panel, 
 
 void dense_conv(const ConvArgs& args, const DensePlan& plan, const DenseBlock& block, void* memory) {
   constexpr std::int64_t kUnitsMost = 64;
+  const Finish finish = finish_of(args);
   Run run{args,
           plan,
           block,
           static_cast<char*>(memory),
-          args.activation != ConvActivation::kNone || args.residual != nullptr,
+          finish,
+          finish == Finish::kNothing && (args.activation != ConvActivation::kNone || args.residual != nullptr),
           args.to_dtype == DType::kBf16,
           args.to_strides.axis[2] * bytes_of(args.to_dtype),
           core_is_shared()};
