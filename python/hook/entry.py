@@ -173,6 +173,12 @@ def add_devices(torch):
         watch_optimizers(torch, "xpu_optimizers")
 
 
+def symbolic_tracing(torch):
+    """Whether torch.fx.symbolic_trace() is calling modules with stand-ins for tensors."""
+    fx = sys.modules.get("torch.fx._symbolic_trace")
+    return lambda: getattr(fx, "_is_fx_tracing_flag", False)
+
+
 def capture_options(torch):
     """What the extension needs to offer hot modules to capture.py; nothing where this torch has other insides, or the user wants no compiler."""
     environment = posix.environ
@@ -187,6 +193,7 @@ def capture_options(torch):
             torch._C._dynamo.eval_frame.get_eval_frame_callback,
             torch.are_deterministic_algorithms_enabled,
             torch.is_anomaly_enabled,
+            symbolic_tracing(torch),
         )
         if any(answer() for answer in world):
             return {}

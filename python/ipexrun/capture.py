@@ -20,11 +20,11 @@ import weakref
 
 import torch
 
-from . import compiler, parts, plugin, python_speed, remembered
+from . import compiler, parts, plugin, python_speed, raised, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
-from .dynamo_calls import ways_of_calling
+from .dynamo_calls import forget, no_marks, ways_of_calling
 from .unguarded import Unguarded
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
@@ -46,6 +46,7 @@ WITHOUT = 8  # calls of like sizes without a graph, after which no more of them 
 RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
 
 targets = weakref.WeakSet()
+gone_targets = collections.deque(maxlen=64)  # those whose modules died last, to be told of at the end
 opened = weakref.WeakSet()  # modules of which nothing could be captured
 modules = []  # what became of each module that was looked at, for report()
 _scale = None  # measured price of the last capture / that one
@@ -115,7 +116,7 @@ def attempt(module, spent_s):
 def note(module, state):
     """One line a module: a later one takes its place."""
     for one in modules:
-        if one["of"]() is module:
+        if one["of"]() is module and not one.get("training"):
             one["state"] = state
             return one
     one = {"of": weakref.ref(module), "module": type(module).__name__, "state": state}
@@ -136,6 +137,19 @@ def report():
 def tell_ends():
     for target in list(targets):
         target.tell_end()
+
+
+def of_gone(target):
+    """For the end of a target's module: what was compiled for it goes, which no collector of cycles would find (dynamo_calls.forget())."""
+    mine = weakref.ref(target)
+
+    def gone(_):
+        one = mine()
+        if one is not None:
+            one.let_go()
+            gone_targets.append(one)
+
+    return gone
 
 
 class Target:
@@ -162,7 +176,8 @@ class Target:
         self.signature = None  # of the last call that was traced or raced
         self.times = {}  # stock -> nanoseconds of the race
         self.seen = self.taken = 0
-        self.module = weakref.ref(module)
+        self.raised = 0  # calls whose graph raised
+        self.module = weakref.ref(module, of_gone(self))
         self.is_part = any(one is module for outer in opened for one in outer.modules())
         self.modules_inside = parts
         self.compiled = []  # graphs that became programs
@@ -215,15 +230,22 @@ class Target:
                 raise GivenUp("its module is gone")
             if any("numpy" in str(node.target) for node in graph.graph.nodes if node.op == "call_function"):
                 raise GivenUp("NumPy inside: its random numbers are its own")
-            seen = []
-            unguarded = target.unguarded.see()
-            if not target.is_part:
-                from . import proof
+            from . import proof
 
+            seen, before = [], len(target.compiled)
+            unguarded = target.unguarded.see()
+            try:
+                whole = proof.is_whole(target.code)
+            except Exception as problem:  # a torch whose insides are others than expected
+                let_through(problem)
+                whole = False
+            if not target.is_part:
                 seen.append(proof.seen(target.code, unguarded))
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
             timed = not (FORCED or target.pinned)
             compiled = compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
+            for one in target.compiled[before:]:
+                one.alone = whole
             target.found += seen  # not where that raises: TorchDynamo begins anew with numbers as tensors, say
             return compiled
 
@@ -346,10 +368,15 @@ class Target:
         if look_inside and self.module() is not None:
             opened.add(self.module())
         self.phase = self.answered_by_stock
-        self.trace = self.run = self.express = None
+        self.code = self.trace = self.run = self.express = None
         self.found = []
         for graph in self.compiled:
             graph.free()
+
+    def let_go(self):
+        forget(self.code)
+        self.code = self.trace = self.run = self.express = None
+        self.compiled, self.found = [], []
 
     def answered_by_stock(self, module, args, kwargs):
         return self.eager
@@ -381,7 +408,8 @@ class Target:
             self.certain = self.known.of_call(self.signature) == remembered.CAPTURED
             ran = compiler.ran()
             self.hook.end_drift_check()
-            result = trace(module, *args, **kwargs)
+            with no_marks(module):
+                result = raised.call_or_leave(self, trace, module, args, kwargs)
             if self.compiled and self.capture_s == 0 and self.waited < EXPLORING:  # this call had its graphs: one that has none is meant
                 self.attempts -= 1
                 self.waited += 1
@@ -422,7 +450,11 @@ class Target:
         before, tries, unsettled = compiler.ran(), parts.tries(), self.builder.unsettled_runs()
         self.hook.end_drift_check()
         began, started = self.clock(), time.perf_counter_ns()
-        result = self.run(module, *args, **kwargs)
+        result = raised.call_or_leave(self, self.run, module, args, kwargs)
+        if result is self.eager:
+            if raised.too_often(self):
+                self.give_up("its calls raise too often")
+            return result, None
         nanoseconds = time.perf_counter_ns() - started
         graphs = compiler.ran() - before
         self.alone = 0 if graphs else self.alone + 1
@@ -570,7 +602,7 @@ class Target:
             elif self.appeals < APPEALS and self.trial.ratio() < NEARLY:
                 self.rest_from_races()
             else:
-                self.give_up(LOST)
+                self.give_up(LOST, remember=self.appeals == 0)
 
     def forget_race(self):
         self.trial = torch.classes.ipexrun.Trial()
@@ -586,7 +618,8 @@ class Target:
         self.moment = now
         self.appeals += 1
         self.note["state"] = f"stock: {LOST}"
-        self.remember(remembered.STOCK, "slower")
+        if self.appeals == 1:
+            self.remember(remembered.STOCK, "slower")
         self.forget_race()
         self.phase = self.between_races
 

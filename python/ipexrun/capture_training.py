@@ -17,7 +17,7 @@ import weakref
 import torch
 
 from . import call_kinds, capturable, capture, compiler, plugin, remembered, training_forms
-from .dynamo_calls import ways_of_calling
+from .dynamo_calls import forget, no_marks, ways_of_calling
 from .interrupts import let_through
 from .training_graphs import Arrivals
 from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
@@ -138,7 +138,7 @@ class Target:
         self.module_hooks = capturable.Hooks(module)
         self.unguarded = Unguarded()
         self.where = type(module).__name__
-        self.module = weakref.ref(module)
+        self.module = weakref.ref(module, capture.of_gone(self))
         self.lock = threading.Lock()
         self.thread = self.stopwatch = None  # whose call stock answers now, to be told of, and since when
         self.key = self.step = self.verdict = None
@@ -265,7 +265,8 @@ class Target:
         spent = self.capture_s
         self.hook.end_drift_check()
         try:
-            result = self.trace(module, *args, **kwargs)
+            with no_marks(module):
+                result = self.trace(module, *args, **kwargs)
         finally:
             self.kind = kind
         if self.attempts == 1:
@@ -424,7 +425,13 @@ class Target:
         if look_inside and self.module() is not None:
             opened.add(self.module())
         self.phase = self.answered_by_stock
-        self.kind = self.trace = self.run = None
+        self.kind = self.code = self.trace = self.run = None
+        self.graphs.clear()
+        self.pairs.clear()
+
+    def let_go(self):
+        forget(self.code)
+        self.kind = self.code = self.trace = self.run = self.step = None
         self.graphs.clear()
         self.pairs.clear()
 
@@ -447,4 +454,4 @@ class Target:
     def tell_end(self):
         captured = self.note["state"] == "captured"
         self.tell(remembered.CAPTURED if captured else remembered.STOCK,
-                  f"{self.note['reason']}: {self.note['form']}" if captured else self.note["state"].removeprefix("stock: "))
+                  f"{self.note['reason']}: {self.note.get('form', '')}" if captured else self.note["state"].removeprefix("stock: "))

@@ -15,7 +15,7 @@ import time
 
 import torch
 
-from . import choices, decompositions, double, plugin, remembered
+from . import choices, decompositions, double, plugin, raised, remembered
 from .interrupts import let_through
 from .parts import Parts, leave_out
 from .translation import Translation, Unsupported
@@ -84,6 +84,14 @@ def may_have_won(trial):
     return trial.disturbed() and trial.ratio() < 1.05
 
 
+def function_of(graph):
+    """The forward of a graph, compiled. Until then a graph has another one, which goes by way of the module, and that prints what is raised."""
+    compile_now = getattr(graph, "real_recompile", None)
+    if compile_now is not None:
+        compile_now()
+    return graph.forward
+
+
 _runs = threading.local()
 
 
@@ -99,13 +107,14 @@ class Compiled:
 
     def __init__(self, module, translation, dtype, timed=True, where=""):
         self.timed = self.races = timed  # False: the first form that is accurate answers; `races`: but for what earlier processes found
-        self.stock = module.forward
+        self.stock = function_of(module)
         self.module = module
         self.graph = translation.graph
         if not self.graph.may_time():
             raise Unsupported("selection is off (--select off): no timing may decide")
         self.tensors = translation.inputs_are_tensors
         self.lifted = translation.lifted
+        self.alone = False  # it is all that a call of the captured module does: see raised.py
         self.open = [False]  # candidates that are still to be tried: whether products of float32 may be bf16
         # Where bf16 is allowed the operators that our float32 form leaves to torch may be answered in it by the op tier.
         self.bf16_inside = self.graph.bf16_allowed(dtype or "")
@@ -135,6 +144,13 @@ class Compiled:
     def __call__(self, arguments):
         _runs.count = ran() + 1
         self.note["calls"] += 1
+        try:
+            return self.by_a_form(arguments)
+        except Exception as problem:
+            raised.by_graph(problem, self.alone)
+            raise
+
+    def by_a_form(self, arguments):
         values = list(arguments)
         if isinstance(arguments, list):
             arguments.clear()  # a boxed call: its caller gives the inputs up
@@ -449,7 +465,7 @@ def compile_graph(module, example_inputs, dtype, made, timed, where):
     except Exception as problem:  # nothing of ours may end the program
         let_through(problem)
         new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
-        return _boxed(module.forward)
+        return _boxed(function_of(module))
 
 
 def _boxed(function):
@@ -461,7 +477,7 @@ def _boxed(function):
 def training_graph(module, example_inputs):
     """Graphs of a training step run as captured, their operators by the op tier: weights change with every step, so nothing can be packed."""
     new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step")
-    return _boxed(module.forward)
+    return _boxed(function_of(module))
 
 
 def forward_training_graph(module, example_inputs):
@@ -497,7 +513,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             raise ValueError("backend ipex on xpu computes in the program's own types: use torch.autocast instead of option dtype")
         return xpu_graphs.backend(module, example_inputs, freezing)
     if not plugin.ready():
-        return module.forward
+        return function_of(module)
     from torch._dynamo.backends.common import aot_autograd
 
     mine = []
@@ -523,7 +539,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
         compiled = compiler(module, example_inputs)
     retreat = Retreat(module, compiled, mine, written[0] if written else [])
     if written and share_memory(example_inputs):
-        retreat.compiled = module.forward
+        retreat.compiled = function_of(module)
     if made is None:
         from . import training_graphs
 
@@ -554,15 +570,20 @@ class Retreat:
 
     def __call__(self, *arguments):
         if self.watched and share_memory([arguments[i] for i in self.watched]):
-            return self.captured.forward(*arguments)
+            return function_of(self.captured)(*arguments)
         try:
             return self.compiled(*arguments)
         except Exception as problem:
             let_through(problem)
-            if self.compiled == self.captured.forward or torch.is_grad_enabled():
+            if self.compiled == function_of(self.captured) or torch.is_grad_enabled():
                 raise
-            result = self.captured.forward(*arguments)  # raises what is the program's own fault
-            self.compiled = self.captured.forward
+            alone = raised.was_harmless(problem)
+            try:
+                result = function_of(self.captured)(*arguments)
+            except Exception as fault:  # the program's own
+                raised.by_graph(fault, alone)
+                raise
+            self.compiled = function_of(self.captured)
             for graph in self.graphs:
                 graph.free()
                 graph.note["choice"] = f"left alone: {first_line(problem)}"

@@ -3,13 +3,18 @@
 Thread rule: every function runs under the interpreter lock.
 """
 
+import contextlib
 import inspect
+import sys
 import weakref
 
 from . import collector
 from .compiler import first_line
 from .interrupts import let_through
 from .quiet import quiet
+
+
+MARK = "_dynamo_static_input_type"
 
 
 class Convert:
@@ -57,6 +62,32 @@ def ways_of_calling(target, backend):
     if isolated:
         running._isolate_recompiles_id = tracing._isolate_recompiles_id
     return tracing(call), running(call)
+
+
+def forget(code):
+    """What TorchDynamo compiled from it. It hangs on the code object, which its guards hold: the two would keep each other for good. May be called while a
+    module dies: nothing is imported."""
+    dynamo = sys.modules.get("torch._C._dynamo.eval_frame")
+    drop = getattr(dynamo, "reset_code", None)
+    if code is not None and drop is not None and not sys.is_finalizing():
+        drop(code)
+
+
+@contextlib.contextmanager
+def no_marks(module):
+    """TorchDynamo writes an attribute into each parameter that it meets and looks at it while it traces alone: the program would find it in its tensors and
+    in what it pickles of them."""
+
+    def marked():
+        return [one for one in (*module.parameters(), *module.buffers()) if getattr(one, MARK, None) == "unguarded"]
+
+    before = set(map(id, marked()))
+    try:
+        yield
+    finally:
+        for one in marked():
+            if id(one) not in before:
+                delattr(one, MARK)
 
 
 def frame_of_its_own():

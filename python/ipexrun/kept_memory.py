@@ -12,8 +12,8 @@ Thread rule: under the interpreter lock.
 """
 
 import ctypes
-import glob
 import os
+import pathlib
 import resource
 import statistics
 import sys
@@ -71,7 +71,7 @@ def numbers(text):
 def nodes():
     """NUMA nodes that this process may compute on."""
     allowed = os.sched_getaffinity(0)
-    lists = [open(path, encoding="ascii").read() for path in glob.glob("/sys/devices/system/node/node[0-9]*/cpulist")]
+    lists = [path.read_text(encoding="ascii") for path in pathlib.Path("/sys/devices/system/node").glob("node[0-9]*/cpulist")]
     return sum(not allowed.isdisjoint(numbers(text)) for text in lists)
 
 

@@ -24,18 +24,26 @@ MOST_CALLS = 64  # descriptions of calls that are kept for later processes
 MOST_FILES = 64  # proofs, of which the oldest go
 
 
+def is_whole(code):
+    """Of the graph that TorchDynamo is handing over: whether it followed the Python of the call from its first frame, which runs `code`, to the end. Else a
+    part is left that nobody looked at: a function that TorchDynamo is not to follow leaves no other trace where its result is returned."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    output = InstructionTranslator.current_tx().output
+    # Some are called behind the graph if the program wishes so, without an end of it.
+    logs = torch._dynamo.config.reorderable_logging_functions
+    return output.root_tx.f_code is code and not output.compile_subgraph_reason.graph_break and not logs
+
+
 class Seen:
-    """What TorchDynamo knows of a graph when it hands it over. `whole`: it followed the Python of the call from its first frame, which runs `code`, to the
-    end. Else a part is left that nobody looked at: a function that TorchDynamo is not to follow leaves no other trace where its result is returned."""
+    """What TorchDynamo knows of a graph when it hands it over. `whole`: see is_whole()."""
 
     def __init__(self, code, unguarded):
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         context = torch._guards.TracingContext.get()
         output = InstructionTranslator.current_tx().output
-        self.whole = output.root_tx.f_code is code and not output.compile_subgraph_reason.graph_break
-        # Some are called behind the graph if the program wishes so, without an end of it.
-        self.whole = self.whole and not torch._dynamo.config.reorderable_logging_functions
+        self.whole = is_whole(code)
         self.guards = list(context.guards_context.dynamo_guards)  # torch empties the set afterwards
         self.scope = output.global_scope
         self.codes = list(context.traced_code or ())

@@ -1,4 +1,7 @@
-"""Keeps what torch's compiler says while it works on our behalf, and the program did not ask for it, off the program's stderr."""
+"""Keeps what torch's compiler says while it works on our behalf, and the program did not ask for it, off the program's stderr.
+
+warnings.catch_warnings() would do so for the whole process: filters that another thread sets meanwhile are lost, and Python forgets which warnings were
+shown (each of the program's would be shown once more). A filter that matches on one thread alone does neither."""
 
 import contextlib
 import logging
@@ -6,6 +9,10 @@ import threading
 import warnings
 
 LOGGERS = ("", "torch", "torch._dynamo", "torch._functorch", "torch._inductor", "torch.fx")
+
+_lock = threading.Lock()
+_depth = {}  # filter: how many are inside, of all threads
+_said = threading.local()  # .of: the kind that record() keeps on this thread, and what was said
 
 
 class OfThisThread(logging.Filter):
@@ -17,6 +24,38 @@ class OfThisThread(logging.Filter):
         return record.thread != self.thread
 
 
+class OfThreads:
+    """Stands where a filter of warnings has a pattern for the text."""
+
+    def __init__(self):
+        self.inside = threading.local()
+
+    def match(self, text):
+        return getattr(self.inside, "times", 0) > 0
+
+
+SILENT = ("ignore", OfThreads(), Warning, None, 0)
+
+
+@contextlib.contextmanager
+def in_front(one):
+    """The filter stands in front of the program's while somebody is inside. Without warnings.simplefilter(), which makes Python forget what was shown."""
+    inside = one[1].inside
+    with _lock:
+        _depth[one] = _depth.get(one, 0) + 1
+        if not warnings.filters or warnings.filters[0] is not one:
+            warnings.filters.insert(0, one)
+    inside.times = getattr(inside, "times", 0) + 1
+    try:
+        yield
+    finally:
+        inside.times -= 1
+        with _lock:
+            _depth[one] -= 1
+            if _depth[one] == 0:
+                warnings.filters[:] = [other for other in warnings.filters if other is not one]
+
+
 @contextlib.contextmanager
 def quiet():
     """No warning and no log line of this thread; no code of the program's may run meanwhile."""
@@ -26,9 +65,41 @@ def quiet():
     for handler in handlers:
         handler.addFilter(ours)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with in_front(SILENT):
             yield
     finally:
         for handler in handlers:
             handler.removeFilter(ours)
+
+
+def keeper(show):
+    """What Python calls to show a warning: keeps those that this thread records."""
+
+    def show_or_keep(message):
+        kind, kept = getattr(_said, "of", None) or (None, None)
+        if kind is None or not issubclass(message.category, kind):
+            return show(message)
+        kept.append(message)
+
+    show_or_keep.is_ours = True
+    return show_or_keep
+
+
+_always = {}  # category: its filter
+
+
+@contextlib.contextmanager
+def record(category):
+    """A list that gets each warning of this kind that this thread raises, instead of stderr; all others are shown as ever."""
+    with _lock:
+        if category not in _always:
+            _always[category] = ("always", OfThreads(), category, None, 0)
+        if not getattr(warnings._showwarnmsg, "is_ours", False):  # it stays: another thread may be inside when this one leaves
+            warnings._showwarnmsg = keeper(warnings._showwarnmsg)
+    outer, kept = getattr(_said, "of", None), []
+    _said.of = category, kept
+    try:
+        with in_front(_always[category]):
+            yield kept
+    finally:
+        _said.of = outer

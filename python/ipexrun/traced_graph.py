@@ -11,11 +11,11 @@ import logging
 import random
 import sys
 import types as py_types
-import warnings
 
 import torch
 
 from . import capturable, capture, choices
+from .quiet import record
 from .structures import Taken, Unknown
 
 # What a module in training does to itself or draws.
@@ -58,7 +58,7 @@ class Plain(torch.overrides.TorchFunctionMode):
         super().__init__()
         self.read = ""
         self.constants = []  # tensors that the call made of plain numbers
-        self.said = []  # warnings of this call
+        self.said = []  # what tracing warns of in this call
         self.places = {}  # of them: where the program's line is
         self.made = set()  # memory of results that was nobody's before
         self.problem = ""
@@ -344,8 +344,7 @@ class Trace:
             return tuple(self.taken.tensors)
 
         before = versions(tensors + held), random_states()
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", torch.jit.TracerWarning)
+        with record(torch.jit.TracerWarning) as said:
             plain.said = said
             try:
                 holder._create_method_from_trace("forward", call, tuple(tensors), lambda value: "", True, False, [], False)
@@ -353,16 +352,13 @@ class Trace:
                 self.refused = f"its result is or holds {why}" if isinstance(why, Unknown) else str(why)
             except Exception as problem:
                 self.refused = capture.first_line(problem)
-        for one in said:
-            if not issubclass(one.category, torch.jit.TracerWarning):
-                warnings.showwarning(one.message, one.category, one.filename, one.lineno, one.file, one.line)
         try:
             if self.problem is not None:
                 self.clean = not plain.wrote and state.holds(module) and (versions(tensors + held), random_states()) == before
             if self.refused is not None:
                 return
             for i, one in enumerate(said):
-                if issubclass(one.category, torch.jit.TracerWarning) and not asks_for_sizes(one):
+                if not asks_for_sizes(one):
                     place = plain.places.get(i, f"{one.filename}:{one.lineno}")
                     raise Refused(f"{str(one.message).split('. ')[0]} at {place}")
             if plain.problem:

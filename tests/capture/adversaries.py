@@ -559,6 +559,72 @@ def a_copy_and_a_pickle():
     return called(copy.deepcopy(model), [data(9, 8, 64)]) + [sorted(vars(model)), len(buffer.getvalue()) > 0]
 
 
+class Rows(Block):
+    """Some of the rows that a product gives; one that is not there raises what the operator raises."""
+
+    def forward(self, x, rows):
+        return super().forward(x)[rows]
+
+
+def rows(i):
+    return torch.tensor([3, 99 if i % 4 == 3 else 7])
+
+
+@case
+def a_forward_that_catches_what_an_operator_raises():
+    class Model(Rows):
+        def forward(self, x, rows):
+            try:
+                return super().forward(x, rows)
+            except IndexError:
+                return x[:2] * 2
+
+    return called(Model().eval(), [(data(i, 8, 64), rows(i)) for i in range(3 * CALLS)])
+
+
+@case
+def attributes_that_are_set_before_an_operator_raises():
+    class Model(Rows):
+        calls, last = 0, None
+
+        def forward(self, x, rows):
+            self.calls += 1
+            self.last = x
+            return super().forward(x, rows)
+
+    model, out = Model().eval(), []
+    for i in range(3 * CALLS):
+        x = data(i, 8, 64)
+        try:
+            out += called(model, [(x, rows(i))])
+        except IndexError as problem:
+            frames, at = [], problem.__traceback__
+            while at is not None:
+                frames.append(at.tb_frame.f_code.co_name)
+                at = at.tb_next
+            out.append(f"{problem} in {frames[-1]}")
+        out += [model.calls, model.last is x]
+    return out
+
+
+@case
+def symbolic_traces_of_what_was_used():
+    outer = nn.Sequential(Block(), Block()).eval()
+    out = called(outer[0], [data(i, 8, 64) for i in range(CALLS)])
+    for _ in range(2):
+        out += called(torch.fx.symbolic_trace(outer), [data(9, 8, 64)])
+    return out + called(outer[0], [data(10, 8, 64)])
+
+
+@case
+def what_parameters_hold():
+    model = Block()
+    called(model.eval(), [data(i, 8, 64) for i in range(CALLS)])
+    for i in range(CALLS):
+        model.train()(data(i, 8, 64)).sum().backward()
+    return [sorted(vars(one)) for one in model.parameters()]
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     names = sys.argv[2:] or list(CASES)

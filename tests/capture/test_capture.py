@@ -513,6 +513,95 @@ def test_who_lost_by_little_races_again_ever_later_and_then_no_more(monkeypatch)
     assert [far_behind.seconds_of_rest()[1] for _ in range(2)] == ["raced", "given up"]
 
 
+def test_calls_that_raise_again_and_again_end_a_capture():
+    """Each is computed twice."""
+    from types import SimpleNamespace
+
+    from ipexrun import raised
+
+    def graph(module, problem, alone):
+        raised.by_graph(problem, alone)
+        raise problem
+
+    owner = SimpleNamespace(eager="eager", raised=0, seen=10)
+    assert raised.call_or_leave(owner, graph, None, (IndexError(), True), {}) == "eager" and owner.raised == 1
+    for other in (lambda *_: graph(None, IndexError(), False), lambda *_: [][0]):  # what ran before it would be done twice; not of a graph
+        with pytest.raises(IndexError):
+            raised.call_or_leave(owner, other, None, (), {})
+    assert owner.raised == 1 and not raised.too_often(owner)
+    assert raised.too_often(SimpleNamespace(raised=17, seen=100)) and not raised.too_often(SimpleNamespace(raised=17, seen=1000))
+
+
+def test_silence_is_of_one_thread_and_no_filter_is_lost():
+    import threading
+    import warnings
+
+    from ipexrun import quiet
+
+    shown, before = [], list(warnings.filters)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+
+        def elsewhere():
+            warnings.warn("of another thread", stacklevel=2)
+            warnings.filterwarnings("ignore", "set meanwhile")
+
+        with quiet.quiet():
+            warnings.warn("ours", stacklevel=1)
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+        with quiet.record(DeprecationWarning) as kept:
+            for _ in range(2):
+                warnings.warn("kept", DeprecationWarning, stacklevel=1)
+            warnings.warn("of the program", stacklevel=1)
+        warnings.warn("set meanwhile", stacklevel=1)
+        warnings.warn("afterwards", stacklevel=1)
+        assert quiet.SILENT not in warnings.filters
+    assert [str(one.message) for one in shown] == ["of another thread", "of the program", "afterwards"]
+    assert [str(one.message) for one in kept] == ["kept", "kept"]
+    assert warnings.filters == before
+
+
+def test_a_module_that_trains_and_answers_has_a_note_for_each():
+    from ipexrun import capture, capture_training
+
+    module = torch.nn.Linear(1, 1)
+    trains, answers = capture_training.note(module, "training"), capture.note(module, "captured")
+    assert trains is not answers and trains["state"] == "training" and capture_training.note(module, "stock") is trains
+    assert capture.note(module, "stock: x") is answers
+    capture.modules[:] = [one for one in capture.modules if one["of"]() is not module]
+
+
+def test_what_was_compiled_goes_with_its_module():
+    """Also: files that are left open (-X dev says so)."""
+    program = """
+import gc, torch
+from ipexrun import compiler, training_forms
+def model():
+    return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64))
+x = torch.randn(16, 64)
+for _ in range(2):
+    one = model()
+    step = torch.optim.SGD(one.parameters(), 1e-2)
+    for _ in range(12):
+        one(x).square().mean().backward()
+        step.step()
+        step.zero_grad()
+    with torch.no_grad():
+        for _ in range(6):
+            one.eval()(x)
+alive = lambda: [type(each) for each in gc.get_objects() if type(each) in (compiler.Compiled, training_forms.Graph)]
+assert {compiler.Compiled, training_forms.Graph} <= set(alive()), alive()
+del one, step
+for _ in range(3):
+    gc.collect()
+assert not alive(), alive()
+"""
+    done = run([*launched("--graph-mode", "dynamo"), sys.executable, "-X", "dev", "-c", program], IPEXRUN_GRAPH_WAIT="0")
+    assert done.returncode == 0 and "Traceback" not in done.stderr and "ResourceWarning" not in done.stderr, done.stderr
+
+
 def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module():
     from ipexrun import capture
 
