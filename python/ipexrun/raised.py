@@ -26,6 +26,7 @@ def was_harmless(problem):
 
 def call_or_leave(owner, run, module, args, kwargs):
     """What `run` gives; owner.eager where its graph raised and the module itself is to answer."""
+    _last.problem = None  # another exception may lie where an older one lay
     try:
         return run(module, *args, **kwargs)
     except Exception as problem:
@@ -34,6 +35,8 @@ def call_or_leave(owner, run, module, args, kwargs):
             raise
         owner.raised += 1
         return owner.eager
+    finally:
+        _last.problem = None
 
 
 def too_often(owner):
