@@ -173,10 +173,9 @@ def add_devices(torch):
         watch_optimizers(torch, "xpu_optimizers")
 
 
-def symbolic_tracing(torch):
+def symbolic_tracing():
     """Whether torch.fx.symbolic_trace() is calling modules with stand-ins for tensors."""
-    fx = sys.modules.get("torch.fx._symbolic_trace")
-    return lambda: getattr(fx, "_is_fx_tracing_flag", False)
+    return lambda: getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False)
 
 
 def capture_options(torch):
@@ -193,7 +192,7 @@ def capture_options(torch):
             torch._C._dynamo.eval_frame.get_eval_frame_callback,
             torch.are_deterministic_algorithms_enabled,
             torch.is_anomaly_enabled,
-            symbolic_tracing(torch),
+            symbolic_tracing(),
         )
         if any(answer() for answer in world):
             return {}

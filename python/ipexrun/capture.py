@@ -24,7 +24,7 @@ from . import compiler, parts, plugin, python_speed, raised, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
-from .dynamo_calls import forget, no_marks, ways_of_calling
+from .dynamo_calls import no_marks, ways_of_calling
 from .unguarded import Unguarded
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
@@ -139,17 +139,16 @@ def tell_ends():
         target.tell_end()
 
 
-def of_gone(target):
-    """For the end of a target's module: what was compiled for it goes, which no collector of cycles would find (dynamo_calls.forget())."""
-    mine = weakref.ref(target)
+def gone(mine):
+    target = mine()
+    if target is not None:
+        target.let_go()
+        gone_targets.append(target)
 
-    def gone(_):
-        one = mine()
-        if one is not None:
-            one.let_go()
-            gone_targets.append(one)
 
-    return gone
+def end_with(module, target):
+    """What a target holds for its module goes with that."""
+    weakref.finalize(module, gone, weakref.ref(target)).atexit = False
 
 
 class Target:
@@ -177,7 +176,8 @@ class Target:
         self.times = {}  # stock -> nanoseconds of the race
         self.seen = self.taken = 0
         self.raised = 0  # calls whose graph raised
-        self.module = weakref.ref(module, of_gone(self))
+        self.module = weakref.ref(module)
+        end_with(module, self)
         self.is_part = any(one is module for outer in opened for one in outer.modules())
         self.modules_inside = parts
         self.compiled = []  # graphs that became programs
@@ -198,7 +198,8 @@ class Target:
         self.rest, self.resting = REST, 0  # calls of the next rest, and those that are left of this one
         self.verdict = None
         self.lost = False  # a race, but parts of its graphs are still being compiled
-        self.appeals, self.rest_s, self.moment = 0, 0.0, 0.0  # races that were lost and are run again; the last rest; when the race or the rest began
+        self.appeals, self.lost_by_little = 0, False  # races that were lost and are run again; the last one
+        self.race_s = self.rest_s = self.moment = 0.0  # seconds of the last race and the last rest; when the race or the rest began
         self.phase = self.wait
         self.module_hooks = None  # until it is traced
         self.unguarded = Unguarded()
@@ -334,7 +335,7 @@ class Target:
 
     def tell_end(self):
         captured = self.note["state"] == "captured"
-        if self.attempts and self.phase in (self.explore, self.let_operators_decide, self.race, self.capture, self.wait_for_parts):
+        if self.attempts and not self.appeals and self.phase in (self.explore, self.let_operators_decide, self.race, self.capture, self.wait_for_parts):
             self.remember(remembered.UNDECIDED, "the process ended")
         if self.known.number("pays"):
             self.known.remember_number("calls", self.seen)
@@ -374,7 +375,6 @@ class Target:
             graph.free()
 
     def let_go(self):
-        forget(self.code)
         self.code = self.trace = self.run = self.express = None
         self.compiled, self.found = [], []
 
@@ -450,7 +450,10 @@ class Target:
         before, tries, unsettled = compiler.ran(), parts.tries(), self.builder.unsettled_runs()
         self.hook.end_drift_check()
         began, started = self.clock(), time.perf_counter_ns()
-        result = raised.call_or_leave(self, self.run, module, args, kwargs)
+        run = self.run
+        if run is None:  # another thread gave up
+            return self.eager, None
+        result = raised.call_or_leave(self, run, module, args, kwargs)
         if result is self.eager:
             if raised.too_often(self):
                 self.give_up("its calls raise too often")
@@ -520,7 +523,7 @@ class Target:
         """No graph won, but with parts that Inductor compiles one may: until these are there the module answers, and its time counts."""
         waiting = [graph.parts for graph in self.compiled if graph.parts_pending()]
         if self.lost and not waiting and not any(graph.has_parts() for graph in self.compiled):
-            self.give_up(LOST)
+            self.rest_or_give_up()
             return self.eager
         if waiting and not self.parts_want_calls():
             self.timed[threading.get_ident()] = Saving(waiting, self.resting > 0)
@@ -592,17 +595,24 @@ class Target:
             self.settle("faster")
         elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.may_have_won(self.trial):
             self.rematches += 1
+            self.calls = 0
             self.trial = torch.classes.ipexrun.Trial()
         elif decided == -1:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
+            self.lost_by_little, self.race_s = self.trial.ratio() < NEARLY, time.perf_counter() - self.moment
             if any(graph.parts_pending() for graph in self.compiled):
                 self.forget_race()
                 self.lost = True
                 self.begin_waiting_for_parts()
-            elif self.appeals < APPEALS and self.trial.ratio() < NEARLY:
-                self.rest_from_races()
             else:
-                self.give_up(LOST, remember=self.appeals == 0)
+                self.rest_or_give_up()
+
+    def rest_or_give_up(self):
+        self.lost = False
+        if self.lost_by_little and self.appeals < APPEALS:
+            self.rest_from_races()
+        else:
+            self.give_up(LOST, remember=self.appeals == 0)
 
     def forget_race(self):
         self.trial = torch.classes.ipexrun.Trial()
@@ -611,15 +621,15 @@ class Target:
         self.calls = self.unsettled = 0
 
     def rest_from_races(self):
-        """On a machine that is shared one race in three says nothing (decisions/0046): what lost by little races again when others may have gone. Stock
+        """On a machine that is shared many races are lost by chance (decisions/0046): what lost by little races again when others may have gone. Stock
         answers until then, and is what the next process begins with."""
-        now = time.perf_counter()
-        self.rest_s = AS_LONG * max(now - self.moment, self.rest_s)
-        self.moment = now
+        self.rest_s = AS_LONG * max(self.race_s, self.rest_s)
+        self.moment = time.perf_counter()
         self.appeals += 1
         self.note["state"] = f"stock: {LOST}"
-        if self.appeals == 1:
+        if self.appeals == 1 and not self.taken:
             self.remember(remembered.STOCK, "slower")
+        self.tell(remembered.STOCK, LOST)
         self.forget_race()
         self.phase = self.between_races
 

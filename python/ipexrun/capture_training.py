@@ -17,7 +17,7 @@ import weakref
 import torch
 
 from . import call_kinds, capturable, capture, compiler, plugin, remembered, training_forms
-from .dynamo_calls import forget, no_marks, ways_of_calling
+from .dynamo_calls import no_marks, ways_of_calling
 from .interrupts import let_through
 from .training_graphs import Arrivals
 from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
@@ -138,7 +138,8 @@ class Target:
         self.module_hooks = capturable.Hooks(module)
         self.unguarded = Unguarded()
         self.where = type(module).__name__
-        self.module = weakref.ref(module, capture.of_gone(self))
+        self.module = weakref.ref(module)
+        capture.end_with(module, self)
         self.lock = threading.Lock()
         self.thread = self.stopwatch = None  # whose call stock answers now, to be told of, and since when
         self.key = self.step = self.verdict = None
@@ -430,7 +431,6 @@ class Target:
         self.pairs.clear()
 
     def let_go(self):
-        forget(self.code)
         self.kind = self.code = self.trace = self.run = self.step = None
         self.graphs.clear()
         self.pairs.clear()

@@ -577,12 +577,9 @@ class Retreat:
             let_through(problem)
             if self.compiled == function_of(self.captured) or torch.is_grad_enabled():
                 raise
-            alone = raised.was_harmless(problem)
-            try:
-                result = function_of(self.captured)(*arguments)
-            except Exception as fault:  # the program's own
-                raised.by_graph(fault, alone)
+            if raised.was_harmless(problem):  # nothing was written yet, which TorchDynamo's graph would do before it raises as well
                 raise
+            result = function_of(self.captured)(*arguments)  # raises what is the program's own fault
             self.compiled = function_of(self.captured)
             for graph in self.graphs:
                 graph.free()

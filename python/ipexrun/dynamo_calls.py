@@ -8,6 +8,8 @@ import inspect
 import sys
 import weakref
 
+import torch
+
 from . import collector
 from .compiler import first_line
 from .interrupts import let_through
@@ -55,6 +57,9 @@ def ways_of_calling(target, backend):
     convert = Convert(convert_frame.convert_frame(backend, hooks), target)
     call = frame_of_its_own()
     target.code = call.__code__
+    module = target.module()
+    if module is not None:
+        weakref.finalize(module, forget, target.code).atexit = False
     # A region of its own, where torch has them: else what it counts per code object would include what the program compiles itself.
     isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
     tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
@@ -65,11 +70,10 @@ def ways_of_calling(target, backend):
 
 
 def forget(code):
-    """What TorchDynamo compiled from it. It hangs on the code object, which its guards hold: the two would keep each other for good. May be called while a
-    module dies: nothing is imported."""
-    dynamo = sys.modules.get("torch._C._dynamo.eval_frame")
-    drop = getattr(dynamo, "reset_code", None)
-    if code is not None and drop is not None and not sys.is_finalizing():
+    """What TorchDynamo compiled from it. It hangs on the code object, which its guards hold: the two would keep each other for good. Called when a module has
+    died: nothing is imported, and no frame runs the code, which would hold the module."""
+    drop = getattr(sys.modules.get("torch._C._dynamo.eval_frame"), "reset_code", None)
+    if drop is not None:
         drop(code)
 
 
@@ -79,7 +83,8 @@ def no_marks(module):
     in what it pickles of them."""
 
     def marked():
-        return [one for one in (*module.parameters(), *module.buffers()) if getattr(one, MARK, None) == "unguarded"]
+        held = (*torch.nn.Module.parameters(module), *torch.nn.Module.buffers(module))  # not by a method of the program's
+        return [one for one in held if getattr(one, MARK, None) == "unguarded"]
 
     before = set(map(id, marked()))
     try:
@@ -87,7 +92,7 @@ def no_marks(module):
     finally:
         for one in marked():
             if id(one) not in before:
-                delattr(one, MARK)
+                vars(one).pop(MARK, None)  # another thread may have been here
 
 
 def frame_of_its_own():

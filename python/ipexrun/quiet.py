@@ -5,12 +5,13 @@ shown (each of the program's would be shown once more). A filter that matches on
 
 import contextlib
 import logging
+import sys
 import threading
 import warnings
 
 LOGGERS = ("", "torch", "torch._dynamo", "torch._functorch", "torch._inductor", "torch.fx")
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # what a signal handler calls may come here while this thread holds it
 _depth = {}  # filter: how many are inside, of all threads
 _said = threading.local()  # .of: the kind that record() keeps on this thread, and what was said
 
@@ -88,6 +89,21 @@ def keeper(show):
 _always = {}  # category: its filter
 
 
+class Kept(list):
+    """What was said. `complete`: no other filter came before ours meanwhile, by which something may be missing."""
+
+    complete = True
+
+
+def forget_shown(category):
+    """Python asks what was shown before it asks filters: what the program has been told once would not be kept."""
+    for module in list(sys.modules.values()):
+        shown = getattr(module, "__dict__", {}).get("__warningregistry__")
+        for key in list(shown or ()):
+            if isinstance(key, tuple) and len(key) > 1 and isinstance(key[1], type) and issubclass(key[1], category):
+                shown.pop(key, None)
+
+
 @contextlib.contextmanager
 def record(category):
     """A list that gets each warning of this kind that this thread raises, instead of stderr; all others are shown as ever."""
@@ -96,10 +112,14 @@ def record(category):
             _always[category] = ("always", OfThreads(), category, None, 0)
         if not getattr(warnings._showwarnmsg, "is_ours", False):  # it stays: another thread may be inside when this one leaves
             warnings._showwarnmsg = keeper(warnings._showwarnmsg)
-    outer, kept = getattr(_said, "of", None), []
+    forget_shown(category)
+    outer, kept = getattr(_said, "of", None), Kept()
     _said.of = category, kept
     try:
         with in_front(_always[category]):
-            yield kept
+            try:
+                yield kept
+            finally:
+                kept.complete = next((one is _always[category] for one in warnings.filters if one is not SILENT), False)
     finally:
         _said.of = outer

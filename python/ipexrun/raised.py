@@ -15,7 +15,7 @@ _last = threading.local()
 
 
 def by_graph(problem, alone):
-    """`alone`: nothing of the call but this graph has run, and it neither writes nor draws random numbers."""
+    """`alone`: nothing of the call but this graph has run. It draws no random numbers, and what it writes is written behind it."""
     _last.problem, _last.alone = id(problem), alone
 
 
@@ -30,9 +30,9 @@ def call_or_leave(owner, run, module, args, kwargs):
     try:
         return run(module, *args, **kwargs)
     except Exception as problem:
-        let_through(problem)
         if not was_harmless(problem):
             raise
+        let_through(problem)
         owner.raised += 1
         return owner.eager
     finally:

@@ -357,6 +357,8 @@ class Trace:
                 self.clean = not plain.wrote and state.holds(module) and (versions(tensors + held), random_states()) == before
             if self.refused is not None:
                 return
+            if not said.complete:
+                raise Refused("filters of warnings were changed meanwhile")
             for i, one in enumerate(said):
                 if not asks_for_sizes(one):
                     place = plain.places.get(i, f"{one.filename}:{one.lineno}")

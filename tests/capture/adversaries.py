@@ -608,6 +608,47 @@ def attributes_that_are_set_before_an_operator_raises():
 
 
 @case
+def buffers_that_are_written_before_an_operator_raises():
+    class Model(Rows):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x, rows):
+            self.calls.add_(1)
+            return super().forward(x, rows)
+
+    model, out = Model().eval(), []
+    for i in range(3 * CALLS):
+        try:
+            out += called(model, [(data(i, 8, 64), rows(i))])
+        except IndexError as problem:
+            out.append(str(problem))
+        out.append(model.calls.clone())
+    return out
+
+
+@case
+def what_is_raised_from_an_end():
+    class Model(Rows):
+        def forward(self, x, rows):
+            try:
+                if float(x[0, 0]) > 0:  # the graph ends here
+                    raise SystemExit("enough")
+                return super().forward(x, rows)
+            except SystemExit as end:
+                raise RuntimeError("no more") from end
+
+    model, out = Model().eval(), []
+    for i in range(3 * CALLS):
+        try:
+            out += called(model, [(data(i, 8, 64), torch.tensor([1]))])
+        except RuntimeError as problem:
+            out.append(str(problem))
+    return out
+
+
+@case
 def symbolic_traces_of_what_was_used():
     outer = nn.Sequential(Block(), Block()).eval()
     out = called(outer[0], [data(i, 8, 64) for i in range(CALLS)])
