@@ -6,17 +6,36 @@ Thread rule: every function runs under the interpreter lock.
 import contextlib
 import inspect
 import sys
+import traceback
 import weakref
 
 import torch
 
 from . import collector
 from .compiler import first_line
-from .interrupts import let_through
+from .interrupts import is_being_handled, let_through
 from .quiet import quiet
 
 
 MARK = "_dynamo_static_input_type"
+
+
+def keys_as_they_were():
+    """A trace that fails where the program enters inference mode leaves dispatch keys of the compiler's set for the thread (seen in torch 2.13), and the
+    program's next operator ends in an internal assertion: the mode is left when its frame goes, and sets what it found."""
+    guard = getattr(torch._C, "_ForceDispatchKeyGuard", None)
+    if guard is None:
+        return contextlib.nullcontext()
+    return guard(torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set())
+
+
+def end_frames(problem):
+    """What frames of the compiler hold goes now, rather than when somebody collects it; not those of an exception that the program is handling."""
+    seen = set()
+    while problem is not None and id(problem) not in seen and (not seen or not is_being_handled(problem)):
+        seen.add(id(problem))
+        traceback.clear_frames(problem.__traceback__)
+        problem = problem.__cause__ or problem.__context__
 
 
 class Convert:
@@ -29,6 +48,10 @@ class Convert:
         self._torchdynamo_orig_backend = inner._torchdynamo_orig_backend
 
     def __call__(self, frame, *rest, **options):
+        with keys_as_they_were():
+            return self.convert(frame, rest, options)
+
+    def convert(self, frame, rest, options):
         from torch._dynamo.types import ConvertFrameReturn
 
         target = self.target()
@@ -42,6 +65,7 @@ class Convert:
         except Exception as problem:
             let_through(problem)
             target.problems.append(first_line(problem))
+            end_frames(problem)
             return ConvertFrameReturn()
         finally:
             if target is not None:

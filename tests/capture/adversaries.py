@@ -649,6 +649,26 @@ def what_is_raised_from_an_end():
 
 
 @case
+def inference_mode_within_what_cannot_be_compiled():
+    class Model(Block):
+        def forward(self, x, rows):
+            z = self.first(x)
+            with torch.inference_mode():
+                y = torch.relu(self.second(z.detach()))[rows]
+            return y
+
+    model, out = Model().eval(), []
+    for i in range(3 * CALLS):
+        try:
+            out += called(model, [(data(i, 8, 64), rows(i))])
+        except IndexError as problem:
+            out.append(str(problem))
+            out.append(called(model, [(data(i, 8, 64), rows(0))]))
+        out.append(torch.is_inference_mode_enabled())
+    return out
+
+
+@case
 def symbolic_traces_of_what_was_used():
     outer = nn.Sequential(Block(), Block()).eval()
     out = called(outer[0], [data(i, 8, 64) for i in range(CALLS)])

@@ -536,6 +536,8 @@ def test_calls_that_raise_again_and_again_end_a_capture():
 
 
 def test_silence_is_of_one_thread_and_no_filter_is_lost():
+    import contextlib
+    import io
     import threading
     import warnings
 
@@ -562,8 +564,19 @@ def test_silence_is_of_one_thread_and_no_filter_is_lost():
         warnings.warn("afterwards", stacklevel=1)
         assert quiet.SILENT not in warnings.filters
     assert [str(one.message) for one in shown] == ["of another thread", "of the program", "afterwards"]
-    assert [str(one.message) for one in kept] == ["kept", "kept"]
+    assert [str(one.message) for one in kept] == ["kept", "kept"] and kept.complete
     assert warnings.filters == before
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        for _ in range(2):  # the program was told of this line before
+            with contextlib.nullcontext([]) if _ == 0 else quiet.record(DeprecationWarning) as kept, contextlib.redirect_stderr(io.StringIO()):
+                warnings.warn("twice", DeprecationWarning, stacklevel=1)
+        assert [str(one.message) for one in kept] == ["twice"]
+        with quiet.record(DeprecationWarning) as kept:
+            warnings.simplefilter("ignore")
+            warnings.warn("hidden", DeprecationWarning, stacklevel=1)
+        assert not kept and not kept.complete
 
 
 def test_a_module_that_trains_and_answers_has_a_note_for_each():
