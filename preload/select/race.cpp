@@ -6,14 +6,14 @@
 namespace ipexrun::preload {
 namespace {
 
-/// Pairs the challenger may lose and still be called faster: a one-sided sign test at 2%, because it is asked after every pair.
-int allowed_losses(int pairs) {
-  if (pairs < 9) return 0;
-  if (pairs < 12) return 1;
-  if (pairs <= kMaxPairs) return pairs < 14 ? 2 : 3;
+/// Pairs the challenger may lose and still be called faster: a one-sided sign test at about 2% because it is asked after every pair, at 0.2%
+/// in a race that goes on for longer or is doubted. -1: not so soon.
+int allowed_losses(int pairs, bool doubtful) {
+  if (!doubtful && pairs <= kMaxPairs) return pairs < 9 ? 0 : pairs < 12 ? 1 : pairs < 14 ? 2 : 3;
+  constexpr double kLevel = 0.002;
   int losses = -1;
   double term = std::ldexp(1.0, -pairs);
-  for (double sum = term; sum <= 0.02; sum += term) {
+  for (double sum = term; sum <= kLevel; sum += term) {
     ++losses;
     term *= static_cast<double>(pairs - losses) / (losses + 1);
   }
@@ -63,12 +63,12 @@ RaceResult Race::result() const {
     const double least = *std::min_element(ratios.begin(), ratios.end());
     if (least > kHopelessRatio) return RaceResult::kLost;
     // Noise would have to be a factor of 1.5 in the same direction three times running to be mistaken for this.
-    if (n == kClearPairs && *std::max_element(ratios.begin(), ratios.end()) <= kClearRatio) return RaceResult::kWon;
+    if (n == kClearPairs && !doubtful_ && *std::max_element(ratios.begin(), ratios.end()) <= kClearRatio) return RaceResult::kWon;
   }
   if (n >= kMinPairs) {
     const double middle = median(ratios);
     const auto slower = std::count_if(ratios.begin(), ratios.end(), [](double r) { return r >= 1; });
-    if (middle <= kWinRatio && slower <= allowed_losses(n)) return RaceResult::kWon;
+    if (middle <= kWinRatio && slower <= allowed_losses(n, doubtful_)) return RaceResult::kWon;
     if (middle > 1) return RaceResult::kLost;
   }
   const int most = median(ratios) <= kWinRatio ? kMostPairs : kMaxPairs;

@@ -31,6 +31,8 @@ double median(std::vector<double> values);
 /// taken together, and both have paid once. Not thread-safe.
 class Race {
  public:
+  /// Of a challenger that lost before and has another race: chance must not win what it lost, so it may lose fewer pairs of this one.
+  void doubt() { doubtful_ = true; }
   void add(std::int64_t rival_ns, std::int64_t challenger_ns);
   /// The rival could not run: no pair. As many such calls as a race may have pairs end it as lost.
   void miss() { ++misses_; }
@@ -47,6 +49,7 @@ class Race {
   [[nodiscard]] std::vector<double> blocks() const;
 
   int misses_ = 0;
+  bool doubtful_ = false;
   std::vector<double> ratios_;
   std::vector<double> rival_;
   std::vector<double> challenger_;

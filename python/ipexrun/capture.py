@@ -596,7 +596,7 @@ class Target:
         elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.may_have_won(self.trial):
             self.rematches += 1
             self.calls = 0
-            self.trial = torch.classes.ipexrun.Trial()
+            self.trial = self.new_trial()
         elif decided == -1:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.lost_by_little, self.race_s = self.trial.ratio() < NEARLY, time.perf_counter() - self.moment
@@ -614,8 +614,14 @@ class Target:
         else:
             self.give_up(LOST, remember=self.appeals == 0)
 
+    def new_trial(self):
+        trial = torch.classes.ipexrun.Trial()
+        if self.appeals:
+            trial.doubt()
+        return trial
+
     def forget_race(self):
-        self.trial = torch.classes.ipexrun.Trial()
+        self.trial = self.new_trial()
         self.times = {}
         self.pairs.clear()
         self.calls = self.unsettled = 0

@@ -400,6 +400,7 @@ void register_classes() {
                                    std::int64_t mine_ns) { self->add_unsettled(stock_ns, mine_ns); })
           .def("result", [](const c10::intrusive_ptr<Trial>& self) { return self->result(); })
           .def("ratio", [](const c10::intrusive_ptr<Trial>& self) { return self->ratio(); })
+          .def("doubt", [](const c10::intrusive_ptr<Trial>& self) { self->doubt(); })
           .def("disturbed", [](const c10::intrusive_ptr<Trial>& self) { return self->disturbed(); })
           .def("error", [](const c10::intrusive_ptr<Trial>& self) { return self->error(); });
   static auto margins =

@@ -24,6 +24,11 @@ class ProgramTrial {
     return accurate_ = accurate_ && likeness.same_kind && likeness.error <= (bf16 ? kModuleBf16Error : kModuleF32Error) &&
                        (!bf16 || likeness.cosine >= kModuleCosine);
   }
+  /// It lost before, and chance is not to win it now.
+  void doubt() {
+    race_.doubt();
+    bounds_.doubt();
+  }
   void add(std::int64_t stock_ns, std::int64_t mine_ns) {
     race_.add(stock_ns, mine_ns);
     bounds_.add(stock_ns, mine_ns);

@@ -71,7 +71,7 @@ TEST(Race, who_is_far_ahead_in_noise_is_no_loser_after_sixteen_pairs) {
   }
   for (; race.result() == RaceResult::kUndecided; ++pairs) race.add(1000, 500);
   EXPECT_EQ(race.result(), RaceResult::kWon);
-  EXPECT_EQ(pairs, 21);  // 5 of 21: less than one in 50 of equal rivals lose so few
+  EXPECT_EQ(pairs, 26);  // 5 of 26: less than one in 500 of equal rivals lose so few
 }
 
 TEST(Race, who_is_far_ahead_and_loses_too_often_is_given_up) {
@@ -134,6 +134,28 @@ TEST(Race, fifteen_percent_is_mostly_found_where_others_use_the_cores) {
     won += race.result() == RaceResult::kWon ? 1 : 0;
   }
   EXPECT_GT(won, 150);  // 110 where sixteen pairs were all
+}
+
+/// The same noise, and a challenger that is level: what chance may win in a second race is less than in the first.
+TEST(Race, a_race_that_is_doubted_is_seldom_won_by_chance) {
+  std::mt19937 random(4);
+  std::lognormal_distribution<double> noise(0, 0.2);
+  const auto won = [&](bool doubtful, double share) {
+    int count = 0;
+    for (int trial = 0; trial < 1000; ++trial) {
+      Race race;
+      if (doubtful) race.doubt();
+      while (race.result() == RaceResult::kUndecided) {
+        const auto rival = static_cast<std::int64_t>(1e6 * noise(random));
+        race.add(rival, static_cast<std::int64_t>(share * 1e6 * noise(random)));
+      }
+      count += race.result() == RaceResult::kWon ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_LT(won(true, 1.0), 20);
+  EXPECT_LT(won(true, 1.05), 10);
+  EXPECT_GT(won(true, 0.75), 600);
 }
 
 TEST(Race, twenty_percent_is_found_in_noise) {
