@@ -6,8 +6,8 @@
 namespace ipexrun::preload {
 namespace {
 
-/// Pairs the challenger may lose and still be called faster: a one-sided sign test at about 2% because it is asked after every pair, at 0.2%
-/// in a race that goes on for longer or is doubted. -1: not so soon.
+/// Pairs the challenger may lose and still be called faster: a one-sided sign test at about 2% because it is asked after every pair, at
+/// 0.2% in a race that goes on for longer or is doubted. -1: not so soon.
 int allowed_losses(int pairs, bool doubtful) {
   if (!doubtful && pairs <= kMaxPairs) return pairs < 9 ? 0 : pairs < 12 ? 1 : pairs < 14 ? 2 : 3;
   constexpr double kLevel = 0.002;
