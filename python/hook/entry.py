@@ -175,7 +175,7 @@ def add_devices(torch):
 
 def symbolic_tracing():
     """Whether torch.fx.symbolic_trace() is calling modules with stand-ins for tensors."""
-    return lambda: getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False)
+    return getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False)
 
 
 def capture_options(torch):
@@ -192,7 +192,7 @@ def capture_options(torch):
             torch._C._dynamo.eval_frame.get_eval_frame_callback,
             torch.are_deterministic_algorithms_enabled,
             torch.is_anomaly_enabled,
-            symbolic_tracing(),
+            symbolic_tracing,
         )
         if any(answer() for answer in world):
             return {}

@@ -377,6 +377,7 @@ class Target:
     def let_go(self):
         self.code = self.trace = self.run = self.express = None
         self.compiled, self.found = [], []
+        self.unguarded = Unguarded()  # which holds what the program's calls read
 
     def answered_by_stock(self, module, args, kwargs):
         return self.eager

@@ -432,6 +432,7 @@ class Target:
 
     def let_go(self):
         self.kind = self.code = self.trace = self.run = self.step = None
+        self.unguarded = Unguarded()
         self.graphs.clear()
         self.pairs.clear()
 

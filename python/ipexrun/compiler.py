@@ -18,12 +18,10 @@ import torch
 from . import choices, decompositions, double, plugin, raised, remembered
 from .interrupts import let_through
 from .parts import Parts, leave_out
+from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
 from .translation import Translation, Unsupported
 
 BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
-REMATCHES = 2  # after races that something else on the machine disturbed, and that may have been won without
-UNSETTLED = 32  # calls that are left out of a race because something inside was still being chosen
-CHECKS = 3  # calls whose results are judged; the last of them no earlier than the race's end
 FREE_CALLS, FREE_S = 4, 3.0  # calls of a form, and seconds in one graph, that it may be tried in without a rest
 CHOOSING = 3  # times as many calls where kernels inside it are still being chosen, so that it does not lead yet
 SHARE, LEAD_SHARE = 0.05, 0.2  # of stock's time may go into trying a form after that; while it leads
@@ -77,11 +75,6 @@ def enabled_here():
         return False
     hook = sys.modules.get("_ipexrun_hook")
     return hook is None or hook.enabled()
-
-
-def may_have_won(trial):
-    """A race that was lost by little while something else ran on the machine."""
-    return trial.disturbed() and trial.ratio() < 1.05
 
 
 def function_of(graph):

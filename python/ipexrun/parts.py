@@ -13,6 +13,7 @@ import torch
 
 from . import inductor, remembered
 from .interrupts import let_through
+from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
 
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # compiled once so many times its price was spent in the graph
 PRICE_S, PART_S = 6.0, 10.0  # of compiling: torch's import, and each part
@@ -21,7 +22,6 @@ LEAST_SHARE = 0.15  # of the call's time between products
 MOST = 10  # parts that are compiled
 ENOUGH = 0.95  # of the time between products
 POLL_S = 0.5
-CHECKS, REMATCHES, LOOKED_WON, UNSETTLED = 3, 2, 0.95, 32  # as compiler.py has them
 WON = "inductor"
 BY_INDUCTOR = ", parts by Inductor"
 
@@ -231,7 +231,7 @@ class Parts:
                 return result
         if decided == 1:
             self.win()
-        elif decided == -1 and self.rematches < REMATCHES and self.trial.disturbed() and self.trial.ratio() < LOOKED_WON:
+        elif decided == -1 and self.rematches < REMATCHES and may_have_won(self.trial):
             self.rematches += 1
             self.trial = torch.classes.ipexrun.Trial()
         elif decided == -1:

@@ -5,6 +5,7 @@ shown (each of the program's would be shown once more). A filter that matches on
 
 import contextlib
 import logging
+import re
 import sys
 import threading
 import warnings
@@ -33,6 +34,9 @@ class OfThreads:
 
     def match(self, text):
         return getattr(self.inside, "times", 0) > 0
+
+    def __reduce__(self):  # some libraries send the filters to their workers, where nobody is inside
+        return re.compile, ("(?!)",)
 
 
 SILENT = ("ignore", OfThreads(), Warning, None, 0)

@@ -566,6 +566,17 @@ class Rows(Block):
         return super().forward(x)[rows]
 
 
+def called_or_told(model, inputs, kind):
+    """Of each call its results, or what it raised."""
+    out = []
+    for one in inputs:
+        try:
+            out += called(model, [one])
+        except kind as problem:
+            out.append(str(problem))
+    return out
+
+
 def rows(i):
     return torch.tensor([3, 99 if i % 4 == 3 else 7])
 
@@ -620,10 +631,7 @@ def buffers_that_are_written_before_an_operator_raises():
 
     model, out = Model().eval(), []
     for i in range(3 * CALLS):
-        try:
-            out += called(model, [(data(i, 8, 64), rows(i))])
-        except IndexError as problem:
-            out.append(str(problem))
+        out += called_or_told(model, [(data(i, 8, 64), rows(i))], IndexError)
         out.append(model.calls.clone())
     return out
 
@@ -639,13 +647,7 @@ def what_is_raised_from_an_end():
             except SystemExit as end:
                 raise RuntimeError("no more") from end
 
-    model, out = Model().eval(), []
-    for i in range(3 * CALLS):
-        try:
-            out += called(model, [(data(i, 8, 64), torch.tensor([1]))])
-        except RuntimeError as problem:
-            out.append(str(problem))
-    return out
+    return called_or_told(Model().eval(), [(data(i, 8, 64), torch.tensor([1])) for i in range(3 * CALLS)], RuntimeError)
 
 
 @case
@@ -659,11 +661,7 @@ def inference_mode_within_what_cannot_be_compiled():
 
     model, out = Model().eval(), []
     for i in range(3 * CALLS):
-        try:
-            out += called(model, [(data(i, 8, 64), rows(i))])
-        except IndexError as problem:
-            out.append(str(problem))
-            out.append(called(model, [(data(i, 8, 64), rows(0))]))
+        out += called_or_told(model, [(data(i, 8, 64), rows(i)), (data(i, 8, 64), rows(0))], IndexError)
         out.append(torch.is_inference_mode_enabled())
     return out
 

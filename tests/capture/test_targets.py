@@ -1,0 +1,261 @@
+"""Parts of captures with stand-ins for what they ask (python/ipexrun/capture.py, raised.py, quiet.py): no program is run, and no clock asked.
+
+Risk covered: a module that races again and again, or never again; one that waits for ever; a note, a warning or a filter that is another's.
+"""
+
+import contextlib
+import io
+import os
+import pickle
+import sys
+import threading
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
+
+
+def test_several_graphs_in_float32_race_once_operators_have_decided():
+    from ipexrun import capture
+
+    class Plugin:
+        counts, waiting = [], []
+
+        def unsettled_runs(self):
+            return self.counts.pop(0)
+
+        def drift_waits(self):
+            return self.waiting.pop(0)
+
+    def calls_until_race(counts, waiting):
+        target = object.__new__(capture.Target)
+        target.builder, target.eager, target.calls, target.quiet, target.undecided = Plugin(), "eager", 0, 0, -1
+        target.builder.counts, target.builder.waiting = list(counts), list(waiting)
+        target.phase = target.let_operators_decide
+        made = 0
+        while target.phase != target.race:
+            assert target.phase(None, (), {}) == "eager"
+            made += 1
+        assert target.calls == 0
+        return made
+
+    assert calls_until_race([5] * 9, [False] * 9) == 3
+    assert calls_until_race([5, 6, 7, 7, 7], [False] * 5) == 5, "something was tried"
+    assert calls_until_race([7] * 9, [True, True, True, False, False]) == 6, "something waits for a check"
+    assert calls_until_race(range(99), [True] * 99) == capture.OPERATORS + 1, "nobody waits for ever"
+
+
+def test_who_lost_by_little_races_again_ever_later_and_then_no_more(monkeypatch):
+    """Also risk: a program is left with what a neighbour on the machine decided, or pays for races without end."""
+    from ipexrun import capture
+
+    class Time:
+        now = 0.0
+
+        @classmethod
+        def perf_counter(cls):
+            return cls.now
+
+    class Trial:
+        def __init__(self, ratio):
+            self.of = ratio
+
+        def ratio(self):
+            return self.of
+
+        def disturbed(self):
+            return False
+
+        def add(self, stock, mine):
+            pass
+
+        def result(self):
+            return 1 if self.of < 1 else -1
+
+    class Target(capture.Target):
+        def __init__(self, ratios):
+            self.ratios, self.eager, self.answered = list(ratios), "eager", []
+            self.note, self.times, self.pairs, self.compiled = {}, {}, {}, []
+            self.rematches = self.appeals = self.calls = self.unsettled = self.taken = 0
+            self.rest_s = self.race_s = self.moment = 0.0
+            self.remembered = []
+            self.phase = self.race
+            self.forget_race()
+
+        def forget_race(self):
+            self.trial, self.calls, self.unsettled = Trial(self.ratios.pop(0)), 0, 0
+
+        def race(self, module, args, kwargs):
+            Time.now += 1.0  # a race of one pair
+            self.pair("key", capture.Half(10, True, True))
+            self.pair("key", capture.Half(10, False, True))
+            return "raced"
+
+        def remember(self, choice, reason):
+            self.remembered.append(choice)
+
+        def tell(self, choice, reason):
+            self.told = choice
+
+        def give_up(self, why, look_inside=False, remember=True):
+            self.phase = lambda *call: "given up"
+
+        def settle(self, reason):
+            self.phase = lambda *call: "captured"
+
+        def seconds_of_rest(self):
+            """Until something else is answered than by stock; what."""
+            began = Time.now
+            while True:
+                got = self.phase(None, (), {})
+                if got != "eager":
+                    return round(Time.now - began), got
+                Time.now += 1.0
+
+    monkeypatch.setattr(capture, "time", Time)
+    unlucky = Target([1.05, 1.02, 0.7, 0.0])
+    assert unlucky.seconds_of_rest() == (1, "raced") and unlucky.note["state"] == f"stock: {capture.LOST}"
+    assert unlucky.remembered == [capture.remembered.STOCK] and unlucky.told == capture.remembered.STOCK, "the next process begins with it"
+    assert unlucky.seconds_of_rest() == (5, "raced")
+    assert unlucky.seconds_of_rest() == (17, "raced")
+    assert unlucky.seconds_of_rest() == (0, "captured")
+    loser = Target([1.05] * 5)
+    assert [loser.seconds_of_rest()[1] for _ in range(1 + capture.APPEALS + 1)] == ["raced"] * (1 + capture.APPEALS) + ["given up"]
+    far_behind = Target([1.2, 0.0])
+    assert [far_behind.seconds_of_rest()[1] for _ in range(2)] == ["raced", "given up"]
+
+
+def test_calls_that_raise_again_and_again_end_a_capture():
+    """Each is computed twice."""
+    from ipexrun import raised
+
+    def graph(module, problem, alone):
+        raised.by_graph(problem, alone)
+        raise problem
+
+    owner = SimpleNamespace(eager="eager", raised=0, seen=10)
+    assert raised.call_or_leave(owner, graph, None, (IndexError(), True), {}) == "eager" and owner.raised == 1
+    for other in (lambda *_: graph(None, IndexError(), False), lambda *_: [][0]):  # what ran before it would be done twice; not of a graph
+        with pytest.raises(IndexError):
+            raised.call_or_leave(owner, other, None, (), {})
+    assert owner.raised == 1 and not raised.too_often(owner)
+    assert raised.too_often(SimpleNamespace(raised=17, seen=100)) and not raised.too_often(SimpleNamespace(raised=17, seen=1000))
+
+
+def test_silence_is_of_one_thread_and_no_filter_is_lost():
+    from ipexrun import quiet
+
+    shown, before = [], list(warnings.filters)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+
+        def elsewhere():
+            warnings.warn("of another thread", stacklevel=2)
+            warnings.filterwarnings("ignore", "set meanwhile")
+
+        with quiet.quiet():
+            warnings.warn("ours", stacklevel=1)
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+        with quiet.record(DeprecationWarning) as kept:
+            for _ in range(2):
+                warnings.warn("kept", DeprecationWarning, stacklevel=1)
+            warnings.warn("of the program", stacklevel=1)
+        warnings.warn("set meanwhile", stacklevel=1)
+        warnings.warn("afterwards", stacklevel=1)
+        assert quiet.SILENT not in warnings.filters
+    assert [str(one.message) for one in shown] == ["of another thread", "of the program", "afterwards"]
+    assert [str(one.message) for one in kept] == ["kept", "kept"] and kept.complete
+    assert warnings.filters == before
+    assert pickle.loads(pickle.dumps(quiet.SILENT))[1].match("anything") is None, "some libraries send filters to their workers"
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        for _ in range(2):  # the program was told of this line before
+            with contextlib.nullcontext([]) if _ == 0 else quiet.record(DeprecationWarning) as kept, contextlib.redirect_stderr(io.StringIO()):
+                warnings.warn("twice", DeprecationWarning, stacklevel=1)
+        assert [str(one.message) for one in kept] == ["twice"]
+        with quiet.record(DeprecationWarning) as kept:
+            warnings.simplefilter("ignore")
+            warnings.warn("hidden", DeprecationWarning, stacklevel=1)
+        assert not kept and not kept.complete
+
+
+def test_a_module_that_trains_and_answers_has_a_note_for_each():
+    from ipexrun import capture, capture_training
+
+    module = torch.nn.Linear(1, 1)
+    trains, answers = capture_training.note(module, "training"), capture.note(module, "captured")
+    assert trains is not answers and trains["state"] == "training" and capture_training.note(module, "stock") is trains
+    assert capture.note(module, "stock: x") is answers
+    capture.modules[:] = [one for one in capture.modules if one["of"]() is not module]
+
+
+def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module():
+    from ipexrun import capture
+
+    class Parts:
+        calls, phase, spent_s = 0, "some", 0.0
+
+        def __init__(self, wants):
+            self.wants = wants
+
+        def wants_calls(self):
+            return self.wants
+
+    class Graph:
+        calls = 0
+
+        def __init__(self, wants):
+            self.parts = Parts(wants)
+
+        def parts_pending(self):
+            return True
+
+        def gained(self):
+            return False
+
+    def waiting(graphs, comes):
+        target = object.__new__(capture.Target)
+        target.compiled, target.lost, target.eager, target.timed, target.note, target.progress = graphs, False, "eager", {}, {}, []
+        target.express, target.verdict = None, None
+        target.begin_waiting_for_parts()
+
+        def captured(*_):
+            if comes is not None:
+                comes.parts.calls += 1
+            return "captured", None
+
+        target.captured = captured
+        return target
+
+    def calls_captured(graphs, comes, calls):
+        """Of so many calls, those that are answered by graphs; comes: the one whose parts get on by them."""
+        target = waiting(graphs, comes)
+        return [target.phase(None, (), {}) for _ in range(calls)].count("captured")
+
+    def resting(graphs):
+        target = waiting(graphs, None)
+        while target.resting == 0:
+            target.phase(None, (), {})
+        return target
+
+    saving, wanting = Graph(False), Graph(True)
+    assert calls_captured([saving], None, 100) == 0
+    assert calls_captured([saving, wanting], wanting, 100) == 100, "they get on"
+    assert capture.IDLE < calls_captured([saving, wanting], None, 2000) <= capture.IDLE + 6
+
+    target = resting([saving, wanting])
+    saving.parts.wants = True
+    assert target.phase(None, (), {}) == "captured", "it saved enough, and waits for nobody's rest"
+    saving.parts.wants = False
+
+    target = resting([saving, wanting])
+    target.attempts, target.misses, target.missed_s, target.note["capture_s"] = 1, True, 0.0, 1.0
+    target.phase(None, (), {})
+    target.took(10**10, None, False)
+    assert target.phase == target.capture, "time without a graph counts while graphs rest"
