@@ -39,10 +39,6 @@ struct Finished {
   std::int64_t column = 0;
 };
 
-[[gnu::always_inline]] inline __m512 widened(__m256i halves) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-}
-
 /// What becomes of finished sums: bf16 as they are; bf16, scaled and with rows of bf16 added; anything else, by the general way.
 enum class To { kRounded, kScaled, kOther };
 

@@ -337,8 +337,8 @@ class Drain {
   [[gnu::always_inline]] void add_residual(__m512* left, __m512* right) const {
     if constexpr (kHalf) {
       const __m512i both = _mm512_maskz_loadu_epi16(columns_, residual_);
-      *left = _mm512_add_ps(*left, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), 16)));
-      *right = _mm512_add_ps(*right, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16)));
+      *left = _mm512_add_ps(*left, widened(_mm512_castsi512_si256(both)));
+      *right = _mm512_add_ps(*right, widened(_mm512_extracti64x4_epi64(both, 1)));
     } else {
       *left = _mm512_add_ps(*left, _mm512_maskz_loadu_ps(static_cast<__mmask16>(columns_), residual_));
       *right = _mm512_add_ps(*right, _mm512_maskz_loadu_ps(static_cast<__mmask16>(columns_ >> 16), residual_ + 64));

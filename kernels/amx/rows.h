@@ -18,6 +18,11 @@ static inline __mmask16 mask16(std::int64_t count) {
 }
 static inline __mmask32 mask32(std::int64_t count) { return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1u; }
 
+/// bf16 as fp32.
+static inline __attribute__((always_inline)) __m512 widened(__m256i halves) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
 /// 32 elements of a row of A as bf16; past `valid` of them zeros, and their memory is not touched.
 static inline __m512i load_step(const void* row, DType dtype, std::int64_t k, std::int64_t valid) {
   if (dtype == DType::kBf16) return _mm512_maskz_loadu_epi16(mask32(valid), static_cast<const std::uint16_t*>(row) + k);
@@ -67,8 +72,8 @@ static inline void load_bias(const LinearArgs& args, std::int64_t panel, float* 
     if (valid > 16) high = _mm512_maskz_loadu_ps(mask16(valid - 16), from + 16);
   } else if (valid > 0) {
     const __m512i both = _mm512_maskz_loadu_epi16(mask32(valid), static_cast<const std::uint16_t*>(args.bias) + column);
-    low = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), 16));
-    high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16));
+    low = widened(_mm512_castsi512_si256(both));
+    high = widened(_mm512_extracti64x4_epi64(both, 1));
   }
   _mm512_store_ps(to, low);
   _mm512_store_ps(to + 16, high);
@@ -102,8 +107,8 @@ template <bool kOther, bool kRelu>
     __m512 right = _mm512_load_ps(pending.sums + 64);
     if constexpr (kOther) {
       const __m512i both = _mm512_loadu_si512(other);
-      left = _mm512_add_ps(left, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), 16)));
-      right = _mm512_add_ps(right, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16)));
+      left = _mm512_add_ps(left, widened(_mm512_castsi512_si256(both)));
+      right = _mm512_add_ps(right, widened(_mm512_extracti64x4_epi64(both, 1)));
       _mm_prefetch(other + kStrip * other_stride, _MM_HINT_T1);
       other += other_stride;
     }
