@@ -81,6 +81,8 @@ def attempt(module, seconds, records_gradients):
     from_package = load_package()
     import importlib
 
+    if not _attention_ways:
+        _attention_ways.append(attention_ways(sys.modules["torch"]))
     capture = importlib.import_module(from_package.__name__ + (".capture_training" if records_gradients else ".capture"))
     return capture.attempt(module, seconds)
 
@@ -175,7 +177,37 @@ def add_devices(torch):
 
 def symbolic_tracing():
     """Whether torch.fx.symbolic_trace() is calling modules with stand-ins for tensors."""
-    return getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False)
+    fx = sys.modules.get("torch.fx._symbolic_trace")
+    asked = getattr(fx, "_get_is_fx_tracing", None)  # torch 2.14
+    return asked() if asked is not None else getattr(fx, "_is_fx_tracing_flag", False)
+
+
+_attention_ways = []  # which kernels of attention the program allows, as seen when a module was first offered
+
+
+def attention_ways(torch):
+    ask = torch._C
+    return ask._get_flash_sdp_enabled(), ask._get_math_sdp_enabled(), ask._get_mem_efficient_sdp_enabled(), ask._get_cudnn_sdp_enabled()
+
+
+def asks_for_something_else(torch):
+    """A function that says whether the program's calls mean something else than usual: derivatives forward, torch.compiler.set_stance(), or another choice
+    of attention's kernels (torch.nn.attention.sdpa_kernel) than when capturing began."""
+    forward_ad = torch.autograd.forward_ad
+
+    def answer():
+        if forward_ad._current_level >= 0:
+            return True
+        dynamo = sys.modules.get("torch._dynamo.eval_frame")
+        if dynamo is not None and dynamo._stance.stance != "default":
+            return True
+        if not _attention_ways:
+            return False
+        return attention_ways(torch) != _attention_ways[0]
+
+    answer()  # a torch whose insides are others says so here
+    attention_ways(torch)
+    return answer
 
 
 def capture_options(torch):
@@ -193,6 +225,7 @@ def capture_options(torch):
             torch.are_deterministic_algorithms_enabled,
             torch.is_anomaly_enabled,
             symbolic_tracing,
+            asks_for_something_else(torch),
         )
         if any(answer() for answer in world):
             return {}

@@ -13,6 +13,7 @@
 #include "preload/hook_abi.h"
 #include "python/hook/snapshots.h"
 #include "python/hook/targets.h"
+#include "python/hook/tracebacks.h"
 
 /* One per process: vectorcall entries have no place for a module state. Written under the GIL before the hook is installed. */
 static struct {
@@ -222,6 +223,7 @@ static PyObject* handled_call(PyObject* handler, int grad, PyObject* function, P
   ++inside;
   PyObject* result = PyObject_Vectorcall(handler, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   --inside;
+  if (result == NULL) ipexrun_leave_out_own_lines();
   if (result == hook.eager) {
     Py_DECREF(result);
     const uint64_t explored = hook.api->exploration_count();

@@ -11,6 +11,8 @@ def bucket(size):
 def signature(value):
     """Calls with equal ones take about the same time."""
     if isinstance(value, torch.Tensor):
+        if value.is_nested:  # whose sizes are no plain numbers
+            return type(value), value.dtype
         return (value.dtype, *map(bucket, value.shape))
     if type(value) in (list, tuple):
         return tuple(map(signature, value))

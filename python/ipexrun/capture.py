@@ -2,7 +2,7 @@
 graphs become programs of the plugin (compiler.py), and it is used in captured form if that wins on the program's own calls.
 
 No code of the program's runs more often than it would: TorchDynamo looks at it without running it, trials are of captured graphs alone, and
-a call that was not captured is answered by the module itself. The extension (python/hook) counts the time spent in modules and asks here.
+a call that was not captured is answered by the module itself, as is the first one that was, whose two results are compared (as_module.py). The extension (python/hook) counts the time spent in modules and asks here.
 
 One file, though long: a Target is one machine of states, and each of its methods is one of them.
 
@@ -20,7 +20,7 @@ import weakref
 
 import torch
 
-from . import compiler, parts, plugin, python_speed, raised, remembered
+from . import as_module, compiler, parts, plugin, python_speed, raised, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
@@ -55,6 +55,7 @@ _scale = None  # measured price of the last capture / that one
 Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
 Saving = collections.namedtuple("Saving", "parts rests")  # a call while these wait for being worth it, or want calls in vain
 Resting = collections.namedtuple("Resting", "graphs")  # a call in which none of these tries its form
+Beside = collections.namedtuple("Beside", "result")  # a call that a new graph has answered as well
 Racing = collections.namedtuple("Racing", "key beside_ns")  # a call of a race, and what exploring took before
 Half = collections.namedtuple("Half", "nanoseconds stock settled")  # of a pair, in which the kernels inside were chosen or not
 
@@ -244,9 +245,11 @@ class Target:
                 seen.append(proof.seen(target.code, unguarded))
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
             timed = not (FORCED or target.pinned)
+            only_computes = as_module.only_computes(whole)
             compiled = compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
             for one in target.compiled[before:]:
                 one.alone = whole
+                one.only_computes = only_computes and not one.writes
             target.found += seen  # not where that raises: TorchDynamo begins anew with numbers as tensors, say
             return compiled
 
@@ -268,7 +271,11 @@ class Target:
         key = self.timed.pop(threading.get_ident(), None)
         traces = self.express  # which another thread may end
         traced = traces.timed.pop(threading.get_ident(), None) if traces is not None else None
-        if isinstance(key, Waiting):  # exploring is a share of the time (decisions/0003): waiting for calls without it can take many times longer
+        if isinstance(key, Beside):
+            why = as_module.differs(result, key.result)
+            if why:
+                self.give_up(why)
+        elif isinstance(key, Waiting):  # exploring is a share of the time (decisions/0003): waiting for calls without it can take many times longer
             spent_s = self.clock() - key.began
             self.wait_longer_s -= spent_s
             self.wait_s -= 0.0 if key.doubtful else spent_s
@@ -430,6 +437,9 @@ class Target:
             elif len(self.compiled) > before or self.phase == self.capture:
                 self.note["state"] = "trying its graphs"
                 self.phase = self.explore
+            if len(self.compiled) == before + 1 and self.compiled[before].only_computes and result is not self.eager:
+                self.timed[threading.get_ident()] = Beside(result)
+                return self.eager
             return result
         finally:
             self.lock.release()

@@ -108,6 +108,7 @@ class Compiled:
         self.tensors = translation.inputs_are_tensors
         self.lifted = translation.lifted
         self.alone = False  # it is all that a call of the captured module does: see raised.py
+        self.only_computes = self.writes = False  # nothing but its results is left of a call: see as_module.py; it writes inputs or buffers
         self.open = [False]  # candidates that are still to be tried: whether products of float32 may be bf16
         # Where bf16 is allowed the operators that our float32 form leaves to torch may be answered in it by the op tier.
         self.bf16_inside = self.graph.bf16_allowed(dtype or "")
@@ -522,10 +523,14 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     def watched_graph(captured, inputs):
         context = torch._guards.TracingContext.try_get()
         metadata = None if context is None else context.fw_metadata
+        writes = metadata is None or any(one.mutates_data or one.mutates_metadata for one in metadata.input_info)
         if metadata is not None and any(one.mutates_data for one in metadata.input_info):
             fixed = static_inputs(len(example_inputs))
             written.append([i for i, one in enumerate(metadata.input_info) if one.mutates_data or i not in fixed])
-        return inference_graph(captured, inputs)
+        compiled = inference_graph(captured, inputs)
+        if isinstance(compiled, Compiled):
+            compiled.writes = writes
+        return compiled
 
     compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph)
     with decompositions.resizes_whole():

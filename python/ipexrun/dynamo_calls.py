@@ -5,6 +5,7 @@ Thread rule: every function runs under the interpreter lock.
 
 import contextlib
 import inspect
+import itertools
 import sys
 import traceback
 import weakref
@@ -18,6 +19,8 @@ from .quiet import quiet
 
 
 MARK = "_dynamo_static_input_type"
+
+_names = itertools.count(1)
 
 
 def keys_as_they_were():
@@ -99,6 +102,9 @@ def forget(code):
     drop = getattr(sys.modules.get("torch._C._dynamo.eval_frame"), "reset_code", None)
     if drop is not None:
         drop(code)
+    sizes = getattr(sys.modules.get("torch._dynamo.pgo"), "_CODE_STATE", None) or {}
+    for one in [one for one in sizes.copy() if one.name == code.co_name]:
+        sizes.pop(one, None)
 
 
 @contextlib.contextmanager
@@ -125,5 +131,6 @@ def frame_of_its_own():
     def captured_module(module, /, *args, **kwargs):
         return module(*args, **kwargs)
 
-    captured_module.__code__ = captured_module.__code__.replace()  # what is compiled is kept with the code object
+    # What is compiled is kept with the code object; which sizes changed from call to call, and so are traced as unknown ones, with the code's name.
+    captured_module.__code__ = captured_module.__code__.replace(co_name=f"captured_module_{next(_names)}")
     return captured_module

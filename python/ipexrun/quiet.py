@@ -10,8 +10,6 @@ import sys
 import threading
 import warnings
 
-LOGGERS = ("", "torch", "torch._dynamo", "torch._functorch", "torch._inductor", "torch.fx")
-
 _lock = threading.RLock()  # what a signal handler calls may come here while this thread holds it
 _depth = {}  # filter: how many are inside, of all threads
 _said = threading.local()  # .of: the kind that record() keeps on this thread, and what was said
@@ -61,11 +59,16 @@ def in_front(one):
                 warnings.filters[:] = [other for other in warnings.filters if other is not one]
 
 
+def handlers_of_torch():
+    """Root's, which get what loggers pass on, and those that torch gave some forty loggers of its own."""
+    loggers = [logging.root, *(one for name, one in logging.root.manager.loggerDict.copy().items() if f"{name}.".startswith("torch."))]
+    return list(dict.fromkeys([*(handler for one in loggers for handler in getattr(one, "handlers", ())), logging.lastResort]))  # some are no loggers yet
+
+
 @contextlib.contextmanager
 def quiet():
     """No warning and no log line of this thread; no code of the program's may run meanwhile."""
-    handlers = [handler for name in LOGGERS for handler in logging.getLogger(name).handlers]
-    handlers.append(logging.lastResort)
+    handlers = handlers_of_torch()
     ours = OfThisThread()
     for handler in handlers:
         handler.addFilter(ours)

@@ -684,6 +684,83 @@ def what_parameters_hold():
     return [sorted(vars(one)) for one in model.parameters()]
 
 
+@case
+def symbolic_traces_between_training_steps():
+    outer, out = nn.Sequential(Block(), Block()), []
+    for i in range(2 * CALLS):
+        outer[0](data(i, 8, 64)).sum().backward()
+        out += called(torch.fx.symbolic_trace(outer), [data(i, 8, 64)])
+    return out
+
+
+@case
+def derivatives_forward():
+    model, x = Block().eval(), data(0, 8, 64)
+    out, forward_ad = called(model, [x] * CALLS), torch.autograd.forward_ad
+    with torch.no_grad(), forward_ad.dual_level():
+        for i in range(CALLS):
+            out += forward_ad.unpack_dual(model(forward_ad.make_dual(x, data(i, 8, 64))))
+    return out + called(model, [x])
+
+
+@case
+def nested_tensors():
+    model = nn.Sequential(nn.Linear(64, 128), nn.GELU()).eval()
+    nested = torch.nested.nested_tensor([data(0, 5, 64), data(1, 9, 64)], layout=torch.jagged)
+    out = [one.values() for one in called(model, [nested] * CALLS)]
+    return out + called(model, [data(i, 8, 64) for i in range(CALLS)]) + [one.values() for one in called(model, [nested])]
+
+
+@case
+def what_torch_computes_otherwise_where_it_compiles():
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+    model, padding = nn.TransformerEncoder(layer, 2).eval(), torch.zeros(4, 12, dtype=torch.bool)
+    padding[1, 8:] = True
+    with torch.no_grad():
+        return [model(data(i, 4, 12, 64), src_key_padding_mask=padding) for i in range(CALLS)]
+
+
+@case
+def what_a_program_computes_otherwise_where_it_is_compiled():
+    class Model(Block):
+        def forward(self, x):
+            x = super().forward(x)
+            return torch.cat([x[:-1], x[-1:] * 0]) if torch.compiler.is_compiling() else x  # one row of many
+
+    return called(Model().eval(), [data(i, 256, 64) for i in range(CALLS)])
+
+
+@case
+def another_choice_of_attention():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(64, 64)
+
+        def forward(self, x):
+            x = self.first(x).view(2, -1, 4, 16).transpose(1, 2)
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    model, backends = Model().eval(), torch.nn.attention.SDPBackend
+    out = called(model, [data(i, 2, 32, 64) for i in range(2 * CALLS)])
+    for backend in (backends.MATH, backends.EFFICIENT_ATTENTION, backends.FLASH_ATTENTION):
+        with torch.nn.attention.sdpa_kernel(backend):
+            try:
+                out += called(model, [data(1, 2, 32, 64)])
+            except RuntimeError as problem:
+                out.append(str(problem))
+    return out
+
+
+@case
+def a_stance_that_comes_later():
+    model, x = Block().eval(), data(0, 8, 64)
+    out = called(model, [x] * CALLS)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        out += called(model, [x.view(2, 4, 64)] * CALLS + [x.double().float()])
+    return out + called(model, [x])
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     names = sys.argv[2:] or list(CASES)

@@ -406,6 +406,64 @@ def test_a_form_that_does_not_lead_is_tried_seldom(mine, seldom):
         assert in_a_row == "True" and "trying its graphs" not in states, done.stdout
 
 
+def test_sizes_that_change_from_module_to_module_are_not_unknown_ones():
+    """TorchDynamo knows code by its place in a file: what differs between calls of two modules is not what differs between those of one."""
+    program = """
+import torch
+from ipexrun import compiler
+unknown = []
+def backend(graph, inputs, real=compiler.backend, **options):
+    unknown.append(sum(not isinstance(size, int) for one in inputs if isinstance(one, torch.Tensor) for size in one.shape))
+    return real(graph, inputs, **options)
+compiler.backend = backend
+class Mean(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Conv2d(3, 16, 3), torch.nn.Linear(16, 8)
+    def forward(self, image):
+        return self.last(torch.tanh(self.first(image)).mean((2, 3)))
+with torch.no_grad():
+    for size in (40, 24):
+        model = Mean().eval()
+        for _ in range(6):
+            model(torch.randn(1, 3, size, size))
+names = {one.name for one in torch._dynamo.pgo.get_code_state() if one.name.startswith("captured_module")}
+print(unknown, len(names))
+"""
+    done = run([*launched("--graph-mode", "dynamo"), sys.executable, "-c", program], IPEXRUN_GRAPH_WAIT="0")
+    assert done.stdout.strip() == "[0, 0] 1", done.stdout + done.stderr  # of those that died nothing is kept
+
+
+RAISING = """
+import traceback
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Conv3d(3, 16, 3, padding=1)
+    def forward(self, x):
+        return nn.functional.avg_pool3d(self.inner(x), (2, 7, 7))
+model = Model().eval()
+with torch.no_grad():
+    for _ in range(4):
+        try:
+            model(torch.randn(1, 3, 4, 4, 4))
+        except RuntimeError as problem:
+            print(problem, [(line.filename.rsplit("/", 1)[-1], line.name) for line in traceback.extract_tb(problem.__traceback__)])
+"""
+
+
+@pytest.mark.parametrize("options", [("--graph-mode", "dynamo"), ("--graph-mode", "trace"), ("--graph-mode", "auto")], ids=lambda options: options[1])
+def test_what_a_captured_call_raises_looks_as_on_stock(options):
+    """Also risk: log lines of torch's compiler on the program's stderr."""
+    stock = run([sys.executable, "-c", RAISING])
+    assert stock.returncode == 0 and stock.stdout.count("forward") == 4 and not stock.stderr
+    done = run([*launched(*options), sys.executable, "-c", RAISING], IPEXRUN_GRAPH_WAIT="0")
+    assert done.stdout == stock.stdout
+    assert not [line for line in done.stderr.splitlines() if not line.startswith("ipexrun: ")], done.stderr
+
+
 def test_what_was_compiled_goes_with_its_module():
     """Also: files that are left open (-X dev says so)."""
     program = """

@@ -133,11 +133,19 @@ def test_opinfo_samples(op, dtype, own_f32, stock):
         def gradients():
             return torch.autograd.grad(op(sample.input, *sample.args, **sample.kwargs), tensors, grad, allow_unused=True)
 
-        for mine, theirs in zip(gradients(), stock(gradients)):
+        def exact(value):
+            is_number = isinstance(value, torch.Tensor) and value.is_floating_point()
+            return value.detach().double().requires_grad_(value.requires_grad) if is_number else value
+
+        operands, named = [exact(one) for one in (sample.input, *sample.args)], {key: exact(one) for key, one in sample.kwargs.items()}
+        wanting = [x for x in (*operands, *named.values()) if isinstance(x, torch.Tensor) and x.requires_grad]
+        truth = stock(lambda: torch.autograd.grad(op(*operands, **named), wanting, grad.double(), allow_unused=True))
+        for mine, theirs, true in zip(gradients(), stock(gradients), truth):
             assert (mine is None) == (theirs is None)
             if mine is not None:
                 same_face(mine, theirs)
-                assert relative(mine, theirs) <= 2 * bound(dtype)
+                # Of some samples (torch 2.14 has them) next to nothing is left of the gradient, and stock is as far from float64.
+                assert relative(mine, theirs) <= 2 * bound(dtype) or relative(mine, true) <= 3 * relative(theirs, true)
 
 
 def test_a_transformer_layer_learns_the_same(own_f32, hook, stock):

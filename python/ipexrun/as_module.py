@@ -1,0 +1,56 @@
+"""Whether what TorchDynamo captured of a call gives what the module itself gives. It need not: code may ask torch.compiler.is_compiling() and go another way
+(nn.TransformerEncoder then leaves rows of padding as they are, which it otherwise fills with zeros). Of a call whose graph is all that happens the module
+itself is asked once as well, and answers; the program's own code runs once all the same, since the graph runs none of it.
+
+Thread rule: every function runs under the interpreter lock.
+"""
+
+import torch
+
+from .interrupts import let_through
+from .structures import Taken
+
+FURTHEST, FURTHEST_ROW = 0.1, 0.5  # far from what rounding to bf16 does to results and to one row of them, and near where other values were computed
+
+
+def only_computes(graph_is_whole):
+    """Inside the call of a backend: whether the call changes no object and draws none of Python's random numbers."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    from . import proof
+
+    output = InstructionTranslator.current_tx().output
+    try:
+        return graph_is_whole and not output.random_calls and not proof.changes(output.side_effects)
+    except Exception as problem:  # a torch whose insides are others than expected
+        let_through(problem)
+        return False
+
+
+def is_near(truth, mine):
+    """By relative RMS error, of all and of each row (which counts as large as rows are in the mean); values that are not finite stand at the same places."""
+    if truth.shape != mine.shape or truth.dtype != mine.dtype:
+        return False
+    if truth.numel() == 0 or not (truth.is_floating_point() or truth.is_complex()):
+        return True  # whole numbers may be places of the largest, which rounding changes
+    wide = torch.complex128 if truth.is_complex() else torch.float64
+    truth, mine = (one.detach().to(wide).reshape(-1, one.shape[-1] if one.dim() else 1) for one in (truth, mine))
+    finite = truth.isfinite()
+    if not torch.equal(finite, mine.isfinite()):
+        return False
+    truth, mine = (torch.where(finite, one, 0) for one in (truth, mine))
+    size, away = truth.norm(dim=1), (truth - mine).norm(dim=1)
+    rows = size.clamp(min=size.square().mean().sqrt())
+    return bool(away.norm() <= FURTHEST * size.norm()) and bool((away <= FURTHEST_ROW * rows).all())
+
+
+def differs(truth, mine):
+    """Why the results of a call are not the same, or ""."""
+    try:
+        truth, mine = Taken(truth), Taken(mine)
+        if truth.form != mine.form:
+            return "under torch.compile it gives something of another form"
+        return "" if all(map(is_near, truth.tensors, mine.tensors)) else "under torch.compile it computes something else"
+    except Exception as problem:  # of kinds that nobody can compare
+        let_through(problem)
+        return ""
