@@ -49,6 +49,7 @@ def draw(columns, title, out):
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "workloads"})  # text stays text; the same numbers make the same file
     from matplotlib import pyplot, ticker
 
     groups = [group for group in COLOURS if any(group in beside for rows in columns.values() for beside in rows.values())]
@@ -73,7 +74,7 @@ def draw(columns, title, out):
         axes.axvline(1, color="black", linewidth=1)
         axes.set_xscale("log")
         axes.set_xlim(*reach)
-        axes.xaxis.set_major_locator(ticker.FixedLocator([0.5, 0.8, 1, 1.5, 2, 3, 4, 6, 8]))
+        axes.xaxis.set_major_locator(ticker.FixedLocator([0.5, 0.8, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24]))
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_locator(ticker.NullLocator())
         best = [min(ratio for ratio, _, _ in beside.values()) for beside in rows.values() if beside]
@@ -86,7 +87,7 @@ def draw(columns, title, out):
     if title:
         figure.suptitle(title, fontsize=10)
     figure.tight_layout(rect=(0, 0.06, 1, 1))
-    figure.savefig(out, dpi=110)
+    figure.savefig(out, dpi=110, metadata={"Date": None} if out.endswith(".svg") else None)
 
 
 def main():
