@@ -71,7 +71,7 @@ print(json.dumps({{str(d).split('.')[-1]: len(texts) / (flops / limit.gemm_rate(
 def main():
     parser = argparse.ArgumentParser(description="the main job of ipexrun")
     parser.add_argument("--sentences", type=int, default=2048)
-    parser.add_argument("--pairs", type=int, default=5, help="rounds of stock / launch only / ipexrun")
+    parser.add_argument("--pairs", type=int, default=6, help="rounds of stock / launch only / ipexrun")
     parser.add_argument("--output", default=str(TOP / ".dev" / "demo.json"), help="the report, as JSON")
     args = parser.parse_args()
     started = time.monotonic()
