@@ -126,8 +126,8 @@ def traced_after(module, *args, explored=False, **kwargs):
     assert isinstance(target, capture.Target)
     for i in range(1, 100):
         with torch.no_grad():
-            if target(module, *args, **kwargs) is not target.eager:
-                assert target.attempts == 1
+            target(module, *args, **kwargs)
+            if target.attempts:
                 return round((i - 1) / 10 + 0.5, 1)
         spent_s += want_s / 10
         target.took(1, None, explored)
