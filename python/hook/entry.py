@@ -175,11 +175,20 @@ def add_devices(torch):
         watch_optimizers(torch, "xpu_optimizers")
 
 
+_asks_fx = []
+
+
 def symbolic_tracing():
     """Whether torch.fx.symbolic_trace() is calling modules with stand-ins for tensors."""
-    fx = sys.modules.get("torch.fx._symbolic_trace")
-    asked = getattr(fx, "_get_is_fx_tracing", None)  # torch 2.14
-    return asked() if asked is not None else getattr(fx, "_is_fx_tracing_flag", False)
+    if not _asks_fx:
+        fx = sys.modules.get("torch.fx._symbolic_trace")
+        if hasattr(fx, "_get_is_fx_tracing"):  # torch 2.14
+            _asks_fx.append(fx._get_is_fx_tracing)
+        elif hasattr(fx, "_is_fx_tracing_flag"):
+            _asks_fx.append(lambda: fx._is_fx_tracing_flag)
+        else:
+            return False
+    return _asks_fx[0]()
 
 
 _attention_ways = []  # which kernels of attention the program allows, as seen when a module was first offered
@@ -193,20 +202,19 @@ def attention_ways(torch):
 def asks_for_something_else(torch):
     """A function that says whether the program's calls mean something else than usual: derivatives forward, torch.compiler.set_stance(), or another choice
     of attention's kernels (torch.nn.attention.sdpa_kernel) than when capturing began."""
-    forward_ad = torch.autograd.forward_ad
+    forward_ad, loaded, seen = torch.autograd.forward_ad, sys.modules, _attention_ways
+    ask = torch._C
+    flash, plain, efficient, cudnn = (ask._get_flash_sdp_enabled, ask._get_math_sdp_enabled, ask._get_mem_efficient_sdp_enabled, ask._get_cudnn_sdp_enabled)
 
-    def answer():
+    def answer():  # in each call of a module that may be captured
         if forward_ad._current_level >= 0:
             return True
-        dynamo = sys.modules.get("torch._dynamo.eval_frame")
+        dynamo = loaded.get("torch._dynamo.eval_frame")
         if dynamo is not None and dynamo._stance.stance != "default":
             return True
-        if not _attention_ways:
-            return False
-        return attention_ways(torch) != _attention_ways[0]
+        return bool(seen) and (flash(), plain(), efficient(), cudnn()) != seen[0]
 
     answer()  # a torch whose insides are others says so here
-    attention_ways(torch)
     return answer
 
 
