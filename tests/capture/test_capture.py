@@ -409,11 +409,11 @@ def test_a_form_that_does_not_lead_is_tried_seldom(mine, seldom):
 def test_sizes_that_change_from_module_to_module_are_not_unknown_ones():
     """TorchDynamo knows code by its place in a file: what differs between calls of two modules is not what differs between those of one."""
     program = """
-import torch
+import gc, torch
 from ipexrun import compiler
 unknown = []
 def backend(graph, inputs, real=compiler.backend, **options):
-    unknown.append(sum(not isinstance(size, int) for one in inputs if isinstance(one, torch.Tensor) for size in one.shape))
+    unknown.append(sum(isinstance(one, torch.SymInt) for one in inputs))
     return real(graph, inputs, **options)
 compiler.backend = backend
 class Mean(torch.nn.Module):
@@ -423,15 +423,19 @@ class Mean(torch.nn.Module):
     def forward(self, image):
         return self.last(torch.tanh(self.first(image)).mean((2, 3)))
 with torch.no_grad():
-    for size in (40, 24):
-        model = Mean().eval()
+    models = [Mean().eval(), Mean().eval()]
+    for model, size in zip(models, (40, 24)):
         for _ in range(6):
             model(torch.randn(1, 3, size, size))
-names = {one.name for one in torch._dynamo.pgo.get_code_state() if one.name.startswith("captured_module")}
-print(unknown, len(names))
+def names():
+    return len([one for one in torch._dynamo.pgo.get_code_state() if one.name.startswith("captured_module")])
+before = names()
+del model, models
+gc.collect()
+print(unknown, before, names())
 """
     done = run([*launched("--graph-mode", "dynamo"), sys.executable, "-c", program], IPEXRUN_GRAPH_WAIT="0")
-    assert done.stdout.strip() == "[0, 0] 1", done.stdout + done.stderr  # of those that died nothing is kept
+    assert done.stdout.strip() == "[0, 0] 2 0", done.stdout + done.stderr  # of those that died nothing is kept
 
 
 RAISING = """
