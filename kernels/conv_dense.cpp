@@ -109,7 +109,8 @@ DensePlan plan_of(const ConvArgs& args, std::int64_t segments, std::int64_t rows
   plan.rows = std::clamp<std::int64_t>(places / plan.pitch - reach, 1, most);
   plan.rows = ceil_div(most, ceil_div(most, plan.rows));
   plan.plane_bytes = ((plan.rows + reach) * plan.pitch + behind) * kPlaceBytes;
-  plan.by_rows = plan.rows * ceil_div(plan.segment, kTilePlaces) < ceil_div((plan.rows - 1) * plan.pitch + plan.segment, kTilePlaces);
+  plan.by_rows = plan.rows * ceil_div(plan.segment, kTilePlaces) <= ceil_div((plan.rows - 1) * plan.pitch + plan.segment, kTilePlaces);
+  plan.down_first = plan.by_rows && reach > 0 && (reach + 1) * plan.pitch * plan.planes * plan.shape.blocks * kPlaceBytes > l1_bytes() / 2;
   plan.units = std::clamp<std::int64_t>(image_bytes() / plan.unit_bytes(), 1, std::min(kUnitsMost, ceil_div(rows, plan.rows) + 1));
   const std::int64_t chunk = std::clamp<std::int64_t>(chunk_bytes() / plan.shape.panel_bytes(), 1, plan.shape.panels);
   plan.chunk = ceil_div(plan.shape.panels, ceil_div(plan.shape.panels, chunk));

@@ -66,7 +66,8 @@ struct DenseBlock {
 /// A unit is `rows` rows of outputs of one image and depth, or fewer; or a segment of one, where rows are long. It has a plane in scratch
 /// for each block of K, tap of the first dimension and phase of the others: rows of `pitch` places of 64 bytes. What is right of a row's
 /// pixels is the padding left of the next row's, so 16 places from anywhere on are what a tile's outputs meet, those between two rows being
-/// computed for nothing; where that is too much, tiles begin with the row.
+/// computed for nothing; where that is no less work, tiles begin with the row. Those below one another follow each other where what windows
+/// of a whole row of outputs read is too much for L1: two neighbours down read most of it again, two neighbours across only a little.
 struct DensePlan {
   DenseShape shape;
   void (*apart)(const ConvArgs& args, const DensePlan& plan, const DenseBlock& block, void* scratch) = nullptr;  ///< the reference
@@ -77,6 +78,7 @@ struct DensePlan {
   std::int64_t pitch = 0;
   std::int64_t tail = 0;  ///< places behind the last row that are read as zeros
   bool by_rows = false;
+  bool down_first = false;
   std::int64_t rows = 0;  ///< of a unit
   std::int64_t plane_bytes = 0;
   std::int64_t planes = 0;  ///< of a block

@@ -4,20 +4,24 @@
 // Loops, outermost first: blocks of rows, chunks of panels, blocks of K (at most 1 KiB of a row, so that a strip's A stays in L1), strips
 // of 32 rows, panels. The sums of a block of rows and a chunk wait in L2 between blocks of K. A slice is one block of K of a chunk: while
 // its products run, the B and A of the next slice are fetched into L2, evenly, a few lines a step; a burst at the slice's begin would wait
-// for L3 or memory. A is brought into tiles a slice ahead of its first use, and used again by the other chunks. What the first block of K
-// starts from (the bias, say) is a number a column. The last block of K leaves its sums in C where these are its elements and it is whole,
-// else in a stage whose rows are converted and written to C between the products of the next block. Neighbours in a row of C follow each
-// other: written down a column, each 64 bytes of a wide C would cost a page walk (seen: half the speed).
+// for L3 or memory. A is brought into tiles a slice ahead of its first use, and used again by the other chunks; where its rows follow each
+// other and K is short, the lines of a tile are loaded from where they lie (a copy took a third of a 256 to 64 product of 56 x 56 rows),
+// and those of the next strip are fetched beside the products of one. What the first block of K starts from (the bias, say) is a number a
+// column. The last block of K leaves its sums in C where these are its elements and it is whole, else in a stage whose rows are converted
+// and written to C between the products of the next block. Neighbours in a row of C follow each other: written down a column, each 64 bytes
+// of a wide C would cost a page walk (seen: half the speed).
 //
 // A Kind has
 //   args                              with packed_b (steps of 2 KiB, two tiles each), c, ldc, n
 //   whole                             sums are elements of C as they are
 //   start(panel)                      -> what the sums of the 32 columns start from, 128 bytes
 //   a(row, step)                      -> where A lies from there on
+//   lies()                            rows of A follow each other, are whole steps, and begin with a line
 //   pack(row, rows, padded, first, count, to)
 //                                     `count` steps of rows of A into tiles of 16 x 64 bytes: tile t of a group of 16 rows at t KiB;
 //                                     rows from `rows` to `padded` become zeros (their products are never stored)
-//   pending(sums, row, rows, panel)   -> a finished block, 128 bytes a row, that waits to become rows of C; it has `rows`, not yet written
+//   pending(sums, row, rows, panel, next)
+//                                     -> a finished block, 128 bytes a row, that waits to become rows of C; it has `rows`, not yet written
 //   drain(pending, count)             writes up to `count` of them: called between products, whose unit does not convert and store
 //   multiply<C, A, B>()
 // Internal linkage, see dispatch.h.
@@ -25,6 +29,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/amx/next_block.h"
 #include "kernels/amx/shared_core.h"
 #include "kernels/amx/tile.h"
 #include "kernels/dispatch.h"
@@ -41,6 +46,7 @@ constexpr std::int64_t kStripRows = 32;
 // Sizes by measurement on a core with 48 KiB of L1 and 2 MiB of L2 (bench/linear_vs_torch.py); Sizes below scales what lies in L2.
 constexpr std::int64_t kStepsMost = 16;  // of a block of K
 constexpr std::int64_t kPanelsMost = 16;
+constexpr std::int64_t kNearBytes = 16384;     // of a strip's A, that the next one's fits into L1 beside
 constexpr std::int64_t kPrefetchBytes = 4096;  // of B, ahead of the products, where nothing came before that could fetch it
 
 /// Where the four tiles of a 32 x 32 block of fp32 lie: how far the lines of one, the lower pair and the right ones are from the
@@ -77,6 +83,7 @@ struct Plan {
   std::int64_t row_block;  // a multiple of 32
   std::int64_t chunk;      // panels
   bool resident;           // A of a block of rows stays in L2
+  bool direct;             // whole strips are multiplied from where A lies
   std::int64_t a_bytes;
   std::int64_t sums_bytes;
 
@@ -88,7 +95,8 @@ constexpr std::int64_t at_most(std::int64_t value, std::int64_t high) { return v
 /// The size of the pieces when `total` is cut into equal ones of at most `most`: 260 is 2 x 130, not 256 + 4.
 constexpr std::int64_t equal_pieces(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
-inline Plan plan_of(std::int64_t steps, const LinearBlock& block) {
+/// `lies`: A, see Kind.
+inline Plan plan_of(std::int64_t steps, const LinearBlock& block, bool lies) {
   Plan plan{};
   const std::int64_t rows = block.row_end - block.row_begin;
   const std::int64_t panels = block.panel_end - block.panel_begin;
@@ -100,6 +108,7 @@ inline Plan plan_of(std::int64_t steps, const LinearBlock& block) {
   plan.row_block = ceil_div(equal_pieces(rows, at_most(rows_fit, at_least(sizes.rows_most, kStripRows))), kStripRows) * kStripRows;
   plan.a_bytes = plan.row_block / 16 * plan.steps * kTileBytes;
   plan.resident = plan.a_bytes <= sizes.resident;
+  plan.direct = lies && rows > kStripRows && plan.k_blocks == 1;
   const std::int64_t panel_bytes = ceil_div(plan.steps, plan.k_blocks) * kStepBytes;
   std::int64_t most = (plan.resident ? sizes.slice : sizes.slice_more) / panel_bytes;
   if (plan.k_blocks > 1) most = at_most(most, sizes.sums / (plan.row_block / kStripRows * kBlockBytes));
@@ -129,20 +138,32 @@ struct Rows {
   std::int64_t step;
 };
 
+/// Tiles of A, 16 rows each: how far one line of a tile is from the next, and a step of K from the one before.
+struct TilesA {
+  const char* upper;
+  const char* lower;
+  std::int64_t line;
+  std::int64_t step;
+};
+
+constexpr TilesA packed_tiles(const char* upper, std::int64_t group_bytes) { return {upper, upper + group_bytes, 64, kTileBytes}; }
+constexpr TilesA tiles_in(const Rows& rows) { return {rows.at, rows.at + 16 * rows.stride, rows.stride, rows.step}; }
+
 /// Lines that will be wanted, fetched a few at a time between products.
 struct Ahead {
-  const char* sums = nullptr;  ///< of the next block, into L1; null = none
-  const char* at = nullptr;    ///< into L2
+  const char* near = nullptr;  ///< of the next block or strip; none where there are no lines
+  std::int64_t near_lines = 0;
+  bool near_in_l1 = false;   ///< else L2
+  const char* at = nullptr;  ///< into L2
   std::int64_t lines = 0;
 };
 
-/// 32 rows x 32 columns over `steps` steps of K. a0 and a1 are the tiles of the upper and lower 16 rows; `pending` is written meanwhile.
+/// 32 rows x 32 columns over `steps` steps of K; `pending` is written meanwhile.
 /// kFirst: B was not fetched before. What is not needed is left out by template: where the other thread of the core is busy, instructions
 /// between products cost as much as products do.
-template <typename Kind, bool kFirst, bool kSums, bool kDrain>
+template <typename Kind, bool kFirst, bool kNear, bool kDrain>
 struct Pair {
-  const char* a0;
-  const char* a1;
+  TilesA a;
   const char* b;
   std::int64_t steps;
   Quad from;
@@ -153,17 +174,19 @@ struct Pair {
   /// All tile registers: four of C, two of A and two of B.
   void whole() {
     const Each each = share(steps);
+    const char* upper = a.upper;
+    const char* lower = a.lower;
     tile_load<0>(from.at, from.line);
     tile_load<1>(from.at + from.right, from.line);
     tile_load<2>(from.at + from.down, from.line);
     tile_load<3>(from.at + from.down + from.right, from.line);
-    for (std::int64_t s = 0; s < steps; ++s, a0 += kTileBytes, a1 += kTileBytes, b += kStepBytes) {
+    for (std::int64_t s = 0; s < steps; ++s, upper += a.step, lower += a.step, b += kStepBytes) {
       if constexpr (kFirst) prefetch_tile(b);
       if constexpr (kFirst) prefetch_tile(b + kTileBytes);
-      tile_load<4>(a0, 64);
+      tile_load<4>(upper, a.line);
       tile_stream<6>(b, 64);
       Kind::template multiply<0, 4, 6>();
-      tile_load<5>(a1, 64);
+      tile_load<5>(lower, a.line);
       Kind::template multiply<2, 5, 6>();
       tile_stream<7>(b + kTileBytes, 64);
       Kind::template multiply<1, 4, 7>();
@@ -180,17 +203,17 @@ struct Pair {
   void halves() {
     const Each each = share(2 * steps);
     for (std::int64_t half = 0; half < 2; ++half) {
-      const char* upper = a0;
-      const char* lower = a1;
+      const char* upper = a.upper;
+      const char* lower = a.lower;
       const char* columns = b + half * kTileBytes;
       tile_load<0>(from.at + half * from.right, from.line);
       tile_load<1>(from.at + half * from.right + from.down, from.line);
-      for (std::int64_t s = 0; s < steps; ++s, upper += kTileBytes, lower += kTileBytes, columns += kStepBytes) {
+      for (std::int64_t s = 0; s < steps; ++s, upper += a.step, lower += a.step, columns += kStepBytes) {
         if constexpr (kFirst) prefetch_tile(columns);
         tile_stream<6>(columns, 64);
-        tile_load<4>(upper, 64);
+        tile_load<4>(upper, a.line);
         Kind::template multiply<0, 4, 6>();
-        tile_load<4>(lower, 64);
+        tile_load<4>(lower, a.line);
         Kind::template multiply<1, 4, 6>();
         beside(each);
       }
@@ -204,39 +227,43 @@ struct Pair {
   struct Each {
     std::int64_t rows;
     std::int64_t lines;
-    std::int64_t sums;
+    std::int64_t near;
   };
 
   [[nodiscard]] Each share(std::int64_t of) const {
-    return {ceil_div(pending.rows, of), ceil_div(ahead.lines, of), ceil_div(kBlockBytes / 64, of)};
+    return {ceil_div(pending.rows, of), ceil_div(ahead.lines, of), ceil_div(ahead.near_lines, of)};
   }
 
   [[gnu::always_inline]] void beside(const Each& each) {
     if constexpr (kDrain) Kind::drain(pending, each.rows);
-    if constexpr (kSums) {
-      for (std::int64_t i = 0; i < each.sums; ++i, ahead.sums += 64) _mm_prefetch(ahead.sums, _MM_HINT_T0);
+    if constexpr (kNear) {
+      if (ahead.near_in_l1) {
+        for (std::int64_t i = 0; i < each.near; ++i, ahead.near += 64) _mm_prefetch(ahead.near, _MM_HINT_T0);
+      } else {
+        for (std::int64_t i = 0; i < each.near; ++i, ahead.near += 64) _mm_prefetch(ahead.near, _MM_HINT_T1);
+      }
     }
     for (std::int64_t i = 0; i < each.lines; ++i, ahead.at += 64) _mm_prefetch(ahead.at, _MM_HINT_T1);
   }
 };
 
 /// Not inlined: the loops want all registers.
-template <typename Kind, bool kFirst, bool kSums, bool kDrain>
-[[gnu::noinline]] void multiply_pair_of(bool shared, Pair<Kind, kFirst, kSums, kDrain> pair) {
+template <typename Kind, bool kFirst, bool kNear, bool kDrain>
+[[gnu::noinline]] void multiply_pair_of(bool shared, Pair<Kind, kFirst, kNear, kDrain> pair) {
   shared ? pair.halves() : pair.whole();
 }
 
 /// `shared`: the core (shared_core.h).
 template <typename Kind, bool kFirst>
-void multiply_pair(bool shared, const char* a0, const char* a1, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
+void multiply_pair(bool shared, const TilesA& a, const char* b, std::int64_t steps, const Quad& from, const Quad& to,
                    const typename Kind::Pending& pending, const Ahead& ahead) {
   const bool drains = pending.rows > 0;
-  if (ahead.sums != nullptr) {
-    drains ? multiply_pair_of<Kind, kFirst, true, true>(shared, {a0, a1, b, steps, from, to, pending, ahead})
-           : multiply_pair_of<Kind, kFirst, true, false>(shared, {a0, a1, b, steps, from, to, pending, ahead});
+  if (ahead.near_lines > 0) {
+    drains ? multiply_pair_of<Kind, kFirst, true, true>(shared, {a, b, steps, from, to, pending, ahead})
+           : multiply_pair_of<Kind, kFirst, true, false>(shared, {a, b, steps, from, to, pending, ahead});
   } else {
-    drains ? multiply_pair_of<Kind, kFirst, false, true>(shared, {a0, a1, b, steps, from, to, pending, ahead})
-           : multiply_pair_of<Kind, kFirst, false, false>(shared, {a0, a1, b, steps, from, to, pending, ahead});
+    drains ? multiply_pair_of<Kind, kFirst, false, true>(shared, {a, b, steps, from, to, pending, ahead})
+           : multiply_pair_of<Kind, kFirst, false, false>(shared, {a, b, steps, from, to, pending, ahead});
   }
 }
 
@@ -319,8 +346,8 @@ struct Run {
   }
 
   /// What next_stage() holds is to be written to C from (row, panel) on. The block before it has been written.
-  void queue(std::int64_t row, std::int64_t rows, std::int64_t panel_index) {
-    pending = kind.pending(next_stage().at, row, rows, panel_index);
+  void queue(std::int64_t row, std::int64_t rows, std::int64_t panel_index, NextBlock next = {}) {
+    pending = kind.pending(next_stage().at, row, rows, panel_index, next);
     turn ^= 1;
   }
 
@@ -430,47 +457,68 @@ void run_slice(Run<Kind>& run, const Slice& slice, const Slice& next, bool first
   const bool last = slice.k_block + 1 == plan.k_blocks;
   const std::int64_t group_bytes = plan.steps * kTileBytes;  // of A, 16 rows
   const bool packed = run.block.same_rows && slice.rows == run.block.row_end - run.block.row_begin;
-  if (slice.first == run.block.panel_begin && !packed)
-    run.kind.pack(slice.row, slice.rows, ceil_div(slice.rows, 16) * 16, step, steps, run.a);
+  const std::int64_t lie = plan.direct ? slice.rows / kStripRows * kStripRows : 0;  // rows that are multiplied where they are
+  if (slice.first == run.block.panel_begin && !packed && lie < slice.rows) {
+    const std::int64_t rows = slice.rows - lie;
+    run.kind.pack(slice.row + lie, rows, ceil_div(rows, 16) * 16, step, steps, run.a + lie / 16 * group_bytes);
+  }
   // A single strip passes over each line once: fetching it into L2 first would be a detour (10%).
   const std::int64_t strips = ceil_div(slice.rows, kStripRows);
   const bool fetches = strips > 1;
   Walk walk(run, fetches ? next : Slice{}, strips * (slice.end - slice.first));
+  const std::int64_t near = ceil_div(lie > 0 ? kStripRows * steps : 0, slice.end - slice.first);  // of the next strip, a block
+  const bool near_in_l1 = steps * 64 * kStripRows <= kNearBytes;
+  // Whole strips only: what is beyond may be another worker's.
+  const auto next_block = [&](std::int64_t r, std::int64_t panel) -> NextBlock {
+    if (r + 2 * kStripRows <= slice.rows) return {kStripRows, 0};
+    if (slice.rows < kStripRows || next.row != slice.row || panel + slice.end - slice.first >= next.end) return {};
+    return {-r, (slice.end - slice.first) * kPanelColumns};
+  };
   char* sums = run.sums;
   for (std::int64_t r = 0; r < slice.rows; r += kStripRows) {
     const std::int64_t here = at_most(slice.rows - r, kStripRows);
-    const char* a = run.a + r / 16 * group_bytes + step * kTileBytes;
+    const TilesA a =
+        r < lie ? tiles_in(run.kind.a(slice.row + r, step)) : packed_tiles(run.a + r / 16 * group_bytes + step * kTileBytes, group_bytes);
+    const char* below = r + kStripRows < lie ? run.kind.a(slice.row + r + kStripRows, step).at : nullptr;
     for (std::int64_t panel = slice.first; panel < slice.end; ++panel, sums += kBlockBytes) {
       const char* b = run.panel(panel) + step * kStepBytes;
       const Quad from = slice.k_block == 0 ? in_start(run.kind.start(panel)) : in_rows(sums, 128);
       const bool direct = last && run.stores_whole_tiles(here, panel);
       const Quad to = direct ? run.in_c(slice.row + r, panel) : last ? run.next_stage() : in_rows(sums, 128);
       Ahead ahead;
-      if (slice.k_block > 0) ahead.sums = sums + kBlockBytes;
+      if (slice.k_block > 0) {
+        ahead.near = sums + kBlockBytes;
+        ahead.near_lines = kBlockBytes / 64;
+        ahead.near_in_l1 = true;
+      } else if (below != nullptr) {
+        ahead.near = below + (panel - slice.first) * near * 64;
+        ahead.near_lines = near;
+        ahead.near_in_l1 = near_in_l1;
+      }
       walk.next(&ahead);
       if (here <= 16) {
-        multiply_single<Kind>(a, b, steps, from, to, run.pending);
+        multiply_single<Kind>(a.upper, b, steps, from, to, run.pending);
       } else if (r == 0 && (first_of_all || !fetches)) {
-        multiply_pair<Kind, true>(run.shared, a, a + group_bytes, b, steps, from, to, run.pending, ahead);
+        multiply_pair<Kind, true>(run.shared, a, b, steps, from, to, run.pending, ahead);
       } else {
-        multiply_pair<Kind, false>(run.shared, a, a + group_bytes, b, steps, from, to, run.pending, ahead);
+        multiply_pair<Kind, false>(run.shared, a, b, steps, from, to, run.pending, ahead);
       }
       run.pending.rows = 0;
-      if (last && !direct) run.queue(slice.row + r, here, panel);
+      if (last && !direct) run.queue(slice.row + r, here, panel, next_block(r, panel));
     }
   }
 }
 
 /// Scratch of run_blocks, a multiple of 64 bytes.
 inline std::int64_t blocks_bytes(std::int64_t steps, const LinearBlock& block) {
-  const Plan plan = plan_of(steps, block);
+  const Plan plan = plan_of(steps, block, false);
   return plan.a_bytes + plan.sums_bytes + 2 * kBlockBytes;
 }
 
 /// The whole block of C.
 template <typename Kind>
 void run_blocks(const Kind& kind, std::int64_t steps, const LinearBlock& block, void* scratch) {
-  const Plan plan = plan_of(steps, block);
+  const Plan plan = plan_of(steps, block, kind.lies());
   char* a = static_cast<char*>(scratch);
   char* sums = a + plan.a_bytes;
   char* stage = sums + plan.sums_bytes;

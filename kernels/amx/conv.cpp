@@ -11,6 +11,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/amx/next_block.h"
 #include "kernels/amx/rows.h"
 #include "kernels/amx/shared_core.h"
 #include "kernels/amx/tile.h"
@@ -279,6 +280,7 @@ struct Pending {
   __mmask32 columns = 0;
   float low = 0;
   float high = 0;
+  std::int64_t ahead = 0;  ///< bytes to outputs that will be written later
 };
 
 /// Writes a pending block row by row. Its state is kept in registers: what goes through memory between products is read again each time.
@@ -293,6 +295,7 @@ class Drain {
         pixel_(pending.pixel),
         step_(pending.residual),
         columns_(pending.columns),
+        ahead_(pending.ahead),
         low_(_mm512_set1_ps(pending.low)),
         high_(_mm512_set1_ps(pending.high)) {
     begin();
@@ -318,6 +321,7 @@ class Drain {
         _mm512_mask_storeu_ps(to_, static_cast<__mmask16>(columns_), left);
         _mm512_mask_storeu_ps(to_ + 64, static_cast<__mmask16>(columns_ >> 16), right);
       }
+      prefetch_to_write(to_ + ahead_);
       sums_ += 128;
       to_ += pixel_;
       if (--left_ == 0) begin();
@@ -352,6 +356,7 @@ class Drain {
   std::int64_t pixel_;
   std::int64_t step_;
   __mmask32 columns_;
+  std::int64_t ahead_;
   __m512 low_;
   __m512 high_;
   const char* sums_;
@@ -547,9 +552,10 @@ Tile tile_of(const Run& run, const Unit& unit, std::int64_t index) {
   const std::int64_t width = unit.width;
   const std::int64_t pitch = run.plan.pitch;
   if (run.plan.by_rows) {
-    const std::int64_t each = ceil_div(width, kTilePixels);
-    const std::int64_t x = index % each * kTilePixels;
-    return {index / each, x, smaller(kTilePixels, width - x)};
+    const std::int64_t each = run.plan.down_first ? unit.rows : ceil_div(width, kTilePixels);
+    const std::int64_t y = run.plan.down_first ? index % each : index / each;
+    const std::int64_t x = (run.plan.down_first ? index / each : index % each) * kTilePixels;
+    return {y, x, smaller(kTilePixels, width - x)};
   }
   const std::int64_t place = index * kTilePixels;
   return {place / pitch, place % pitch, smaller(kTilePixels, (unit.rows - 1) * pitch + width - place)};
@@ -611,6 +617,12 @@ void write_pending(Run& run) {
   if (run.pending.rows == 0) return;
   with_writer(run, [&]<typename Writer>(Writer*) { Writer(run.pending).write(run.pending.rows); });
   run.pending.rows = 0;
+}
+
+/// Bytes from the outputs of a pair of tiles to about those of the next.
+std::int64_t outputs_ahead(const Run& run) {
+  const ConvStrides& to = run.args.to_strides;
+  return (run.plan.down_first ? 2 * to.axis[1] : 2 * kTilePixels * to.axis[2]) * bytes_of(run.args.to_dtype);
 }
 
 /// Lines that will be wanted.
@@ -679,7 +691,8 @@ void run_chunk(Run& run, const Unit* units, std::int64_t count, const Slab& slab
                      run.args.residual_strides.axis[2] * bytes_of(run.args.to_dtype),
                      mask32(channels),
                      run.low(),
-                     run.high()};
+                     run.high(),
+                     done + 4 <= total ? outputs_ahead(run) : 0};
       run.turn ^= 1;
     }
   }

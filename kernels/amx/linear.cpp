@@ -30,11 +30,15 @@ struct Pairs {
     return {static_cast<const char*>(args.a) + (row * args.lda + step * kStepK) * element, args.lda * element, kStepK * element};
   }
 
+  [[nodiscard]] bool lies() const {
+    return args.a_dtype == DType::kBf16 && args.lda == args.k && args.k % kStepK == 0 && reinterpret_cast<std::uintptr_t>(args.a) % 64 == 0;
+  }
+
   void pack(std::int64_t row, std::int64_t rows, std::int64_t padded, std::int64_t first, std::int64_t count, char* to) const {
     pack_rows(args, row, rows, padded, first, count, to);
   }
 
-  [[nodiscard]] Pending pending(char* sums, std::int64_t row, std::int64_t rows, std::int64_t panel) const {
+  [[nodiscard]] Pending pending(char* sums, std::int64_t row, std::int64_t rows, std::int64_t panel, NextBlock next) const {
     const std::int64_t element = args.c_dtype == DType::kF32 ? 4 : 2;
     const std::int64_t column = panel * kPanelColumns;
     char* c = static_cast<char*>(args.c) + (row * args.ldc + column) * element;
@@ -48,7 +52,9 @@ struct Pairs {
             &args.epilogue,
             row,
             column,
-            kEpilogue ? writer_for(args.epilogue, args.c_dtype, columns) : nullptr};
+            kEpilogue ? writer_for(args.epilogue, args.c_dtype, columns) : nullptr,
+            next,
+            (next.rows * args.ldc + next.columns) * element};
   }
 };
 

@@ -45,6 +45,10 @@ struct Bytes {
     return {static_cast<const char*>(args.a) + row * args.lda + step * kStepKS8, args.lda, kStepKS8};
   }
 
+  [[nodiscard]] bool lies() const {
+    return args.lda == args.k && args.k % kStepKS8 == 0 && reinterpret_cast<std::uintptr_t>(args.a) % 64 == 0;
+  }
+
   void pack(std::int64_t row, std::int64_t rows, std::int64_t padded, std::int64_t first, std::int64_t count, char* to) const {
     const std::int64_t steps = steps_of_s8(args.k);
     const std::int64_t end = first + count;
@@ -65,7 +69,7 @@ struct Bytes {
     }
   }
 
-  [[nodiscard]] Pending pending(const char* sums, std::int64_t row, std::int64_t rows, std::int64_t panel) const {
+  [[nodiscard]] Pending pending(const char* sums, std::int64_t row, std::int64_t rows, std::int64_t panel, NextBlock /*next*/) const {
     return {&args, panels + (panel - first_panel), reinterpret_cast<const std::int32_t*>(sums), panel, row, rows};
   }
 };

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/amx/next_block.h"
 #include "kernels/linear.h"
 #include "kernels/packed.h"
 #include "kernels/simd/epilogue.h"
@@ -91,15 +92,18 @@ struct Pending {
   std::int64_t row = 0;  ///< of C, with `column` where the sums belong
   std::int64_t column = 0;
   void (*write)(Pending&, std::int64_t) = nullptr;  ///< of rows with an epilogue, where one fits
+  NextBlock next{};
+  std::int64_t c_ahead = 0;  ///< the same in bytes of C
 };
 
 /// Up to `count` rows of 32 sums, finished in registers: bf16 in C and in what is added, an addition before a relu, or one of them. What
-/// the strip below will write and add is fetched into L2 meanwhile; beyond the end of C nothing happens.
+/// the strip below will write and add is fetched meanwhile.
 template <bool kOther, bool kRelu>
 [[gnu::noinline]] static void write_finished(Pending& pending, std::int64_t count) {
-  constexpr std::int64_t kStrip = 32;
   const std::int64_t rows = pending.rows < count ? pending.rows : count;
   const std::int64_t other_stride = kOther ? pending.epilogue->ld_other * 2 : 0;
+  const std::int64_t other_ahead = kOther ? pending.next.rows * other_stride + pending.next.columns * 2 : 0;
+  const std::int64_t c_ahead = pending.c_ahead;
   const char* other = nullptr;
   if constexpr (kOther) other = static_cast<const char*>(pending.epilogue->other) + pending.row * other_stride + pending.column * 2;
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -109,7 +113,7 @@ template <bool kOther, bool kRelu>
       const __m512i both = _mm512_loadu_si512(other);
       left = _mm512_add_ps(left, widened(_mm512_castsi512_si256(both)));
       right = _mm512_add_ps(right, widened(_mm512_extracti64x4_epi64(both, 1)));
-      _mm_prefetch(other + kStrip * other_stride, _MM_HINT_T1);
+      _mm_prefetch(other + other_ahead, _MM_HINT_T1);
       other += other_stride;
     }
     if constexpr (kRelu) {  // 0 first: NaN is kept
@@ -117,7 +121,7 @@ template <bool kOther, bool kRelu>
       right = _mm512_max_ps(_mm512_setzero_ps(), right);
     }
     _mm512_storeu_si512(pending.c, (__m512i)_mm512_cvtne2ps_pbh(right, left));
-    _mm_prefetch(pending.c + kStrip * pending.stride_bytes, _MM_HINT_T1);
+    prefetch_to_write(pending.c + c_ahead);
     pending.sums += 128;
     pending.c += pending.stride_bytes;
   }
@@ -151,6 +155,7 @@ static inline __attribute__((always_inline)) void drain(Pending& pending, std::i
     const __m512 right = _mm512_load_ps(pending.sums + 64);
     if (pending.dtype == DType::kBf16) {
       _mm512_mask_storeu_epi16(pending.c, pending.columns, (__m512i)_mm512_cvtne2ps_pbh(right, left));
+      prefetch_to_write(pending.c + pending.c_ahead);
     } else {
       _mm512_mask_storeu_ps(pending.c, static_cast<__mmask16>(pending.columns), left);
       _mm512_mask_storeu_ps(pending.c + 64, static_cast<__mmask16>(pending.columns >> 16), right);
