@@ -76,7 +76,7 @@ inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads, GridCosts c
     if (!costs.whole && rows == 1) units = static_cast<double>(m) / kRowUnit;
     const auto width = static_cast<double>(ceil_div(panels, columns));
     const double cost = units * width + costs.rows * units + costs.panel * width;
-    if (best_cost < 0 || cost < best_cost) {
+    if (best_cost < 0 || cost <= best_cost) {
       best_cost = cost;
       best = {rows, columns};
     }
