@@ -140,6 +140,18 @@ TEST_P(DenseConvOnIsa, ManyOfThem) {
   check_as(dense_of(8 * 33, 8 * 33, axis_of(6, 3, 1, 1), axis_of(7, 3, 1, 1), 8), DType::kF32);
 }
 
+/// So wide that tiles below one another follow each other: an odd number of rows, units of several images, whole and cut tiles.
+TEST_P(DenseConvOnIsa, RowsTooWideForL1) {
+  if (GetParam() == 0) return;  // the reference knows no tiles
+  check_as(dense_of(64, 40, axis_of(9, 3, 1, 1), axis_of(210, 3, 1, 1)), DType::kBf16);
+  check_as(dense_of(3, 33, axis_of(21, 7, 2, 3), axis_of(224, 7, 2, 3)), DType::kF32);
+  ConvShape many = dense_of(96, 33, axis_of(5, 3, 1, 1), axis_of(99, 3, 1, 1));
+  many.images = 3;
+  many.residual = 1;
+  many.activation = ConvActivation::kClamp;
+  check_as(many, DType::kBf16);
+}
+
 TEST_P(DenseConvOnIsa, WhatComesAfterTheSum) {
   for (const ConvActivation activation : kActivations) {
     for (const int residual : {0, 1, 2}) {
@@ -204,7 +216,7 @@ TEST_P(DenseConvOnIsa, WhoComputesWhatDoesNotChangeTheBits) {
   const ConvShape shapes[] = {
       dense_of(64, 100, axis_of(60, 3, 1, 1), axis_of(50, 3, 1, 1)), dense_of(260, 300, axis_of(31, 1), axis_of(45, 1)),
       dense_of(64, 330, axis_of(14, 3, 1, 1), axis_of(14, 3, 1, 1)), dense_of(96, 290, axis_of(28, 1, 2), axis_of(28, 1, 2)),
-      dense_of(33, 64, axis_of(56, 3, 1, 1), axis_of(56, 3, 1, 1))};
+      dense_of(33, 64, axis_of(56, 3, 1, 1), axis_of(56, 3, 1, 1)),  dense_of(3, 33, axis_of(45, 7, 2, 3), axis_of(160, 7, 2, 3))};
   for (ConvShape s : shapes) {
     s.images = s.axes[1].in > 30 && s.in_channels > 33 ? 2 : 1;
     ConvProblem problem(s, DType::kBf16, random_);

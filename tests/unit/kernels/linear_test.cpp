@@ -84,6 +84,40 @@ TEST_P(LinearOnIsa, ManyBlocksOfEveryKind) {
   check({.m = 400, .n = 900, .k = 300, .a = DType::kBf16});
 }
 
+/// Rows of whole steps that follow each other may be multiplied where they lie, others are copied first: the same bits.
+TEST_P(LinearOnIsa, RowsThatLieWhereTilesReadThem) {
+  if (GetParam() == 0) return;
+  for (const std::int64_t k : {32, 64, 256, 512, 544}) {
+    for (const std::int64_t m : {33, 64, 98, 196}) {
+      for (const std::int64_t n : {40, 600}) {
+        Case c{.m = m,
+               .n = n,
+               .k = k,
+               .a = DType::kBf16,
+               .b = DType::kBf16,
+               .c = DType::kBf16,
+               .bias = 2,
+               .threads = m == 98 ? 3 : 1,
+               .unary = m == 64 ? Unary::kNone : Unary::kRelu,
+               .binary = m == 33 ? Binary::kNone : Binary::kAdd,
+               .binary_first = true,
+               .other = DType::kBf16,
+               .in_place = m == 196};
+        if (m == 64) c.binary = Binary::kNone;
+        Problem lying(c);
+        ASSERT_TRUE(lying.run(GetParam())) << describe(c, GetParam());
+        if (n == 40) {
+          EXPECT_EQ(lying.difference(), "") << describe(c, GetParam());
+        }
+        c.offset_a = 8;
+        Problem copied(c);
+        ASSERT_TRUE(copied.run(GetParam())) << describe(c, GetParam());
+        EXPECT_EQ(lying.c_bytes(), copied.c_bytes()) << describe(c, GetParam());
+      }
+    }
+  }
+}
+
 TEST_P(LinearOnIsa, EveryEpilogue) {
   for (int unary = 0; unary <= static_cast<int>(Unary::kSilu); ++unary) {
     for (int binary = 0; binary <= static_cast<int>(Binary::kMul); ++binary) {
@@ -236,7 +270,8 @@ TEST_P(LinearOnIsa, WindowsOfImages) {
     for (std::int64_t j = 0; j < made.elements; ++j) {
       const float number = uniform(random);
       const std::uint16_t half = bf16_from_f32(number);
-      std::memcpy(image.data() + static_cast<std::size_t>(j) * size, dtype == DType::kBf16 ? static_cast<const void*>(&half) : &number, size);
+      std::memcpy(image.data() + static_cast<std::size_t>(j) * size, dtype == DType::kBf16 ? static_cast<const void*>(&half) : &number,
+                  size);
     }
     std::vector<float> b(static_cast<std::size_t>(made.k * n));
     for (float& number : b) number = uniform(random);
