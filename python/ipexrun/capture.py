@@ -34,6 +34,7 @@ AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 0.9, 0.006  # price of a capture where Python is as fast as python_speed's reference
 LATER = 4.0  # ... and so many times that where tracing may well be in vain
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
+TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 QUIET = 2  # calls in a row in which no operator tried anything or waited for a check of whole passes
@@ -75,6 +76,12 @@ def first_line(problem):
 def predicted_s(modules):
     """What capturing a module of so many is going to take, by the last capture if there was one."""
     return (python_speed.slowness() if _scale is None else _scale) * (BASE_S + PER_MODULE_S * modules)
+
+
+def limit_s(price_s):
+    """CPU time that one trace may take, by what is usual on the machine of python_speed's reference. Its call lasts as long, so a program that answers
+    requests stands still meanwhile. What the last trace took says nothing here: that may be the one that took too long."""
+    return max(TIMES_LONGER * python_speed.slowness() * price_s, LEAST_S)
 
 
 def attempt(module, spent_s):
@@ -185,6 +192,7 @@ class Target:
         self.breaks = []
         self.problems = []
         self.capture_s = 0.0
+        self.limit_s = 0.0  # of it
         self.attempts = 0
         self.graphs_a_call = 0  # when it was traced last
         self.missed_s = 0.0  # in calls for which no graph was there
@@ -399,6 +407,7 @@ class Target:
             self.attempts += 1
             self.express_begun = not EXPRESS or self.is_part
             self.capture_s, self.missed_s, self.calls = 0.0, 0.0, 0
+            self.limit_s = limit_s(BASE_S + PER_MODULE_S * self.modules_inside)
             if not self.prepared:
                 self.prepared = True
                 try:
@@ -432,6 +441,8 @@ class Target:
             self.note.update(capture_s=round(self.note.get("capture_s", 0) + self.capture_s, 2), graphs=len(self.compiled))
             if self.breaks:
                 self.note["breaks"] = sorted(set(self.breaks))
+            if self.capture_s >= self.limit_s:
+                self.attempts = ATTEMPTS  # this was the last one
             if not self.compiled:
                 self.give_up(self.problems[0] if self.problems else "nothing of it could be captured", look_inside=True)
             elif len(self.compiled) > before or self.phase == self.capture:

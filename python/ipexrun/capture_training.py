@@ -148,6 +148,8 @@ class Target:
         self.kinds, self.kind, self.ran = None, None, None  # forms to be tried; the one in question; what answered the last call
         self.graphs, self.breaks, self.problems = [], [], []
         self.capture_s, self.extra_s = 0.0, 0.0
+        self.limit_s = 0.0  # of it
+        self.may_take_s = capture.limit_s(BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
         self.graph_calls = self.seen = self.taken = self.attempts = self.turn = self.watched = self.unpaired = self.calls = self.missed = self.rematches = 0
         self.exploring = []  # of the steps of the race's form: whether operators were still being measured; choices to come may make it faster
         self.pairs, self.times = {}, {}
@@ -264,6 +266,7 @@ class Target:
         self.missed = 0
         kind, self.kind, before, self.ran = self.kind, None, len(self.graphs), None
         spent = self.capture_s
+        self.limit_s = spent + self.may_take_s
         self.hook.end_drift_check()
         try:
             with no_marks(module):

@@ -12,13 +12,14 @@ import weakref
 
 import torch
 
-from . import collector
+from . import collector, time_limit
 from .compiler import first_line
 from .interrupts import is_being_handled, let_through
-from .quiet import quiet
+from .quiet import no_progress_bars, quiet
 
 
 MARK = "_dynamo_static_input_type"
+TOO_LONG = "its trace took too long"
 
 _names = itertools.count(1)
 
@@ -43,7 +44,7 @@ def end_frames(problem):
 
 class Convert:
     """Dynamo's frame converter, between Dynamo and the one that torch made: whatever it raises leaves the frame as it is, which has not begun
-    to run; outside an attempt of ours it is not asked."""
+    to run; outside an attempt of ours it is not asked, nor once a trace has taken the CPU time that it may (target.limit_s)."""
 
     def __init__(self, inner, target):
         self.inner = inner
@@ -60,14 +61,17 @@ class Convert:
         target = self.target()
         started = None if target is None else target.clock()
         try:
-            if target is None:
+            if target is None or target.capture_s >= target.limit_s:
                 return ConvertFrameReturn()
-            with quiet(), collector.seldom():
+            with quiet(), no_progress_bars(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)
                 return self.inner(frame, *rest, **options)
-        except Exception as problem:
-            let_through(problem)
-            target.problems.append(first_line(problem))
+        except BaseException as problem:
+            if time_limit.is_over(problem):
+                target.problems.append(TOO_LONG)
+            else:
+                let_through(problem)
+                target.problems.append(first_line(problem))
             end_frames(problem)
             return ConvertFrameReturn()
         finally:

@@ -80,6 +80,22 @@ def quiet():
             handler.removeFilter(ours)
 
 
+@contextlib.contextmanager
+def no_progress_bars():
+    """torch.fx makes a bar of tqdm for each walk over a graph, hidden as a rule; tqdm starts a thread for the first one all the same, which stays."""
+    interpreter = sys.modules.get("torch.fx.interpreter")
+    stand_in = getattr(sys.modules.get("torch.hub"), "_Faketqdm", None)
+    bars = getattr(interpreter, "tqdm", None)
+    if bars is None or stand_in is None or bars is stand_in or not getattr(interpreter.config, "disable_progress", False):
+        yield
+        return
+    interpreter.tqdm = stand_in
+    try:
+        yield
+    finally:
+        interpreter.tqdm = bars
+
+
 def keeper(show):
     """What Python calls to show a warning: keeps those that this thread records."""
 

@@ -8,7 +8,7 @@ import operator
 import torch
 
 MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
-ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod}
+ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, torch.sym_max, torch.sym_min}
 
 
 class Unsupported(Exception):

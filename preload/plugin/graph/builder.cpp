@@ -141,9 +141,9 @@ class Builder final : public torch::CustomClassHolder {
     return graph_.nodes.back().outputs[0];
   }
 
-  /// Arithmetic of two ints; `what` is a name of Python's module operator, `form` and `numbers` as in op().
+  /// Arithmetic of two ints; `what` is a name of Python's module operator or of torch's functions of sizes, `form` and `numbers` as in op().
   std::int64_t number(const std::string& what, const std::string& form, const std::vector<std::int64_t>& numbers) {
-    static const char* const kNames[] = {"add", "sub", "mul", "floordiv", "mod"};
+    static const char* const kNames[] = {"add", "sub", "mul", "floordiv", "mod", "sym_max", "sym_min"};
     const auto* found = std::find(std::begin(kNames), std::end(kNames), what);
     if (found == std::end(kNames)) throw std::invalid_argument(what + " of sizes");
     Node node;

@@ -145,6 +145,10 @@ std::int64_t computed(Arithmetic what, std::int64_t a, std::int64_t b) {
       return a - b;
     case Arithmetic::kMul:
       return a * b;
+    case Arithmetic::kMax:
+      return std::max(a, b);
+    case Arithmetic::kMin:
+      return std::min(a, b);
     case Arithmetic::kFloorDiv:
     case Arithmetic::kMod:
       break;

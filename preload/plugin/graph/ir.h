@@ -92,7 +92,7 @@ struct Convolution {
   Layout layout = Layout::kUnknown;  ///< of the result; kUnknown: stock's rule, by x and the weight
 };
 
-enum class Arithmetic : int { kAdd, kSub, kMul, kFloorDiv, kMod };
+enum class Arithmetic : int { kAdd, kSub, kMul, kFloorDiv, kMod, kMax, kMin };
 
 /// Bits of what kAttention may do.
 enum AttentionForm : std::int64_t {

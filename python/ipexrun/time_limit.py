@@ -1,0 +1,72 @@
+"""Ends work of torch's compiler that takes too long: sizes that changed between calls can keep its symbolic algebra busy for minutes inside one operator of
+one function (a detection model of torchvision did), and nothing of torch's own bounds that.
+
+Method: a thread that sleeps looks at the CPU clock of the working one and, once that is over its limit, raises TookTooLong there, between two lines of
+Python, as a signal handler would: what the compiler has open is closed as for KeyboardInterrupt. It knows no CPU time of threads below Linux's clocks.
+
+Thread rule: a TimeLimit belongs to the thread that entered it."""
+
+import _thread  # not of threading.enumerate(), in which the program would see it
+import ctypes
+import threading
+import time
+
+LOOK_S = 0.25
+AGAIN_S = 1.0  # after an exception that somebody swallowed
+
+
+class TookTooLong(BaseException):
+    """Not an Exception, which compilers catch and go on."""
+
+
+def is_over(problem):
+    """Whether it is TookTooLong, or stands for it."""
+    seen = 0
+    while problem is not None and seen < 20:
+        if not isinstance(problem, Exception):
+            return isinstance(problem, TookTooLong)  # not where the program's KeyboardInterrupt came upon it
+        problem = problem.__cause__ or problem.__context__
+        seen += 1
+    return False
+
+
+def _raise_in(thread, what):
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if what is None else ctypes.py_object(what))
+
+
+class TimeLimit:
+    """`with TimeLimit(seconds):` raises TookTooLong in the body after so many seconds of CPU time of this thread, and never after it."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __enter__(self):
+        self.thread = threading.get_ident()
+        self.clock = time.pthread_getcpuclockid(self.thread)
+        self.until = time.clock_gettime(self.clock) + self.seconds
+        self.lock, self.left = threading.Lock(), threading.Lock()
+        self.inside, self.fired = True, False
+        self.left.acquire()
+        _thread.start_new_thread(self.watch, ())
+        return self
+
+    def watch(self):
+        pause = LOOK_S
+        while not self.left.acquire(timeout=pause):
+            with self.lock:
+                if not self.inside:
+                    return
+                if time.clock_gettime(self.clock) > self.until:
+                    pause, self.fired = AGAIN_S, True
+                    _raise_in(self.thread, TookTooLong)
+
+    def __exit__(self, *problem):
+        try:
+            with self.lock:
+                self.inside = False
+        finally:
+            self.inside = False  # where it was raised just here
+            self.left.release()
+            if self.fired:
+                _raise_in(self.thread, None)  # one that is still on its way
+        return False
