@@ -1,6 +1,6 @@
-# Benches of kernels/: alone (attention, between, conv, linear, parts, shares, tile_registers), and *_vs_torch.py over a C library that only they load.
+# Benches of kernels/: alone (attention, between, conv, conv_chain, linear, parts, shares, tile_registers), and *_vs_torch.py over a C library that only they load.
 find_package(benchmark REQUIRED)
-set(_benches attention between conv linear parts shares)
+set(_benches attention between conv conv_chain linear parts shares)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   list(APPEND _benches tile_registers)
 endif()
