@@ -277,6 +277,16 @@ def test_arithmetic_of_sizes():
         captured(torch.randn(shape))
 
 
+def test_the_larger_and_the_smaller_of_two_sizes():
+    def function(x):
+        n, m = x.shape
+        return x.new_ones(torch.sym_max(n, m)), x.new_ones(torch.sym_min(n - 1, 5)), x[: max(n - 4, 1)] * 2
+
+    captured = Captured(function, torch.randn(6, 8), dynamic=True)
+    for shape in ((7, 4), (9, 6), (3, 10)):
+        captured(torch.randn(shape))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_model_of_that_dtype(dtype):
     block = nn.Sequential(nn.Linear(48, 96), nn.SiLU(), nn.Linear(96, 48), nn.LayerNorm(48)).eval().to(dtype)
