@@ -34,6 +34,7 @@ struct GridCosts {
   std::int64_t rows_most = 24;  ///< units of rows that kernels keep at once where L2 has 2 MiB
   std::int64_t row_steps = 1;   ///< steps of K that they round rows up to
   bool whole = true;            ///< a unit of few rows takes as long as one of 16
+  bool rows_of_equal = true;    ///< of equal cuts the one by rows: layers in a row then leave an image's rows where they were
 };
 
 /// Of vectors, whose products take longer than reading.
@@ -46,7 +47,8 @@ inline constexpr GridCosts kGridCostsF32{.rows = 3,
                                          .panels = 1,
                                          .rows_most = 1 << 20,
                                          .row_steps = 8,
-                                         .whole = false};
+                                         .whole = false,
+                                         .rows_of_equal = false};
 /// bf16 and fp16: from those of fp32, by what they read and multiply; on two cores of Zen 4 as good as any.
 inline constexpr GridCosts kGridCostsBf16 = [] {
   GridCosts costs = kGridCostsF32;
@@ -61,7 +63,8 @@ inline constexpr GridCosts kGridCostsBf16 = [] {
 
 /// fp32 in parts (amx/linear_f32.cpp), whose products take six times as long, while what is read is split as well. From
 /// what that takes alone; other cuts were not tried.
-inline constexpr GridCosts kGridCostsParts{.rows = 3, .panel = 1, .part = 36, .piece = 8, .element = 6, .rows_most = 12};
+inline constexpr GridCosts kGridCostsParts{
+    .rows = 3, .panel = 1, .part = 36, .piece = 8, .element = 6, .rows_most = 12, .rows_of_equal = false};
 
 /// The cut with the smallest estimate for the slowest worker, in units of one 16 x 32 x 32 product: the products, plus reading its rows of
 /// A, plus reading its panels of B. The costs only have to rank cuts: few rows -> cut N, many rows -> cut M.
@@ -76,7 +79,7 @@ inline Grid choose_grid(std::int64_t m, std::int64_t n, int threads, GridCosts c
     if (!costs.whole && rows == 1) units = static_cast<double>(m) / kRowUnit;
     const auto width = static_cast<double>(ceil_div(panels, columns));
     const double cost = units * width + costs.rows * units + costs.panel * width;
-    if (best_cost < 0 || cost <= best_cost) {
+    if (best_cost < 0 || cost < best_cost || (costs.rows_of_equal && cost == best_cost)) {
       best_cost = cost;
       best = {rows, columns};
     }

@@ -142,7 +142,7 @@ const char* linear_s8_variant(const LinearS8Args& args, IsaSet isa) { return var
 bool linear_s8(const LinearS8Args& args, const Parallel& parallel, IsaSet isa) {
   if (args.m <= 0 || args.n <= 0) return true;
   const LinearS8Variant& variant = variant_of(args, isa);
-  constexpr GridCosts costs{.rows = 1, .panel = 4};  // of bytes: those of linear.h were not measured for them
+  constexpr GridCosts costs{.rows = 1, .panel = 4, .rows_of_equal = false};  // of bytes: those of linear.h were not measured for them
   Job job{&args, &variant, choose_grid(args.m, args.n, workers_for(args.m, args.n, args.k, parallel), costs)};
   parallel(static_cast<int>(job.grid.rows * job.grid.panels), task, &job);
   return !job.failed.load(std::memory_order_relaxed);

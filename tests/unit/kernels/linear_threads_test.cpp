@@ -59,6 +59,15 @@ TEST(Grid, Fp32LeavesNoWorkersIdleWhereRowsCanBeCut) {
   EXPECT_EQ(slowest(3136, 64, 16, kGridCostsF32), 26);
 }
 
+TEST(Grid, OfEqualCutsTilesTakeTheOneByRows) {
+  const Grid tiles = choose_grid(196, 1024, 2);
+  EXPECT_EQ(tiles.rows, 2);
+  EXPECT_EQ(tiles.panels, 1);
+  const Grid vectors = choose_grid(128, 768, 2, kGridCostsF32);  // weights are read once
+  EXPECT_EQ(vectors.rows, 1);
+  EXPECT_EQ(vectors.panels, 2);
+}
+
 TEST(Grid, EveryCutIsWithinTheThreads) {
   for (const GridCosts& costs : {GridCosts(), kGridCostsF32}) {
     for (const std::int64_t m : {1, 16, 17, 49, 128, 784, 5000}) {
