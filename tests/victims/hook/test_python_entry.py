@@ -31,12 +31,15 @@ def start():
 sys.meta_path.insert(0, Watch())
 """
 
-CHECK = """
+# What the interpreter has by itself: a path file of the development environment names the release tree, where that is built.
+GIVEN = json.loads(subprocess.check_output([sys.executable, "-c", "import json, sys; print(json.dumps(sys.path))"], text=True))
+
+CHECK = f"given = {GIVEN!r}" + """
 import json, torch
 torch.nn.Identity()(torch.zeros(3))
 print(json.dumps({"loaded": "_ipexrun_hook" in sys.modules, "calls": [c.name for c in fake.calls(plugin)], "finders": len(sys.meta_path),
                   "spec": type(torch.__spec__).__module__, "initializing": torch.__spec__._initializing,
-                  "path": "".join(p for p in sys.path if "ipexrun" in p and "python" in p)}))
+                  "path": "".join(p for p in sys.path if "ipexrun" in p and "python" in p and p not in given)}))
 """
 
 
