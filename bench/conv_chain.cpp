@@ -5,14 +5,12 @@
 // its calls in microseconds, and the sums; for two builds beside one another, run them in turn. Workers wait awake, as torch's do.
 //
 //   bench_conv_chain [--threads N] [--seconds S] [--smoke]
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bench/kernel_bench.h"
@@ -24,63 +22,6 @@ namespace {
 using namespace ipexrun;  // NOLINT: a program of one file
 using bench::DType;
 using bench::Memory;
-
-/// Workers that never sleep.
-class AwakePool {
- public:
-  explicit AwakePool(int threads) : threads_(threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
-  }
-  ~AwakePool() {
-    stop_ = true;
-    call_.fetch_add(1);
-    for (std::thread& worker : workers_) worker.join();
-  }
-  AwakePool(const AwakePool&) = delete;
-  AwakePool& operator=(const AwakePool&) = delete;
-
-  kernels::Parallel parallel() { return {threads_, &run, this}; }
-
- private:
-  static void run(void* context, int n, void (*fn)(void* arg, int i), void* arg) {
-    auto& pool = *static_cast<AwakePool*>(context);
-    pool.n_ = n;
-    pool.fn_ = fn;
-    pool.arg_ = arg;
-    pool.busy_.store(pool.threads_ - 1);
-    pool.call_.fetch_add(1, std::memory_order_release);
-    pool.share(0);
-    while (pool.busy_.load(std::memory_order_acquire) != 0) pause();
-  }
-
-  static void pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
-
-  void share(int who) {
-    for (int i = who; i < n_; i += threads_) fn_(arg_, i);
-  }
-
-  void work(int who) {
-    for (int seen = 0;; ++seen) {
-      while (call_.load(std::memory_order_acquire) == seen) pause();
-      if (stop_) return;
-      share(who);
-      busy_.fetch_sub(1, std::memory_order_release);
-    }
-  }
-
-  int threads_;
-  std::atomic<int> call_{0};
-  std::atomic<int> busy_{0};
-  std::atomic<bool> stop_{false};
-  int n_ = 0;
-  void (*fn_)(void* arg, int i) = nullptr;
-  void* arg_ = nullptr;
-  std::vector<std::thread> workers_;
-};
 
 struct Layer {
   std::string name;
@@ -247,7 +188,7 @@ int main(int argc, char** argv) {
     if (i + 1 < argc && std::strcmp(argv[i], "--threads") == 0) threads = std::atoi(argv[++i]);
     if (i + 1 < argc && std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[++i]);
   }
-  AwakePool pool(threads < 1 ? 1 : threads);
+  bench::Pool pool(threads < 1 ? 1 : threads, true);
   Network network(pool.parallel(), isa_of_process());
   if (!kernels::conv_supported(network.layers().front().windows, isa_of_process())) {
     std::fprintf(stderr, "conv_chain: dense convolution has the reference alone here\n");

@@ -69,9 +69,11 @@ class Convert:
         except BaseException as problem:
             if time_limit.is_over(problem):
                 target.problems.append(TOO_LONG)
-            else:
+            elif isinstance(problem, Exception):
                 let_through(problem)
                 target.problems.append(first_line(problem))
+            else:
+                raise
             end_frames(problem)
             return ConvertFrameReturn()
         finally:

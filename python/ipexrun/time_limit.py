@@ -12,7 +12,7 @@ import threading
 import time
 
 LOOK_S = 0.25
-AGAIN_S = 1.0  # after an exception that somebody swallowed
+AGAIN_S = 1.0  # of CPU time after an exception that somebody swallowed
 
 
 class TookTooLong(BaseException):
@@ -51,13 +51,14 @@ class TimeLimit:
         return self
 
     def watch(self):
-        pause = LOOK_S
-        while not self.left.acquire(timeout=pause):
+        while not self.left.acquire(timeout=LOOK_S):
             with self.lock:
                 if not self.inside:
                     return
-                if time.clock_gettime(self.clock) > self.until:
-                    pause, self.fired = AGAIN_S, True
+                now = time.clock_gettime(self.clock)
+                if now > self.until:
+                    self.fired = True
+                    self.until = now + AGAIN_S  # not while what was open is being closed
                     _raise_in(self.thread, TookTooLong)
 
     def __exit__(self, *problem):
