@@ -59,6 +59,11 @@ std::vector<double> Race::blocks() const {
 RaceResult Race::result() const {
   const std::vector<double> ratios = order_matters() ? blocks() : ratios_;
   const int n = static_cast<int>(ratios.size());
+  // As unlikely as a clear win, and a third pair of calls of a second each would cost more than it tells.
+  if (n == kPlainPairs && !doubtful_ && *std::min_element(rival_.begin(), rival_.end()) >= kLongNs &&
+      *std::max_element(ratios.begin(), ratios.end()) <= kPlainRatio) {
+    return RaceResult::kWon;
+  }
   if (n >= kHopelessPairs && n < kMinPairs) {
     const double least = *std::min_element(ratios.begin(), ratios.end());
     if (least > kHopelessRatio) return RaceResult::kLost;

@@ -13,6 +13,9 @@ inline constexpr int kMaxPairs = 16;         ///< undecided by then counts as lo
 inline constexpr int kMostPairs = 64;        ///< of a race that goes on for that; its calls take less time than the rival's alone would
 inline constexpr double kClearRatio = 0.67;  ///< at least this fast in each of the first kClearPairs pairs: won at once
 inline constexpr int kClearPairs = 3;
+inline constexpr double kPlainRatio = 0.4;  ///< at least this fast in each of the first kPlainPairs pairs of long calls: won at once
+inline constexpr int kPlainPairs = 2;
+inline constexpr double kLongNs = 1e8;  ///< of the rival; what else runs on the machine comes and goes many times in such a call
 inline constexpr double kHopelessRatio = 1.3;  ///< slower than this in each of the first kHopelessPairs pairs: dropped at once
 inline constexpr int kHopelessPairs = 3;
 

@@ -28,7 +28,7 @@ SHARE, LEAD_SHARE = 0.05, 0.2  # of stock's time may go into trying a form after
 LEAD_S = 9.0  # seconds in one graph that a form that leads, or chooses kernels, may be tried in without a rest
 LEADS, RECENT = 0.95, 6  # of stock's time, in the middle of so many last pairs: it may well win. By single calls a form that is level led for minutes
 BOUNDED = os.environ.get("IPEXRUN_GRAPH_WAIT") != "0" and os.environ.get("IPEXRUN_GRAPH_MODE") != "dynamo"
-LONG_S, NEAR = 0.1, 1e-4  # of such calls, and of results so near stock's, float64 tells the rest later
+LONG_S, NEAR = 0.1, 1e-4  # of such calls, and of results so near stock's, float64 tells the rest later; of such calls also the time of each operator
 LOOK_AGAIN = 16  # the first call answered with bf16 inside that is judged once more; then each power of four
 SMALL_SHARE = 8  # one call of so many may have results that are too small for what bf16 rounds
 SMALL_AT_FIRST = 32  # such calls after which that is asked of a form that answers
@@ -127,6 +127,7 @@ class Compiled:
         self.beside_s = self.stock_s = 0.0  # spent in trying beside stock; by stock in the last call that tried
         self.begin_trial()
         self.choice = None  # None: stock; else as in `open`
+        self.calls_until_times = 0  # that the form answers before the time of each operator is measured; 0: it was, or is not to be
         # It won while kernels inside were still being chosen, or before CHECKS calls were judged: a call with those that stay is judged once more.
         self.unjudged = False
         self.problem = ""  # of the last run that failed
@@ -179,9 +180,9 @@ class Compiled:
         ratios = [mine / max(stock, 1) for stock, mine in zip(*(times[-RECENT:] for times in self.times))]
         return bool(ratios) and statistics.median(ratios) <= LEADS
 
-    def is_costly(self):
+    def is_costly(self, more_s=0.0):
         """A form that gains little is decided by many pairs, and a model of long calls would take twice as long for a minute."""
-        return BOUNDED and self.timed and self.beside_s > FREE_S
+        return BOUNDED and self.timed and self.beside_s + more_s > FREE_S
 
     def rest_after(self, beside_s, choosing):
         """Seconds of stock's calls before the form is tried again, after a call that took so many more than stock's."""
@@ -218,6 +219,11 @@ class Compiled:
                 leave_out()
                 if not self.is_accurate(values, list(result), self.choice):
                     raise RuntimeError(f"its results are {self.trial.error():.1e} away")
+            if self.calls_until_times:
+                self.calls_until_times -= 1
+                if not self.calls_until_times:
+                    leave_out()
+                    self.note_times(self.choice, values)
             return self.large_or_stock(values, result)
         except Exception as problem:
             let_through(problem)
@@ -288,7 +294,8 @@ class Compiled:
         mine_first = self.calls % 2 == 1
         if mine_first:
             mine, mine_ns = self.attempt(candidate, values)
-        result, stock_ns, beside_ns = self.stock_timed(values)
+        first = self.calls == 0  # it packs, and is judged but not timed: torch's own kernels may answer it
+        result, stock_ns, beside_ns = self.stock_timed(values, by_torch=first)
         if not mine_first:
             mine, mine_ns = self.attempt(candidate, values)
         self.calls += 1
@@ -299,9 +306,9 @@ class Compiled:
             self.lose(values, f"failed: {self.problem}")
             return result
         decided = 0
-        # The first call packs; and while kernels inside are still chosen, times say nothing of what they will be.
+        # While kernels inside are still chosen, times say nothing of what they will be.
         self.unsettled += self.graph.unsettled_runs() != unsettled
-        if self.calls > 1:
+        if not first:
             if self.graph.unsettled_runs() == unsettled or self.unsettled > UNSETTLED:
                 self.trial.add(stock_ns, mine_ns)
             else:
@@ -310,9 +317,9 @@ class Compiled:
             self.times[0].append(stock_ns)
             self.times[1].append(mine_ns)
             decided = self.trial.result() if self.timed else int(self.calls > CHECKS)
-        if self.checks == 0 or (self.checks < CHECKS and not self.is_costly()) or decided == 1:
+        if self.checks == 0 or (self.checks < CHECKS and not self.is_costly(self.stock_s)) or decided == 1:
             self.checks += 1
-            if not self.is_accurate(values, list(mine), candidate, may_wait=decided != 1):
+            if not self.is_accurate(values, list(mine), candidate, may_wait=decided != 1, truth=result if first else None):
                 self.lose(values, f"its results are {self.trial.error():.1e} away")
                 return result
         if decided == 1 and self.is_often_small():
@@ -327,7 +334,10 @@ class Compiled:
             if self.timed:
                 self.note["speed"] = round(1 / self.trial.ratio(), 2)
                 self.remember(form_name(candidate), "faster")
-                self.note_times(candidate, values)
+                if self.stock_s > LONG_S:  # as a share of what it answers
+                    self.calls_until_times = 1 + int((1 + 1 / self.trial.ratio()) / SHARE)
+                else:
+                    self.note_times(candidate, values)
             self.note["error"] = self.trial.error()
         elif decided == -1 and self.rematches < REMATCHES and may_have_won(self.trial):
             self.rematches += 1
@@ -340,10 +350,10 @@ class Compiled:
         """So often that torch's own answers, which such calls cost besides, would take what is gained."""
         return self.small * SMALL_SHARE > self.tried or (self.small > 0 and self.small / self.tried + self.trial.ratio() >= 1)
 
-    def stock_timed(self, values):
-        """Stock's result, its nanoseconds, and how many of these it will not take once the op tier has chosen."""
+    def stock_timed(self, values, by_torch=False):
+        """Stock's result, its nanoseconds, and how many of these it will not take once the op tier has chosen. `by_torch`: by torch's own kernels."""
         beside, started = self.graph.exploration_ns(), time.perf_counter_ns()
-        result = tuple(self.stock(*values))
+        result = tuple(self.truth(values) if by_torch else self.stock(*values))
         nanoseconds = time.perf_counter_ns() - started
         self.stock_s = nanoseconds * 1e-9
         return result, nanoseconds, self.graph.exploration_ns() - beside
@@ -394,10 +404,11 @@ class Compiled:
         finally:
             hook.set_enabled(True)
 
-    def is_accurate(self, values, mine, candidate, trial=None, may_wait=False):
-        """`may_wait`: the form is not about to win, so that what float64 alone can tell, at some four times the price of a call, may wait for that."""
+    def is_accurate(self, values, mine, candidate, trial=None, may_wait=False, truth=None):
+        """`may_wait`: the form is not about to win, so that what float64 alone can tell, at some four times the price of a call, may wait for that.
+        `truth`: where results of torch's own kernels are there already."""
         bf16 = candidate or self.bf16_inside
-        truth, exact = list(self.truth(values)), []
+        truth, exact = list(self.truth(values) if truth is None else truth), []
         beside = torch.classes.ipexrun.Trial()
         if not bf16 and not beside.check(truth, mine, bf16):
             if may_wait and self.stock_s > LONG_S and 0 < beside.error() <= NEAR:

@@ -343,69 +343,6 @@ def test_cycles_are_looked_for_seldom_during_a_trace_and_then_as_before(before, 
     assert done.stdout.strip() == f"{meanwhile} {after}", done.stderr
 
 
-BOUND = """
-import time
-import torch
-from torch import nn
-import ipexrun.compiler
-
-ipexrun.compiler.BOUNDED, ipexrun.compiler.FREE_S = True, 0.0
-stock_ns, mine_ns = {stock}, {mine}  # what a call of each takes, as far as races know
-
-def stock_timed(graph, values, real=ipexrun.compiler.Compiled.stock_timed):
-    result, _, beside = real(graph, values)
-    return result, stock_ns, 0
-
-def attempt(graph, candidate, values, real=ipexrun.compiler.Compiled.attempt):
-    result, _ = real(graph, candidate, values)
-    tries.append(calls)
-    return result, mine_ns
-
-ipexrun.compiler.Compiled.stock_timed, ipexrun.compiler.Compiled.attempt = stock_timed, attempt
-tries, calls = [], 0
-model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
-with torch.no_grad():
-    for calls in range(60):
-        model(torch.randn(8, 64))
-states = [one["state"] for one in ipexrun.report()["modules"]]
-print(len(tries), tries == list(range(tries[0], tries[0] + len(tries))), states)
-"""
-
-
-LEADS_NO_LONGER = """
-import ipexrun.compiler as compiler
-
-compiler.BOUNDED = True
-graph = object.__new__(compiler.Compiled)
-graph.timed, graph.open, graph.beside_s, graph.times, graph.calls = True, [False], 8.0, ([], []), 1
-rests = []
-for stock, mine in [(8, 7)] * 4 + [(7, 7)] * 5:  # stock's own kernels were still being chosen in the first ones
-    graph.calls += 1
-    graph.times[0].append(stock)
-    graph.times[1].append(mine)
-    rests.append(graph.rest_after(1.0, choosing=False))
-graph.beside_s, graph.times = 9.5, ([8] * 6, [7] * 6)
-print(rests, graph.rest_after(1.0, choosing=False))
-"""
-
-
-def test_a_form_that_no_longer_leads_rests_and_one_that_leads_does_after_a_while():
-    done = run([sys.executable, "-c", LEADS_NO_LONGER], PYTHONPATH=os.path.join(BUILD, "lib", "ipexrun", "python"))
-    assert done.stdout.strip() == f"{[0.0] * 7 + [20.0] * 2} 5.0", done.stderr
-
-
-@pytest.mark.parametrize("mine, seldom", [(1000, True), (500, False)])
-def test_a_form_that_does_not_lead_is_tried_seldom(mine, seldom):
-    """A form as fast as stock's needs many pairs until it is known; each call of a model of long calls took twice as long meanwhile."""
-    done = run([*launched(), sys.executable, "-c", BOUND.format(stock=1000, mine=mine)], IPEXRUN_GRAPH_WAIT="0")
-    assert done.returncode == 0, done.stderr
-    tries, in_a_row, states = done.stdout.strip().split(" ", 2)
-    if seldom:
-        assert 4 <= int(tries) <= 12 and "trying its graphs" in states, done.stdout
-    else:
-        assert in_a_row == "True" and "trying its graphs" not in states, done.stdout
-
-
 def test_sizes_that_change_from_module_to_module_are_not_unknown_ones():
     """TorchDynamo knows code by its place in a file: what differs between calls of two modules is not what differs between those of one."""
     program = """

@@ -88,6 +88,7 @@ def test_a_form_that_won_early_is_judged_once_its_kernels_are_chosen(right):
 
     one, judged = object.__new__(compiler.Compiled), []
     one.graph, one.choice, one.unjudged, one.margins, one.note = Graph(), True, True, None, {"taken": 0, "choice": "bf16"}
+    one.calls_until_times = 0
     one.stock, one.mine, one.trial = lambda x: ["stock"], lambda choice, values: ("mine",), torch.classes.ipexrun.Trial()
     one.is_accurate = lambda values, result, choice: judged.append(result) or right
     answers = [one.answer([0]) for _ in range(3)]

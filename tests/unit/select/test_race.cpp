@@ -25,6 +25,31 @@ TEST(Race, a_clear_winner_is_known_after_three_pairs) {
   EXPECT_EQ(race.result(), RaceResult::kWon);
 }
 
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+TEST(Race, long_calls_are_won_after_two_pairs_where_the_winner_is_plain) {
+  Race race;
+  race.add(kSecond, kSecond / 4);
+  EXPECT_EQ(race.result(), RaceResult::kUndecided);
+  race.add(kSecond, kSecond / 3);
+  EXPECT_EQ(race.result(), RaceResult::kWon);
+}
+
+TEST(Race, two_pairs_decide_nothing_of_short_calls_nor_of_gains_that_a_busy_machine_could_feign) {
+  Race shorter;
+  Race less;
+  Race one_of_them;
+  Race doubted;
+  doubted.doubt();
+  for (int i = 0; i < 2; ++i) {
+    shorter.add(kSecond / 20, kSecond / 200);
+    less.add(kSecond, kSecond / 2);
+    one_of_them.add(kSecond, i == 0 ? kSecond / 4 : kSecond / 2);
+    doubted.add(kSecond, kSecond / 4);
+  }
+  for (const Race* race : {&shorter, &less, &one_of_them, &doubted}) EXPECT_EQ(race->result(), RaceResult::kUndecided);
+}
+
 TEST(Race, one_doubtful_pair_of_three_is_no_clear_win) {
   Race race;
   race.add(1000, 300);

@@ -1,0 +1,142 @@
+"""What trying a graph costs a program of long calls (python/ipexrun/compiler.py): how often it is tried, and how often stock's form runs for it.
+
+Risk covered: a model of long calls takes twice as long for a minute; a graph that wins is never judged, or its report stays empty.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+
+
+def run(command, **more):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
+
+
+def launched():
+    return [f"{BUILD}/bin/ipexrun", "cpu", "--no-pin"]
+
+
+BOUND = """
+import time
+import torch
+from torch import nn
+import ipexrun.compiler
+
+ipexrun.compiler.BOUNDED, ipexrun.compiler.FREE_S = True, 0.0
+stock_ns, mine_ns = {stock}, {mine}  # what a call of each takes, as far as races know
+
+def stock_timed(graph, values, by_torch=False, real=ipexrun.compiler.Compiled.stock_timed):
+    result, _, beside = real(graph, values, by_torch)
+    return result, stock_ns, 0
+
+def attempt(graph, candidate, values, real=ipexrun.compiler.Compiled.attempt):
+    result, _ = real(graph, candidate, values)
+    tries.append(calls)
+    return result, mine_ns
+
+ipexrun.compiler.Compiled.stock_timed, ipexrun.compiler.Compiled.attempt = stock_timed, attempt
+tries, calls = [], 0
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+with torch.no_grad():
+    for calls in range(60):
+        model(torch.randn(8, 64))
+states = [one["state"] for one in ipexrun.report()["modules"]]
+print(len(tries), tries == list(range(tries[0], tries[0] + len(tries))), states)
+"""
+
+
+LEADS_NO_LONGER = """
+import ipexrun.compiler as compiler
+
+compiler.BOUNDED = True
+graph = object.__new__(compiler.Compiled)
+graph.timed, graph.open, graph.beside_s, graph.times, graph.calls = True, [False], 8.0, ([], []), 1
+rests = []
+for stock, mine in [(8, 7)] * 4 + [(7, 7)] * 5:  # stock's own kernels were still being chosen in the first ones
+    graph.calls += 1
+    graph.times[0].append(stock)
+    graph.times[1].append(mine)
+    rests.append(graph.rest_after(1.0, choosing=False))
+graph.beside_s, graph.times = 9.5, ([8] * 6, [7] * 6)
+print(rests, graph.rest_after(1.0, choosing=False))
+"""
+
+
+def test_a_form_that_no_longer_leads_rests_and_one_that_leads_does_after_a_while():
+    done = run([sys.executable, "-c", LEADS_NO_LONGER], PYTHONPATH=os.path.join(BUILD, "lib", "ipexrun", "python"))
+    assert done.stdout.strip() == f"{[0.0] * 7 + [20.0] * 2} 5.0", done.stderr
+
+
+@pytest.mark.parametrize("mine, seldom", [(1000, True), (500, False)])
+def test_a_form_that_does_not_lead_is_tried_seldom(mine, seldom):
+    """A form as fast as stock's needs many pairs until it is known; each call of a model of long calls took twice as long meanwhile."""
+    done = run([*launched(), sys.executable, "-c", BOUND.format(stock=1000, mine=mine)], IPEXRUN_GRAPH_WAIT="0")
+    assert done.returncode == 0, done.stderr
+    tries, in_a_row, states = done.stdout.strip().split(" ", 2)
+    if seldom:
+        assert 4 <= int(tries) <= 12 and "trying its graphs" in states, done.stdout
+    else:
+        assert in_a_row == "True" and "trying its graphs" not in states, done.stdout
+
+
+LONG = """
+import sys
+import torch
+from torch import nn
+from ipexrun import capture, compiler
+
+capture.EXPRESS = False
+capture.Target.pair = lambda target, key, half: target.settle("faster")  # a module so small would lose
+compiler.BOUNDED, compiler.LONG_S = True, 0.0  # each call is a long one
+stock_runs, checks, timed_at = [], [], []
+
+def stock_timed(graph, values, by_torch=False, real=compiler.Compiled.stock_timed):
+    stock_runs.append(call)
+    return real(graph, values, by_torch)[0], 400_000_000, 0
+
+def truth(graph, values, real=compiler.Compiled.truth):
+    if sys._getframe(1).f_code.co_name != "stock_timed":
+        stock_runs.append(call)
+    return real(graph, values)
+
+def is_accurate(graph, *values, real=compiler.Compiled.is_accurate, **more):
+    checks.append(call)
+    return real(graph, *values, **more)
+
+def attempt(graph, candidate, values, real=compiler.Compiled.attempt):
+    return real(graph, candidate, values)[0], 100_000_000
+
+def note_times(graph, candidate, values, real=compiler.Compiled.note_times):
+    timed_at.append(call)
+    real(graph, candidate, values)
+
+for name in ("stock_timed", "truth", "is_accurate", "attempt", "note_times"):
+    setattr(compiler.Compiled, name, globals()[name])
+compiler.Compiled.is_costly = lambda graph, more_s=0.0: True  # as after FREE_S seconds of it
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+with torch.no_grad():
+    for call in range(400):
+        model(torch.randn(8, 64))
+first = stock_runs[0]
+graph = compiler.graphs[0]
+print([[one - first for one in what] for what in (stock_runs, checks, timed_at)], len(graph.get("time_by_op", [])) > 0, graph["taken"] > 0)
+"""
+
+
+def test_a_graph_of_long_calls_costs_few_calls_of_stock():
+    """The first call of a graph is answered and judged by one run of torch's kernels; a plain winner is known after two pairs; where its time goes
+    is measured when it has earned that."""
+    done = run([*launched(), sys.executable, "-c", LONG], IPEXRUN_GRAPH_WAIT="0")
+    assert done.returncode == 0 and done.stdout, done.stderr
+    lists, told, taken = done.stdout.strip().rsplit(" ", 2)
+    stock_runs, checks, timed_at = ast.literal_eval(lists)
+    assert (told, taken) == ("True", "True")
+    assert stock_runs[:4] == [0, 1, 2, 2]  # the last one judges the winner
+    assert checks[:2] == [0, 2]
+    assert len(timed_at) == 1 and timed_at[0] > 100, timed_at
