@@ -10,6 +10,7 @@ import torch
 from .interrupts import let_through
 from .structures import Taken
 
+OTHER_FORM = "under torch.compile it gives something of another form"
 FURTHEST, FURTHEST_ROW = 0.1, 0.5  # far from what rounding to bf16 does to results and to one row of them, and near where other values were computed
 
 
@@ -44,12 +45,22 @@ def is_near(truth, mine):
     return bool(away.norm() <= FURTHEST * size.norm()) and bool((away <= FURTHEST_ROW * rows).all())
 
 
+def kinds_of(value):
+    """Of an object, and of those in it where it is a list, a tuple or a dict."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind, *map(kinds_of, value)
+    return (kind, *map(kinds_of, value.values())) if kind is dict else kind
+
+
 def differs(truth, mine):
     """Why the results of a call are not the same, or ""."""
     try:
+        if kinds_of(truth) != kinds_of(mine):
+            return OTHER_FORM
         truth, mine = Taken(truth), Taken(mine)
         if truth.form != mine.form:
-            return "under torch.compile it gives something of another form"
+            return OTHER_FORM
         return "" if all(map(is_near, truth.tensors, mine.tensors)) else "under torch.compile it computes something else"
     except Exception as problem:  # of kinds that nobody can compare
         let_through(problem)

@@ -4,6 +4,8 @@ import sys
 
 import torch
 
+from .quiet import no_progress_bars
+
 SHARE_OF_FREE_MEMORY = 0.25
 
 
@@ -53,7 +55,7 @@ def results(module, values, interpreter=Doubled):
         if hook is not None:
             hook.set_enabled(False)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), no_progress_bars():
                 return list(interpreter(module).run(*values))
         finally:
             if hook is not None:

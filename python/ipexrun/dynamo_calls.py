@@ -6,19 +6,21 @@ Thread rule: every function runs under the interpreter lock.
 import contextlib
 import inspect
 import itertools
+import os
 import sys
 import traceback
 import weakref
 
 import torch
 
-from . import collector, time_limit
+from . import collector, rebuilt, time_limit
 from .compiler import first_line
 from .interrupts import is_being_handled, let_through
 from .quiet import no_progress_bars, quiet
 
 
 MARK = "_dynamo_static_input_type"
+FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 TOO_LONG = "its trace took too long"
 
 _names = itertools.count(1)
@@ -42,6 +44,17 @@ def end_frames(problem):
         problem = problem.__cause__ or problem.__context__
 
 
+@contextlib.contextmanager
+def no_traces_in_environment():
+    """torch writes the folder of Inductor's files into the environment, which the program's children inherit."""
+    held = FOLDER in os.environ
+    try:
+        yield
+    finally:
+        if not held:
+            os.environ.pop(FOLDER, None)
+
+
 class Convert:
     """Dynamo's frame converter, between Dynamo and the one that torch made: whatever it raises leaves the frame as it is, which has not begun
     to run; outside an attempt of ours it is not asked, nor once a trace has taken the CPU time that it may (target.limit_s)."""
@@ -63,9 +76,13 @@ class Convert:
         try:
             if target is None or target.capture_s >= target.limit_s:
                 return ConvertFrameReturn()
-            with quiet(), no_progress_bars(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
+            with quiet(), no_progress_bars(), no_traces_in_environment(), rebuilt.leaving_numpy_alone(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)
-                return self.inner(frame, *rest, **options)
+                converted = self.inner(frame, *rest, **options)
+            if rebuilt.makes_iterators(converted, frame.f_globals):
+                target.problems.append(rebuilt.REASON)
+                return ConvertFrameReturn()
+            return converted
         except BaseException as problem:
             if time_limit.is_over(problem):
                 target.problems.append(TOO_LONG)
@@ -87,7 +104,7 @@ def ways_of_calling(target, backend):
     from torch._dynamo import hooks as dynamo_hooks
 
     hooks = dynamo_hooks.Hooks()
-    convert = Convert(convert_frame.convert_frame(backend, hooks), target)
+    convert = Convert(convert_frame.convert_frame(rebuilt.refused(backend, target), hooks), target)
     call = frame_of_its_own()
     target.code = call.__code__
     module = target.module()

@@ -22,7 +22,7 @@ import time
 
 import torch
 
-from . import compiler, double, operator_bounds, plugin, training_graphs, training_norms
+from . import compiler, double, operator_bounds, plugin, rebuilt, training_graphs, training_norms
 from .interrupts import let_through
 from .training_graphs import Arrivals, finite, is_image, stock_kernels
 
@@ -51,7 +51,9 @@ def refusal(graph):
     for node in graph.graph.nodes:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             return f"{node.target} inside"  # checkpoints, functions of autograd's that the program wrote, control flow
-        if "numpy" in str(node.target):
+        if node.op == "call_function" and not is_torchs(node.target):
+            return f"{getattr(node.target, '__name__', node.target)} inside, which is none of torch's own: it may count its calls"
+        if rebuilt.is_numpys(node.target):
             return "NumPy inside: its random numbers are its own"
         if node.op == "call_module":
             return "a module inside that TorchDynamo left as it is"
@@ -60,6 +62,15 @@ def refusal(graph):
         if any(isinstance(one, torch.Generator) for one in [*node.args, *node.kwargs.values()]) or isinstance(node.meta.get("example_value"), torch.Generator):
             return "a random stream of its own"
     return ""
+
+
+def is_torchs(function):
+    """Whether a function of a graph is one of torch's or Python's own. Comparing a form computes a step beside the program's."""
+    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        packet = getattr(function, "overloadpacket", function)
+        return packet._qualified_op_name.split("::")[0] in ("aten", "prim", "prims")
+    module = getattr(function, "__module__", None) or "torch"  # functions in C have none
+    return module.split(".")[0] in ("torch", "operator", "_operator", "builtins", "math")
 
 
 def writes(user, node):

@@ -1,0 +1,168 @@
+"""What a captured call hands to the program is what its own code makes (python/ipexrun/rebuilt.py): the same kinds of objects, run when they are run.
+
+Risk covered: TorchDynamo rebuilds generators and iterators as iterators of tuples that have run to their end, scalars of NumPy as arrays, and takes
+torch's random numbers for NumPy's; custom operators run more often in training; what a capture leaves in the process.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+
+
+def run(command, **more):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
+
+
+def same_as_stock(program, *options):
+    stock = run([sys.executable, "-W", "ignore", "-c", program])
+    assert stock.returncode == 0 and stock.stdout, stock.stderr
+    done = run([f"{BUILD}/bin/ipexrun", "--no-pin", *options, sys.executable, "-W", "ignore", "-c", program], IPEXRUN_GRAPH_WAIT="0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == stock.stdout
+    return done.stderr
+
+
+KINDS = """
+import contextlib, itertools
+import numpy as np
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, give):
+        super().__init__()
+        self.first, self.last, self.give, self.kept = nn.Linear(64, 128), nn.Linear(128, 64), give, None
+        self.number = np.float64(1.5)
+
+    def forward(self, x):
+        return self.give(self, self.last(torch.relu(self.first(x))))
+
+def keeps(self, h):
+    self.kept = reversed([1, 2])
+    return h
+
+def keeps_number(self, h):
+    self.kept = np.float64(len(h)) / 3
+    return h
+
+def splits(self, h):
+    steps = iter([h, h])
+    print(end="")
+    return h, steps
+
+def yields(self, h):
+    for i in range(3):
+        h = h * 2
+        yield h
+
+GIVE = dict(
+    generator=lambda self, h: (h[i] * 2 for i in range(3)), yields=yields, keeps=keeps, keeps_number=keeps_number, splits=splits,
+    reversed=lambda self, h: [reversed([h, h])], iter=lambda self, h: {"a": iter([h])}, repeat=lambda self, h: (itertools.repeat(h, 3), h),
+    product=lambda self, h: (h, itertools.product([h], [h])), context=lambda self, h: (h, torch.no_grad()),
+    largest=lambda self, h: (h, h.detach().numpy().max()), third=lambda self, h: (h, np.float64(1) / 3), twice=lambda self, h: (h, self.number * 2),
+    whole=lambda self, h: (h, np.int32(7) // 2), median=lambda self, h: (h, np.median(h.detach().numpy())), array=lambda self, h: (h, h.detach().numpy()),
+    number=lambda self, h: (h, self.number), list=lambda self, h: [h, (h, {"a": h}, None, 3, 2.5, "x")], range=lambda self, h: (h, range(3)),
+)
+
+def kinds(value):
+    if isinstance(value, (list, tuple, dict)):
+        return [type(value).__name__, *map(kinds, value.values() if isinstance(value, dict) else value)]
+    return type(value).__name__
+
+for name, give in GIVE.items():
+    torch.manual_seed(0)
+    model = Model(give).train(GRAD)
+    seen = []
+    for _ in range(STEPS):
+        with torch.set_grad_enabled(GRAD):
+            result = model(torch.randn(8, 64))
+            seen.append((kinds(result), kinds(model.kept)))
+            if GRAD and isinstance(result, tuple) and isinstance(result[0], torch.Tensor):
+                result[0].square().sum().backward()
+    print(name, [one for i, one in enumerate(seen) if one not in seen[:i]])
+"""
+
+
+@pytest.mark.parametrize("mode", ["dynamo", "auto", "trace"])
+def test_results_are_of_the_kinds_that_the_program_makes(mode):
+    same_as_stock(KINDS.replace("GRAD", "False").replace("STEPS", "12"), "--graph-mode", mode)
+
+
+def test_results_of_training_steps_are_too():
+    same_as_stock(KINDS.replace("GRAD", "True").replace("STEPS", "8"))
+
+
+def test_numbers_that_numpy_draws_are_its_own():
+    same_as_stock("""
+import numpy as np
+import torch
+from torch import nn
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64))
+    def forward(self, x):
+        return self.inner(x) + torch.from_numpy(np.random.rand(64).astype(np.float32))
+torch.manual_seed(0), np.random.seed(0)
+model, before, alone = Noisy().eval(), torch.get_rng_state(), np.random.RandomState(0)
+with torch.no_grad():
+    for _ in range(12):
+        away = model(torch.zeros(2, 64)) - model.inner(torch.zeros(2, 64)) - torch.from_numpy(alone.rand(64).astype(np.float32))
+        print(bool(away.abs().max() < 1e-2), np.array_equal(alone.get_state()[1], np.random.get_state()[1]), torch.equal(before, torch.get_rng_state()))
+""")
+
+
+def test_a_custom_operator_runs_once_a_step():
+    same_as_stock("""
+import torch
+from torch import nn
+runs = []
+@torch.library.custom_op("mine::gate", mutates_args=())
+def gate(x: torch.Tensor) -> torch.Tensor:
+    runs.append(1)
+    return x * x.sigmoid()
+gate.register_fake(torch.empty_like)
+gate.register_autograd(lambda ctx, g: g * ctx.saved_tensors[0].sigmoid(), setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]))
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 128), nn.Linear(128, 64)
+    def forward(self, x):
+        return self.last(gate(self.first(x)))
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+for _ in range(30):
+    optimizer.zero_grad()
+    model(torch.randn(16, 64)).square().sum().backward()
+    optimizer.step()
+print(len(runs))
+""")
+
+
+def test_a_capture_leaves_the_process_as_it_was():
+    """Results that are held against float64 walk over a graph, for which torch.fx makes a bar of tqdm: a thread, and a start method that is fixed."""
+    stderr = same_as_stock("""
+import multiprocessing, os, threading
+import torch
+from torch import nn
+
+before = dict(os.environ)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 2048), nn.Softmax(-1), nn.Linear(2048, 64), nn.GELU(), nn.Linear(64, 64)).eval()
+try:
+    from ipexrun import compiler, double
+    held = [double.results(torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4))), [torch.randn(2, 4)]) is not None]
+except ImportError:
+    pass
+with torch.no_grad():
+    for _ in range(60):
+        model(torch.randn(16, 64))
+multiprocessing.set_start_method("spawn")
+print([one.name for one in threading.enumerate()], sorted(set(os.environ) - set(before)))
+""", "--dtype", "float32", "--report")
+    assert "captured" in stderr
