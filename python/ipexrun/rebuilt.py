@@ -13,6 +13,7 @@ import weakref
 
 from .interrupts import let_through
 
+GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTENDED_ARG"])
 REASON = "what it gives to the program would come out as another kind of object"
 
 
@@ -55,8 +56,7 @@ def comes_out_otherwise():
         if isinstance(variable, of_these) and variable.source is None:  # what it only passes on is the object itself
             found.append(variable)
 
-    for one in given:
-        VariableTracker.visit(look, one, side_effects=effects)
+    VariableTracker.visit(look, given, side_effects=effects)
     return bool(found)
 
 
@@ -66,7 +66,9 @@ def makes_iterators(converted, names):
     code = getattr(getattr(converted, "guarded_code", None), "code", None)
     if code is None:
         return False
-    return any(names.get(one) is iter for one in code.co_names) or any(one.opname == "GET_ITER" for one in dis.get_instructions(code))
+    operations = code.co_code[::2]
+    kept = any(one == GET_ITER and then not in LOOPS for one, then in zip(operations, operations[1:]))  # it fills dicts in loops
+    return kept or any(names.get(one) is iter for one in code.co_names)
 
 
 def refused(backend, target):

@@ -93,6 +93,39 @@ def test_results_are_of_the_kinds_that_the_program_makes(mode):
     same_as_stock(KINDS.replace("GRAD", "False").replace("STEPS", "12"), "--graph-mode", mode)
 
 
+def test_what_comes_out_as_it_is_stays_captured():
+    """TorchDynamo's own code loops where it fills a dict."""
+    stderr = same_as_stock("""
+import collections, dataclasses, sys
+import torch
+from torch import nn
+from transformers.utils import ModelOutput
+@dataclasses.dataclass
+class Output(ModelOutput):
+    logits: torch.Tensor = None
+    hidden: tuple = None
+class Model(nn.Module):
+    def __init__(self, give):
+        super().__init__()
+        self.first, self.last, self.give = nn.Linear(64, 128), nn.Linear(128, 64), give
+    def forward(self, x):
+        return self.give(self.last(torch.relu(self.first(x))))
+give = [lambda h: collections.OrderedDict(a=h, b=h + 1), lambda h: Output(h, (h, h * 2)), lambda h: [h, {"b": h, "c": (h, 3)}], lambda h: [h * i for i in range(3)]]
+with torch.no_grad():
+    for one in give:
+        model = Model(one).eval()
+        for _ in range(12):
+            result = model(torch.randn(8, 64))
+        print(type(result).__name__)
+try:
+    import ipexrun
+    print([one["state"] for one in ipexrun.report().get("modules", [])], file=sys.stderr)
+except ImportError:
+    pass
+""", "--graph-mode", "dynamo")
+    assert str(["captured"] * 4) in stderr
+
+
 def test_results_of_training_steps_are_too():
     same_as_stock(KINDS.replace("GRAD", "True").replace("STEPS", "8"))
 
