@@ -45,6 +45,7 @@ def comes_out_otherwise():
     is_split = output.compile_subgraph_reason.graph_break
     given = [one for one in list(effects.id_to_variable.values())
              if effects.is_modified(one) and not isinstance(one.mutation_type, (AttributeMutationNew, ValueMutationNew))]
+    given += [list(attributes.values()) for attributes in effects.store_attr_mutations.values()]  # of new objects, too: torch has forgotten those that were dropped
     while translator is not None:
         given += translator.stack
         if is_split:
@@ -56,7 +57,7 @@ def comes_out_otherwise():
         if isinstance(variable, of_these) and variable.source is None:  # what it only passes on is the object itself
             found.append(variable)
 
-    VariableTracker.visit(look, given, side_effects=effects)
+    VariableTracker.visit(look, given)
     return bool(found)
 
 
