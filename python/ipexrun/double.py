@@ -10,14 +10,21 @@ SHARE_OF_FREE_MEMORY = 0.25
 
 
 class Doubled(torch.fx.Interpreter):
-    """float32 means float64 throughout, in tensors that are given or made and in what operators are told; complex numbers likewise."""
+    """float32 means float64 throughout, in tensors that are given or made and in what operators are told; complex numbers likewise. A tensor that one
+    operator reads is made wider when that runs, so that the weights of a model are not all there twice at once."""
 
     def run_node(self, node):
         result = super().run_node(node)
-        return doubled(result) if node.op in ("placeholder", "get_attr") else result
+        return doubled(result) if node.op in ("placeholder", "get_attr") and len(node.users) != 1 else result
 
     def call_function(self, target, args, kwargs):
-        return super().call_function(target, torch.fx.node.map_aggregate(args, wider), torch.fx.node.map_aggregate(kwargs, wider))
+        return super().call_function(target, *wide((args, kwargs)))
+
+    def call_method(self, target, args, kwargs):
+        return super().call_method(target, *wide((args, kwargs)))
+
+    def output(self, target, args, kwargs):
+        return super().output(target, *wide((args, kwargs)))
 
 
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
@@ -27,8 +34,8 @@ def doubled(value):
     return value.to(WIDER[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in WIDER else value
 
 
-def wider(argument):
-    return WIDER.get(argument, argument) if isinstance(argument, torch.dtype) else argument
+def wide(arguments):
+    return torch.fx.node.map_aggregate(arguments, lambda one: WIDER.get(one, one) if isinstance(one, torch.dtype) else doubled(one))
 
 
 def free_bytes():

@@ -100,6 +100,7 @@ class Truth(double.Doubled):
     """In float64, with the dropout masks that float32 draws."""
 
     def call_function(self, target, args, kwargs):
+        args, kwargs = double.wide((args, kwargs))
         if target in DROPOUTS and args and isinstance(args[0], torch.Tensor) and args[0].dtype is torch.float64:
             return args[0] * target(torch.ones_like(args[0], dtype=torch.float32), *args[1:], **kwargs).double()
         return super().call_function(target, args, kwargs)

@@ -142,6 +142,40 @@ def test_a_graph_runs_in_float64():
     torch.testing.assert_close(norm, F.layer_norm(x.double() @ w.double(), (80,)))
 
 
+def test_float64_copies_of_weights_do_not_stand_beside_one_another():
+    """All of a BERT-base's at once were 0.8 GB more than anything else took."""
+    import weakref
+
+    from ipexrun import double
+
+    class Copies(torch.utils._python_dispatch.TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.made, self.most = [], 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor) and result.dtype is torch.float64 and result.numel() == 64 * 64:
+                self.made.append(weakref.ref(result))
+                self.most = max(self.most, sum(one() is not None for one in self.made))
+            return result
+
+    def chain(x, *weights):
+        for weight in weights:
+            x = torch.ops.aten.mm.default(x, weight)
+        return (x,)
+
+    x, weights = torch.randn(2, 64), [torch.randn(64, 64) / 8 for _ in range(6)]
+    module = torch.fx.experimental.proxy_tensor.make_fx(chain)(x, *weights)
+    with Copies() as copies:
+        (exact,) = double.results(module, [x, *weights])
+    assert len(copies.made) >= 6 and copies.most <= 2
+    want = x.double()
+    for weight in weights:
+        want = want @ weight.double()
+    assert exact.dtype is torch.float64 and torch.allclose(exact, want, rtol=1e-12)
+
+
 @pytest.mark.parametrize("shape", [(7, 80), (2, 5, 80)])
 def test_a_sum_goes_into_the_product_on_either_side(shape):
     layer = linear(80, 80)
