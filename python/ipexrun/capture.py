@@ -20,7 +20,7 @@ import weakref
 
 import torch
 
-from . import as_module, compiler, parts, plugin, python_speed, raised, rebuilt, remembered
+from . import as_module, compiler, parts, plugin, python_speed, raised, remembered
 from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
@@ -238,8 +238,6 @@ class Target:
             target = mine()
             if target is None:
                 raise GivenUp("its module is gone")
-            if any(rebuilt.is_numpys(node.target) for node in graph.graph.nodes if node.op == "call_function"):
-                raise GivenUp("NumPy inside: its random numbers are its own")
             from . import proof
 
             seen, before = [], len(target.compiled)

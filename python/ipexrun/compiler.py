@@ -127,7 +127,6 @@ class Compiled:
         self.beside_s = self.stock_s = 0.0  # spent in trying beside stock; by stock in the last call that tried
         self.begin_trial()
         self.choice = None  # None: stock; else as in `open`
-        self.calls_until_times = 0  # that the form answers before the time of each operator is measured; 0: it was, or is not to be
         # It won while kernels inside were still being chosen, or before CHECKS calls were judged: a call with those that stay is judged once more.
         self.unjudged = False
         self.problem = ""  # of the last run that failed
@@ -219,9 +218,9 @@ class Compiled:
                 leave_out()
                 if not self.is_accurate(values, list(result), self.choice):
                     raise RuntimeError(f"its results are {self.trial.error():.1e} away")
-            if self.calls_until_times:
+            if self.calls_until_times > 0:
                 self.calls_until_times -= 1
-                if not self.calls_until_times:
+                if self.calls_until_times == 0:
                     leave_out()
                     self.note_times(self.choice, values)
             return self.large_or_stock(values, result)
@@ -381,6 +380,7 @@ class Compiled:
     def begin_trial(self):
         self.trial = torch.classes.ipexrun.Trial()
         self.rest_s = 0.0  # of stock's time until the next try
+        self.calls_until_times = 0  # that the form answers before the time of each operator is measured; 0 and less: it was, or is not to be
         self.postponed = False  # what float64 alone can tell of a result: it is asked when the form is about to win, and once more after that
         self.calls = self.checks = self.rematches = self.unsettled = self.small = self.tried = 0
         self.margins = torch.classes.ipexrun.Margins() if self.bf16_inside else None

@@ -10,23 +10,24 @@ SHARE_OF_FREE_MEMORY = 0.25
 
 
 class Doubled(torch.fx.Interpreter):
-    """float32 means float64 throughout, in tensors that are given or made and in what operators are told; complex numbers likewise. A tensor that one
-    operator reads is made wider when that runs, so that the weights of a model are not all there twice at once."""
+    """float32 means float64 throughout, in tensors that are given and in what operators are told; complex numbers likewise. A given tensor that one operator
+    reads is made wider for it, so that the weights of a model are not all there twice at once; one that several read, once, since they may write it."""
 
     def run_node(self, node):
         result = super().run_node(node)
-        return doubled(result) if node.op in ("placeholder", "get_attr") and len(node.users) != 1 else result
+        return doubled(result) if node.op in GIVEN and len(node.users) > 1 else result
+
+    def fetch_args_kwargs_from_env(self, node):
+        def read(one):
+            return doubled(self.env[one]) if one.op in GIVEN else self.env[one]
+
+        return torch.fx.node.map_arg(node.args, read), torch.fx.node.map_arg(node.kwargs, read)
 
     def call_function(self, target, args, kwargs):
-        return super().call_function(target, *wide((args, kwargs)))
-
-    def call_method(self, target, args, kwargs):
-        return super().call_method(target, *wide((args, kwargs)))
-
-    def output(self, target, args, kwargs):
-        return super().output(target, *wide((args, kwargs)))
+        return super().call_function(target, torch.fx.node.map_aggregate(args, wider), torch.fx.node.map_aggregate(kwargs, wider))
 
 
+GIVEN = ("placeholder", "get_attr")
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
@@ -34,8 +35,8 @@ def doubled(value):
     return value.to(WIDER[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in WIDER else value
 
 
-def wide(arguments):
-    return torch.fx.node.map_aggregate(arguments, lambda one: WIDER.get(one, one) if isinstance(one, torch.dtype) else doubled(one))
+def wider(argument):
+    return WIDER.get(argument, argument) if isinstance(argument, torch.dtype) else argument
 
 
 def free_bytes():

@@ -47,11 +47,12 @@ def end_frames(problem):
 @contextlib.contextmanager
 def no_traces_in_environment():
     """torch writes the folder of Inductor's files into the environment, which the program's children inherit."""
-    held = FOLDER in os.environ
+    held = os.environ.get(FOLDER)
     try:
         yield
     finally:
-        if not held:
+        folders = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
+        if held is None and folders is not None and os.environ.get(FOLDER) == os.path.abspath(folders.default_cache_dir()):
             os.environ.pop(FOLDER, None)
 
 
@@ -76,7 +77,7 @@ class Convert:
         try:
             if target is None or target.capture_s >= target.limit_s:
                 return ConvertFrameReturn()
-            with quiet(), no_progress_bars(), no_traces_in_environment(), rebuilt.leaving_numpy_alone(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
+            with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)
                 converted = self.inner(frame, *rest, **options)
             if rebuilt.makes_iterators(converted, frame.f_globals):
@@ -88,7 +89,7 @@ class Convert:
                 target.problems.append(TOO_LONG)
             elif isinstance(problem, Exception):
                 let_through(problem)
-                target.problems.append(first_line(problem))
+                target.problems.append(first_line(getattr(problem, "inner_exception", problem)))
             else:
                 raise
             end_frames(problem)

@@ -1,12 +1,11 @@
 """What TorchDynamo hands to a program is what it rebuilds from what it followed. Of some kinds of objects that is another object than the program's own code
 makes: iterators and generators, which have run to their end by then and come out as iterators of tuples; contexts that are entered (torch.no_grad() as a
-value); scalars of NumPy, which come out as arrays. A frame that gives such a one to the program stays the program's.
+value); scalars of NumPy, which come out as arrays; subclasses of set, which come out empty. A frame that gives such a one to the program stays the program's,
+and so does one whose graph would compute NumPy's part in torch's way, or draw from a random stream of the program's own.
 
-Thread rule: every function runs under the interpreter lock; NumPy is left to itself for the thread that asks.
+Thread rule: every function runs under the interpreter lock.
 """
 
-import contextlib
-import contextvars
 import dis
 import functools
 import weakref
@@ -15,55 +14,92 @@ from .interrupts import let_through
 
 GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTENDED_ARG"])
 REASON = "what it gives to the program would come out as another kind of object"
+OWN_STREAM = "a random stream of its own"
+NUMPY = "NumPy inside: its numbers are its own"
+OF_NUMBERS = {"sqrt", "prod", "log", "log2", "exp", "power", "square", "ceil", "floor"}  # of plain numbers these give torch's kernels what NumPy's scalar would
 
 
 class NotAsItIs(Exception):
     pass
 
 
+@functools.cache
 def kinds(contexts):
-    """Classes of TorchDynamo's for values that come out otherwise."""
-    from torch._dynamo.variables import ctx_manager, functions, iter as iterators, tensor
+    """Classes of TorchDynamo's for values that come out otherwise, and those among them that do not."""
+    from torch._dynamo.variables import ctx_manager, functions, iter as iterators, tensor, user_defined
 
     names = [
         (iterators, ("IteratorVariable", "ItertoolsVariable")),
         (functions, ("LocalGeneratorObjectVariable",)),
         (tensor, ("NumpyNdarrayVariable",)),
+        (user_defined, ("UserDefinedSetVariable",)),
         (ctx_manager, ("ContextWrappingVariable", "GenericContextWrappingVariable") if contexts else ()),
     ]
-    return tuple(kind for module, of in names for kind in (getattr(module, name, None) for name in of) if kind is not None)
+    found = tuple(kind for module, of in names for kind in (getattr(module, name, None) for name in of) if kind is not None)
+    return found, getattr(ctx_manager, "NullContextVariable", ())
 
 
-def comes_out_otherwise():
-    """Inside the call of a backend: whether what the frame returns, what the rest of a frame that is split goes on with, or what was put into objects that
-    were there before holds such a value."""
+def is_dynamos(value):
+    """An object of a class, or a function, with which TorchDynamo stands in for Python's own."""
+    module = getattr(value if isinstance(value, type) or callable(value) else type(value), "__module__", None)
+    return isinstance(module, str) and module.startswith("torch._dynamo")
+
+
+def looked_into():
+    """Inside the call of a backend: the values that reach the program, as TorchDynamo knows them: what the frame returns, what the rest of a frame that is
+    split goes on with, and what was put into objects."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
-    from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew, VariableTracker
+    from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew
 
     translator = InstructionTranslator.current_tx()
     output, effects = translator.output, translator.output.side_effects
     is_split = output.compile_subgraph_reason.graph_break
-    given = [one for one in list(effects.id_to_variable.values())
-             if effects.is_modified(one) and not isinstance(one.mutation_type, (AttributeMutationNew, ValueMutationNew))]
-    given += [list(attributes.values()) for attributes in effects.store_attr_mutations.values()]  # of new objects, too: torch has forgotten those that were dropped
+    changed = [one for one in list(effects.id_to_variable.values())
+               if effects.is_modified(one) and not isinstance(one.mutation_type, (AttributeMutationNew, ValueMutationNew))]
+    given = [changed, *(list(attributes.values()) for attributes in effects.store_attr_mutations.values())]  # of new objects, too: those that were dropped are gone
     while translator is not None:
-        given += translator.stack
+        given.append(list(translator.stack))
         if is_split:
-            given += translator.symbolic_locals.values()
+            given.append(list(translator.symbolic_locals.values()))
         translator = translator.parent if is_split else None
-    of_these, found = kinds(contexts=not is_split), []  # contexts that are left behind a split are entered anew
+    return given, changed, is_split, effects
+
+
+def comes_out_otherwise():
+    """Inside the call of a backend: why the program would not get what its own code makes, or ""."""
+    from torch._dynamo.variables.base import VariableTracker
+
+    given, changed, is_split, effects = looked_into()
+    if any(type(one).__name__ == "RandomVariable" for one in effects.id_to_variable.values()):
+        return OWN_STREAM
+    (otherwise, but), found = kinds(contexts=not is_split), []  # contexts that are left behind a split are entered anew
+    sets = tuple(one for one in otherwise if one.__name__ == "UserDefinedSetVariable")
 
     def look(variable):
-        if isinstance(variable, of_these) and variable.source is None:  # what it only passes on is the object itself
+        # By its type alone: to ask by isinstance() takes in values that nobody has used, for which the graph, which is closed, has no inputs.
+        kind = type(variable)
+        if variable.source is not None and type(variable.source).__name__ != "TempLocalSource":  # what it only passes on is the object itself
+            return
+        if issubclass(kind, otherwise) and not issubclass(kind, but):
             found.append(variable)
+        elif kind.__name__ in ("UserDefinedObjectVariable", "UserDefinedClassVariable", "UserFunctionVariable"):
+            held = getattr(variable, "value", None) if kind.__name__ != "UserFunctionVariable" else getattr(variable, "fn", None)
+            if is_dynamos(held):
+                found.append(variable)
 
     VariableTracker.visit(look, given)
-    return bool(found)
+    written = [one for one in list(effects.id_to_variable.values()) if issubclass(type(one), sets) and is_written(one, changed, effects)]
+    return REASON if found or written else ""
+
+
+def is_written(variable, changed, effects):
+    inside = getattr(variable, "_base_vt", None)
+    return variable in changed or (inside is not None and effects.is_modified(inside))
 
 
 def makes_iterators(converted, names):
-    """Of what became of a frame, whose globals are `names`: the same of one without an operator, for which no backend is asked. Loops of the program's are in
-    none of TorchDynamo's code: it has followed them, or left them to functions that go on behind."""
+    """Of what became of a frame, whose globals are `names`: whether its new code makes iterators for the program, also where it has no operator and no
+    backend was asked. Loops of the program's are in none of TorchDynamo's code: it has followed them, or left them to functions that go on behind."""
     code = getattr(getattr(converted, "guarded_code", None), "code", None)
     if code is None:
         return False
@@ -79,15 +115,15 @@ def refused(backend, target):
     @functools.wraps(backend)
     def as_it_is(graph, inputs):
         try:
-            otherwise = comes_out_otherwise()
+            why = comes_out_otherwise() or (NUMPY if computes_for_numpy(graph) else "")
         except Exception as problem:  # a torch whose insides are others than expected
             let_through(problem)
-            otherwise = True
-        if otherwise:
+            why = REASON
+        if why:
             asked = target()
             if asked is not None:
-                asked.problems.append(REASON)
-            raise NotAsItIs(REASON)
+                asked.problems.append(why)
+            raise NotAsItIs(why)
         return backend(graph, inputs)
 
     return as_it_is
@@ -95,15 +131,19 @@ def refused(backend, target):
 
 def is_numpys(function):
     """A call of NumPy's that TorchDynamo has put into a graph as one of torch's."""
-    return type(function).__name__.startswith("numpy_") or "numpy" in str(function)
+    return type(function).__name__.startswith("numpy_") or getattr(function, "__name__", "").startswith("numpy_")
 
 
-def leaving_numpy_alone():
-    """TorchDynamo ends a graph where NumPy begins, instead of taking torch for it: random numbers would be torch's, and scalars arrays. Nothing where the
-    setting is none of the thread's own: rules.md forbids those of the whole process."""
-    from torch._dynamo import config
-
-    setting = getattr(config, "_config", {}).get("trace_numpy")
-    if isinstance(getattr(setting, "user_override", None), contextvars.ContextVar):
-        return config.patch(trace_numpy=False)
-    return contextlib.nullcontext()
+def computes_for_numpy(graph):
+    """Whether torch computes something in NumPy's place that it may compute otherwise: anything but a few functions of plain numbers."""
+    of_numbers = set()
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or not is_numpys(node.target):
+            continue
+        name = getattr(getattr(node.target, "f", None), "__name__", "")
+        if type(node.target).__name__ != "numpy_operator_wrapper" and name not in OF_NUMBERS:
+            return True
+        if any(one not in of_numbers for one in node.all_input_nodes):
+            return True
+        of_numbers.add(node)
+    return False

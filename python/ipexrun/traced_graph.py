@@ -189,6 +189,7 @@ class State:
         self.hook = sys.modules["_ipexrun_hook"]
         self.kind = type(module)
         self.seen, self.tensors, containers = set(), [], []
+        self.sets = []  # and what they held
         for one in module.modules():
             reason = capturable.is_taken_as_it_is(one)
             if reason:
@@ -205,7 +206,7 @@ class State:
         for each in list(containers):
             if isinstance(each, dict):
                 for name, value in list(each.items()):
-                    if not (isinstance(name, str) and "_hooks" in name):
+                    if not (isinstance(name, str) and ("_hooks" in name or name == "_non_persistent_buffers_set")):
                         self.look_into(value, containers, 2)
         reason = capturable.is_not_plain(module)
         if reason:
@@ -246,6 +247,10 @@ class State:
             return
         if id(value) in self.seen or isinstance(value, (torch.nn.Module, type)) or depth == 0:
             return
+        if isinstance(value, set):
+            self.seen.add(id(value))
+            self.sets.append((value, frozenset(value)))
+            return
         if isinstance(value, (dict, list)):
             self.seen.add(id(value))
             containers.append(value)
@@ -276,6 +281,8 @@ class State:
         if type(module) is not self.kind or not self.hook.unchanged(self.containers, self.contents, self.versions):
             return False
         try:
+            if any(len(one) != len(held) or one != held for one, held in self.sets):
+                return False
             if not self.hooks.are_these(module):
                 return False
             if self.offset >= 0 and self.hook.same_tensors(self.objects, self.offset, self.impls, self.watched):

@@ -51,10 +51,8 @@ def refusal(graph):
     for node in graph.graph.nodes:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             return f"{node.target} inside"  # checkpoints, functions of autograd's that the program wrote, control flow
-        if node.op == "call_function" and not is_torchs(node.target):
+        if node.op == "call_function" and not (is_torchs(node.target) or rebuilt.is_numpys(node.target)):
             return f"{getattr(node.target, '__name__', node.target)} inside, which is none of torch's own: it may count its calls"
-        if rebuilt.is_numpys(node.target):
-            return "NumPy inside: its random numbers are its own"
         if node.op == "call_module":
             return "a module inside that TorchDynamo left as it is"
         if node.op == "get_attr" and any(writes(user, node) for user in node.users):
@@ -64,13 +62,17 @@ def refusal(graph):
     return ""
 
 
+LIBRARIES = {"aten", "prim", "prims", "torchvision"}  # whose operators only compute
+MODULES = {"torch", "operator", "_operator", "builtins", "math", "einops"}
+
+
 def is_torchs(function):
-    """Whether a function of a graph is one of torch's or Python's own. Comparing a form computes a step beside the program's."""
+    """Whether a function of a graph is one of torch's or Python's own, or of a library that is known to compute only. Comparing a form computes a step beside the program's."""
     if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         packet = getattr(function, "overloadpacket", function)
-        return packet._qualified_op_name.split("::")[0] in ("aten", "prim", "prims")
+        return packet._qualified_op_name.split("::")[0] in LIBRARIES
     module = getattr(function, "__module__", None) or "torch"  # functions in C have none
-    return module.split(".")[0] in ("torch", "operator", "_operator", "builtins", "math")
+    return module.split(".")[0] in MODULES
 
 
 def writes(user, node):
@@ -100,7 +102,6 @@ class Truth(double.Doubled):
     """In float64, with the dropout masks that float32 draws."""
 
     def call_function(self, target, args, kwargs):
-        args, kwargs = double.wide((args, kwargs))
         if target in DROPOUTS and args and isinstance(args[0], torch.Tensor) and args[0].dtype is torch.float64:
             return args[0] * target(torch.ones_like(args[0], dtype=torch.float32), *args[1:], **kwargs).double()
         return super().call_function(target, args, kwargs)

@@ -142,6 +142,29 @@ def test_a_graph_runs_in_float64():
     torch.testing.assert_close(norm, F.layer_norm(x.double() @ w.double(), (80,)))
 
 
+def test_what_a_graph_writes_into_tensors_that_it_made_is_there_in_float64():
+    """As in graphs of TorchDynamo's, which training steps are held against."""
+    from ipexrun import double
+
+    def first(x):
+        m = torch.zeros(4)
+        m[0] = 1.0
+        return (x * m,)
+
+    def thrice(x):
+        m = torch.ones(4)
+        m.mul_(3.0)
+        return (x * m,)
+
+    def itself(x):
+        x.mul_(2.0)
+        return (x + 1,)
+
+    for function, want in ((first, [1.0, 0, 0, 0]), (thrice, [3.0] * 4), (itself, [3.0] * 4)):
+        (exact,) = double.results(torch.fx.symbolic_trace(function), [torch.ones(4)])
+        assert exact.dtype is torch.float64 and exact.tolist() == want
+
+
 def test_float64_copies_of_weights_do_not_stand_beside_one_another():
     """All of a BERT-base's at once were 0.8 GB more than anything else took."""
     import weakref
