@@ -31,6 +31,7 @@ WITH_FAST_PATHS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoder, tor
 # Functions of torch's own that ask for sizes alone; these are no plain numbers within them.
 OF_SIZES = (torch.nn.functional.embedding, torch.nn.functional._verify_batch_size, torch.nn.functional._verify_spatial_size)
 MOST_CONTAINERS = 50000
+MOST_IN_SETS = 256  # elements, which each call compares
 OBJECT_BYTES, IMPL_BYTES, STORAGE_BYTES = 48, 192, 64  # of a tensor in Python, of what it stands for, of its storage: about what data_ptr() reads
 PRIMS = {"prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct", "prim::TupleUnpack", "prim::GetAttr",
          "prim::NumToTensor"}
@@ -208,6 +209,8 @@ class State:
                 for name, value in list(each.items()):
                     if not (isinstance(name, str) and ("_hooks" in name or name == "_non_persistent_buffers_set")):
                         self.look_into(value, containers, 2)
+        if sum(len(held) for _, held in self.sets) > MOST_IN_SETS:
+            raise Refused("it holds too much to be watched")
         reason = capturable.is_not_plain(module)
         if reason:
             raise Refused(reason)
