@@ -5,12 +5,14 @@ depends on is as it was, in a later one where it is found as it was described (k
 Thread rule: every function runs under the interpreter lock.
 """
 
+import _imp
 import builtins
 import glob
 import hashlib
 import importlib
 import json
 import os
+import sys
 import types
 
 import torch
@@ -94,7 +96,7 @@ class Proof:
 
     def __init__(self, facts, files, calls=()):
         self.facts = facts
-        self.same = tuple((fact.read, fact.key, fact.value) for fact in facts if fact.way != "size")
+        self.same = tuple((fact.read, fact.key, fact.value) for fact in facts if fact.way != "size" and not fact.lasts)
         self.all_same = importlib.import_module("_ipexrun_hook").all_same
         self.sizes = [fact for fact in facts if fact.way == "size"]
         self.files = files
@@ -196,12 +198,18 @@ def files_of(codes):
         if name in found or code.co_qualname.startswith("__create_fn__.<locals>."):  # dataclasses make such
             continue
         try:
-            about = os.stat(name)
+            found[name] = about_file(name)
         except OSError:
             found[name] = None  # typed in, or made by the program: no later process knows it
-            continue
-        found[name] = [about.st_size, about.st_mtime_ns]
     return found
+
+
+def about_file(name):
+    """By which a later process knows that code of this file is the same; raises OSError where there is no such file."""
+    if name.startswith("<frozen ") and _imp.is_frozen(name[len("<frozen "):-1]):  # inside of the interpreter
+        return sys.version
+    about = os.stat(name)
+    return [about.st_size, about.st_mtime_ns]
 
 
 def looks_of_module(module):
@@ -236,10 +244,8 @@ def known_proof(module, state, path):
             text = json.load(file)
         if (text["version"], text["torch"]) != (VERSION, torch.__version__) or not text["calls"] or text["module"] != looks_of_module(module):
             return None
-        for name, about in text["files"].items():
-            now = os.stat(name)
-            if [now.st_size, now.st_mtime_ns] != about:
-                return None
+        if any(about_file(name) != about for name, about in text["files"].items()):
+            return None
         finder = Finder(Globals(), module, state)
         for way, expression, key, described in text["facts"]:
             finder.add(way, expression, key)

@@ -99,3 +99,32 @@ class Taken:
             raise Unknown(f"a {type(value).__name__} with something of its own")
         if any(getattr(again, name) is not getattr(value, name) for name in names):
             raise Unknown(f"a {type(value).__name__} with something of its own")
+
+
+class Containers:
+    """Lists and dicts among the arguments of a call, and what they held before it."""
+
+    def __init__(self, arguments):
+        self.held = []
+        self.look_into(arguments)
+
+    def look_into(self, value):
+        if isinstance(value, (list, dict)):
+            self.held.append((value, self.inside(value)))
+        if isinstance(value, (list, tuple, dict)):
+            for one in value.values() if isinstance(value, dict) else value:
+                self.look_into(one)
+
+    @staticmethod
+    def inside(value):
+        return [*value, *value.values()] if isinstance(value, dict) else list(value)
+
+    def identities(self):
+        return {id(value) for value, _ in self.held}
+
+    def are_changed(self):
+        for value, before in self.held:
+            now = self.inside(value)
+            if len(now) != len(before) or any(one is not other for one, other in zip(now, before)):
+                return True
+        return False

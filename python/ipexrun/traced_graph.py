@@ -30,6 +30,7 @@ WITHOUT_STATE = (py_types.FunctionType, py_types.BuiltinFunctionType, py_types.M
 WITH_FAST_PATHS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer)
 # Functions of torch's own that ask for sizes alone; these are no plain numbers within them.
 OF_SIZES = (torch.nn.functional.embedding, torch.nn.functional._verify_batch_size, torch.nn.functional._verify_spatial_size)
+WRITES = "the call writes into a list or dict of its arguments"
 MOST_CONTAINERS = 50000
 MOST_IN_SETS = 256  # elements, which each call compares
 OBJECT_BYTES, IMPL_BYTES, STORAGE_BYTES = 48, 192, 64  # of a tensor in Python, of what it stands for, of its storage: about what data_ptr() reads
@@ -328,7 +329,7 @@ def random_states():
 class Trace:
     """Made inside a call, whose result is `result`. `problem`: what the call raised; `refused`: why it was of no use."""
 
-    def __init__(self, module, args, kwargs, tensors, state, key_containers):
+    def __init__(self, module, args, kwargs, tensors, state, containers):
         self.problem = self.refused = self.result = None
         self.begun = False
         self.clean = True  # a call that raised has changed nothing that we would see
@@ -364,7 +365,8 @@ class Trace:
                 self.refused = capture.first_line(problem)
         try:
             if self.problem is not None:
-                self.clean = not plain.wrote and state.holds(module) and (versions(tensors + held), random_states()) == before
+                self.clean = not plain.wrote and not containers.are_changed() and state.holds(module)
+                self.clean = self.clean and (versions(tensors + held), random_states()) == before
             if self.refused is not None:
                 return
             if not said.complete:
@@ -384,7 +386,9 @@ class Trace:
                 raise Refused("the call writes into its arguments, parameters or buffers")
             if after[1] != before[1]:
                 raise Refused("the call draws random numbers")
-            self.check_results(tensors + held + plain.constants, key_containers, state)
+            if containers.are_changed():
+                raise Refused(WRITES)
+            self.check_results(tensors + held + plain.constants, containers.identities(), state)
             self.method = holder._get_method("forward")
             torch._C._jit_pass_inline(self.method.graph)  # of functions that the program scripted
             Proof(self.method.graph, storages(plain.constants), held).run()

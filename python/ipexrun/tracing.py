@@ -13,17 +13,19 @@ Thread rule: every function runs under the interpreter lock; a Target may be cal
 
 import atexit
 import collections
+import os
 import sys
 import threading
 import time
+import traceback
 import weakref
 
 import torch
 
 from . import call_kinds, capturable, capture, compiler, plugin, remembered
 from .interrupts import let_through
-from .structures import Taken, Unknown, describe
-from .traced_graph import Refused, State, Trace
+from .structures import Containers, Taken, Unknown, describe
+from .traced_graph import WRITES, Refused, State, Trace
 
 RACE = True  # False: a form that is equal answers at once
 FORMS = 8  # kept for one module
@@ -39,6 +41,7 @@ RESTARTS = 8
 FAILED = 3  # kinds of calls that raised what torch raises, and none that did not
 LOOK_AGAIN = 16  # the first call that is judged after the race; then each power of four
 SKIPPED = 1000  # calls in a row that no trace can take
+NOT_THE_PROGRAMS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, __file__))  # code of torch and of ours
 
 targets = weakref.WeakSet()
 
@@ -140,12 +143,13 @@ class Form:
         """The call is answered by stock's kernels, the traced form beside it by theirs and by ours."""
         target = self.target
         hook = target.hook
+        containers = Containers((args, kwargs))
         hook.set_enabled(False)
         try:
             result = module(*args, **kwargs)
         finally:
             hook.set_enabled(True)
-        why = self.differs(module, result, tensors)
+        why = WRITES if containers.are_changed() else self.differs(module, result, tensors)
         if why:
             target.give_up(why)
             return result
@@ -299,12 +303,13 @@ class Form:
             return self.answered(module, args, kwargs, tensors)
         try:
             self.trial = torch.classes.ipexrun.Trial()
+            containers = Containers((args, kwargs))
             target.hook.set_enabled(False)
             try:
                 result = module(*args, **kwargs)
             finally:
                 target.hook.set_enabled(True)
-            why = self.differs(module, result, tensors)
+            why = WRITES if containers.are_changed() else self.differs(module, result, tensors)
             if why:
                 target.give_up(why)
             return result
@@ -459,7 +464,7 @@ class Target:
                 self.skip("arguments that share memory")
                 return self.eager
             self.hook.end_drift_check()
-            made = Trace(module, args, kwargs, tensors, self.state, containers_of((args, kwargs)))
+            made = Trace(module, args, kwargs, tensors, self.state, Containers((args, kwargs)))
         except Refused as why:
             self.refused(str(why))
             return self.eager
@@ -472,7 +477,7 @@ class Target:
         self.note["traces"] = self.traces
         if made.problem is not None:
             # What only a trace raises is none of the program's business. Nobody can tell by looking, so stock is asked.
-            if isinstance(made.problem, RuntimeError) and made.clean:
+            if self.is_for_stock(made):
                 self.seen_once[key] = False  # no more of its kind
                 self.failed += 1
                 why = capture.first_line(made.problem)
@@ -501,6 +506,12 @@ class Target:
         if self.answering == 0:
             self.note["state"] = "trying its trace"
         return result
+
+    def is_for_stock(self, made):
+        """Whether a call that raised while it was traced may be made once more: of what only computes, unless something was written before."""
+        if not isinstance(made.problem, Exception) or not made.clean:
+            return False
+        return self.proved or isinstance(made.problem, RuntimeError) or asks_whether_traced(made.problem)
 
     def refused(self, why):
         self.give_up(why)
@@ -541,11 +552,7 @@ def sums(tensors):
         return None
 
 
-def containers_of(value):
-    """Identities of lists and dicts among the arguments."""
-    found = set()
-    if isinstance(value, (list, tuple, dict)):
-        found.add(id(value))
-        for one in value.values() if isinstance(value, dict) else value:
-            found |= containers_of(one)
-    return found
+def asks_whether_traced(problem):
+    """Whether code that the exception went through goes other ways under a tracer: for an exporter's, to which sizes are tensors, where these are numbers."""
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(problem.__traceback__)]
+    return any("tracing" in name for code in codes if not code.co_filename.startswith(NOT_THE_PROGRAMS) for name in code.co_names)

@@ -122,6 +122,14 @@ class Config(collections.OrderedDict):  # as diffusers has it: what it holds are
         vars(self).update(values)
 model.config = Config(factor=1.5, offset=2.0, names=["a", "b"])
 """.strip()
+# As transformers wraps forward() since 5.0: what a code object has is made anew each time.
+WRAPPED = """
+def counted(function):
+    def forward(self, x):
+        return function(self, x) * len(function.__code__.co_varnames)
+    return forward
+Net.forward = counted(Net.forward)
+""".strip()
 READS = "x = x * self.config['factor'] + self.config.offset if 'factor' in self.config and len(self.config.keys()) else x"
 
 
@@ -129,10 +137,17 @@ READS = "x = x * self.config['factor'] + self.config.offset if 'factor' in self.
 @pytest.mark.parametrize("body, before", [
     ("self.window = min(4, x.shape[0])", "model.window = 4"),  # an attribute that is given the value it has
     (READS, CONFIG),
+    ("pass", WRAPPED),
 ])
 def test_what_only_seems_to_do_more_is_traced(body, before, tmp_path):
     note = both(program(tmp_path / "program.py", body, before), tmp_path)
     assert note.get("by") == "trace", note
+
+
+def test_what_a_trace_alone_raises_is_not_the_programs(tmp_path):
+    """Code for exporters, to which sizes are tensors, in a module that TorchDynamo followed."""
+    note = both(program(tmp_path / "program.py", "x = x * (torch.stack(list(x.shape))[0] if torch.jit.is_tracing() else x.shape[0])"), tmp_path)
+    assert note["state"] == "captured" and "by" not in note and "expected Tensor as element 0" in note["no_trace"], note
 
 
 @pytest.mark.sampled(2)
@@ -276,6 +291,24 @@ def test_a_damaged_proof_is_none(proved, damage):
     proof.write_text(damage(proof.read_text()))
     again = second(path, cache)
     assert again["dynamo"] and again["out"] == pytest.approx(out, rel=1e-5)
+
+
+FILES = """
+import sys
+from ipexrun import proof
+said = [proof.about_file("<frozen os>") == sys.version, proof.about_file(proof.__file__) != sys.version]
+for name in ("<frozen none>", "<string>", "<frozen "):
+    try:
+        said.append(proof.about_file(name))
+    except OSError:
+        said.append(False)
+print(said)
+"""
+
+
+def test_code_inside_of_the_interpreter_is_known_by_its_version():
+    done = run([sys.executable, "-c", FILES])
+    assert done.stdout.split("\n")[0] == "[True, True, False, False, False]", done.stdout + done.stderr
 
 
 def test_modules_die(tmp_path):

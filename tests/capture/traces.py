@@ -838,6 +838,49 @@ def refused_totals_of_others():
 
 
 @case
+def refused_dicts_written():
+    """A streaming layer that leaves the end of what it got in the caller's dict, and lists inside of it."""
+
+    class RefusedDict(Block):
+        def forward(self, x, state):
+            out = super().forward(x) + state["left"]
+            state["left"] = x[-1:] * 0.5
+            state["seen"][0] = out.shape[0]
+            return out
+
+    model, state, out = RefusedDict().eval(), {"left": torch.zeros(1, 64), "seen": [8]}, []
+    for one in inputs(8, 64):
+        out += called(model, [one], state=state) + [state["left"]]
+    return out
+
+
+@case
+def refused_lists_written():
+    class RefusedList(Block):
+        def forward(self, x, kept):
+            kept[0] = x + 1
+            return super().forward(x)
+
+    model, kept, out = RefusedList().eval(), [None], []
+    for one in inputs(8, 64):
+        kept[0] = one * 2
+        out += called(model, [one], kept=kept) + [kept[0]]
+    return out
+
+
+@case
+def refused_code_for_exporters():
+    """What asks whether it is traced goes ways that nobody else goes; sizes are tensors to an exporter's tracer."""
+
+    class RefusedExport(Block):
+        def forward(self, x):
+            rows = torch.stack(list(x.shape))[0] if torch.jit.is_tracing() else x.shape[0]
+            return super().forward(x) * rows
+
+    return called(RefusedExport().eval(), inputs(8, 64))
+
+
+@case
 def refused_results_that_are_held():
     class RefusedHeld(Block):
         def __init__(self):
