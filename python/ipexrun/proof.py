@@ -7,6 +7,7 @@ Thread rule: every function runs under the interpreter lock.
 
 import _imp
 import builtins
+import dis
 import glob
 import hashlib
 import importlib
@@ -37,6 +38,11 @@ def is_whole(code):
     return output.root_tx.f_code is code and not output.compile_subgraph_reason.graph_break and not logs
 
 
+def reads(code, attribute):
+    """Whether it does more than set it."""
+    return any(one.argval == attribute and not one.opname.startswith("STORE") for one in dis.get_instructions(code))
+
+
 class Seen:
     """What TorchDynamo knows of a graph when it hands it over. `whole`: see is_whole()."""
 
@@ -49,7 +55,7 @@ class Seen:
         self.guards = list(context.guards_context.dynamo_guards)  # torch empties the set afterwards
         self.scope = output.global_scope
         self.codes = list(context.traced_code or ())
-        asks = any("requires_grad" in one.co_names for one in self.codes)
+        asks = any("requires_grad" in one.co_names and reads(one, "requires_grad") for one in self.codes)
         unproved, self.names_of_dicts = unguarded
         self.unproved = unproved or ("it asks what wants gradients" if asks else "")  # which traced_graph.State does not look at
         self.changes = changes(output.side_effects)

@@ -124,6 +124,7 @@ model.config = Config(factor=1.5, offset=2.0, names=["a", "b"])
 """.strip()
 # As transformers wraps forward() since 5.0: what a code object has is made anew each time.
 WRAPPED = """
+INNER = Net.forward
 def counted(function):
     def forward(self, x):
         return function(self, x) * len(function.__code__.co_varnames)
@@ -138,6 +139,7 @@ READS = "x = x * self.config['factor'] + self.config.offset if 'factor' in self.
     ("self.window = min(4, x.shape[0])", "model.window = 4"),  # an attribute that is given the value it has
     (READS, CONFIG),
     ("pass", WRAPPED),
+    ("if self.training: x.requires_grad = True", "pass"),
 ])
 def test_what_only_seems_to_do_more_is_traced(body, before, tmp_path):
     note = both(program(tmp_path / "program.py", body, before), tmp_path)
@@ -157,6 +159,13 @@ def test_a_configuration_that_changes_under_a_trace_is_seen(middle, tmp_path):
     both(program(tmp_path / "program.py", READS, CONFIG, middle), tmp_path)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("middle", ["i == 20 and setattr(INNER, '__code__', (lambda self, x: self.first(x)).__code__)",
+                                    "i == 20 and setattr(INNER, '__code__', (lambda self, x: [y := self.first(x), y][1]).__code__)"])
+def test_a_wrapped_function_that_gets_other_code_is_seen(middle, tmp_path):
+    both(program(tmp_path / "program.py", "pass", WRAPPED, middle), tmp_path)
+
+
 def test_an_attribute_that_is_given_another_value_is_seen(tmp_path):
     both(program(tmp_path / "program.py", "self.window = LIMIT[0]", "model.window, LIMIT = 4, [4]", "LIMIT[0] = 4 if i < 20 else 5; LOG.append(model.window)"), tmp_path)
 
@@ -167,6 +176,7 @@ def test_an_attribute_that_is_given_another_value_is_seen(tmp_path):
     ("self.seen.append(1); LOG.append(len(self.seen))", "changes something"),
     ("global SCALE; SCALE = 2.0 + (x.dim() > 5)", "changes something"),
     ("return aside(x)", "did not follow all of it"),
+    ("x = x * 2 if self.first.weight.requires_grad else x", "asks what wants gradients"),
     ("self.count = getattr(self, 'count', 0) + 1; LOG.append(self.count)", ""),
 ])
 def test_what_does_more_is_not(body, why, tmp_path):
