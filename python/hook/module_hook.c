@@ -202,7 +202,7 @@ static PyObject* inside_original(PyObject* function, PyObject* const* args, size
 }
 
 /* Tells the handler how long stock took, what it gave, and whether candidates of operators were measured meanwhile; its answer may end its
- * work: False (stock, for good) or True (stock, but look inside). */
+ * work: False (stock, for good), True (stock, but look inside), or a float (after so many seconds more in it attempt() is asked again). */
 static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns, PyObject* result, int explored) {
   PyObject* ns = PyLong_FromUnsignedLongLong(took_ns);
   PyObject* answer =
@@ -210,9 +210,14 @@ static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns
   Py_XDECREF(ns);
   if (answer == NULL) forget_error();
   Target* target = answer == Py_None ? NULL : target_of(module, grad, hook.first_wait_ns);
+  const double wait = answer != NULL && PyFloat_CheckExact(answer) ? PyFloat_AS_DOUBLE(answer) : -1;
   Py_XDECREF(answer);
   if (target == NULL || target->handler != handler) return;
   target->state = answer == Py_True ? TARGET_TRANSPARENT : TARGET_STOCK;
+  if (wait >= 0 && wait < 1e9) {
+    target->wait_ns = target->spent_ns + (uint64_t)(wait * 1e9);
+    target->state = TARGET_COUNTING;
+  }
   target->handler = NULL;
   Py_DECREF(handler);
 }

@@ -36,6 +36,7 @@ LATER = 4.0  # ... and so many times that where tracing may well be in vain
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
 TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
 ATTEMPTS = 4  # traces of one module; each waits for its price again
+CHANGED, BEGINNINGS = 4, 3  # calls in a row that found it changed before a module begins anew, and how often one does
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 QUIET = 2  # calls in a row in which no operator tried anything or waited for a check of whole passes
 OPERATORS = 48  # calls in which operators may decide before several graphs in float32 race them
@@ -49,11 +50,13 @@ RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
 targets = weakref.WeakSet()
 gone_targets = collections.deque(maxlen=64)  # those whose modules died last, to be told of at the end
 opened = weakref.WeakSet()  # modules of which nothing could be captured
+anew = weakref.WeakKeyDictionary()  # module: how often it began anew
 modules = []  # what became of each module that was looked at, for report()
 _scale = None  # measured price of the last capture / that one
 
 
 Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
+Changed = collections.namedtuple("Changed", "began")  # a call that found hooks, methods or what it reads to be others than when it was traced
 Saving = collections.namedtuple("Saving", "parts rests")  # a call while these wait for being worth it, or want calls in vain
 Resting = collections.namedtuple("Resting", "graphs")  # a call in which none of these tries its form
 Beside = collections.namedtuple("Beside", "result")  # a call that a new graph has answered as well
@@ -185,6 +188,8 @@ class Target:
         self.seen = self.taken = 0
         self.raised = 0  # calls whose graph raised
         self.module = weakref.ref(module)
+        self.again = module in anew  # what was found before does not hold
+        self.changed, self.changed_s = 0, 0.0  # calls in a row that were Changed, and their time
         end_with(module, self)
         self.is_part = any(one is module for outer in opened for one in outer.modules())
         self.modules_inside = parts
@@ -268,8 +273,11 @@ class Target:
 
     def __call__(self, module, /, *args, **kwargs):
         self.seen += 1
-        if self.module_hooks is not None and not (self.module_hooks.are_these(module) and self.unguarded.holds()):
-            return self.eager
+        if self.module_hooks is not None:
+            if not (self.module_hooks.are_these(module) and self.unguarded.holds()):
+                self.timed[threading.get_ident()] = Changed(self.clock())
+                return self.eager
+            self.changed = 0
         return self.phase(module, args, kwargs)
 
     def took(self, nanoseconds, result, explored):
@@ -285,6 +293,11 @@ class Target:
             spent_s = self.clock() - key.began
             self.wait_longer_s -= spent_s
             self.wait_s -= 0.0 if key.doubtful else spent_s
+        elif isinstance(key, Changed):
+            self.changed_s = (self.changed_s if self.changed else 0.0) + self.clock() - key.began
+            self.changed += 1
+            if self.changed >= CHANGED and self.changed_s > self.patience_s():
+                self.begin_anew()
         elif isinstance(key, Racing):
             beside_ns = self.builder.exploration_ns() - key.beside_ns if explored else 0
             self.pair(key.key, Half(nanoseconds - beside_ns, stock=True, settled=not explored))
@@ -305,7 +318,7 @@ class Target:
     def wait(self, module, args, kwargs):
         """What earlier processes decided: calls that won are traced at once, those that lost never. Others after the usual time, or a
         multiple of it where tracing may well be in vain."""
-        known = self.known.of_call(signature_of_call(args, kwargs))
+        known = "" if self.again else self.known.of_call(signature_of_call(args, kwargs))
         if known == remembered.CAPTURED and not self.express_recalled:
             from . import express  # which needs this one
 
@@ -381,6 +394,23 @@ class Target:
         self.verdict = look_inside
         if look_inside and self.module() is not None:
             opened.add(self.module())
+        self.end()
+
+    def begin_anew(self):
+        """Hooks (transformers 5 installs some when hidden states are asked for, and leaves them), methods or what else TorchDynamo does not look at
+        again stay others than those that were traced. The extension asks attempt() in the next call."""
+        module = self.module()
+        if module is None or self.phase == self.answered_by_stock:
+            return
+        anew[module] = anew.get(module, 0) + 1
+        if anew[module] > BEGINNINGS:
+            self.give_up("its hooks, its methods or what it reads change again and again", remember=False)
+            return
+        self.note["state"] = "its hooks, its methods or what it reads changed"
+        self.verdict = 0.0
+        self.end()
+
+    def end(self):
         self.phase = self.answered_by_stock
         self.code = self.trace = self.run = self.express = None
         self.found = []
@@ -420,7 +450,7 @@ class Target:
                 return self.eager
             self.module_hooks = Hooks(module)
             self.signature = signature_of_call(args, kwargs)
-            self.certain = self.known.of_call(self.signature) == remembered.CAPTURED
+            self.certain = not self.again and self.known.of_call(self.signature) == remembered.CAPTURED
             ran = compiler.ran()
             self.hook.end_drift_check()
             with no_marks(module):
@@ -456,10 +486,13 @@ class Target:
     def is_last_trace(self):
         return self.attempts >= ATTEMPTS or not self.graphs_a_call
 
+    def patience_s(self):
+        """Time in calls that no graph answers, after which one more trace is worth its price."""
+        return 0.0 if AT_ONCE else PATIENCE * max(self.note.get("capture_s", 0.0), 1.0)
+
     def missed(self, seconds):
         self.missed_s += seconds
-        patience = 0.0 if AT_ONCE else PATIENCE * max(self.note["capture_s"], 1.0)
-        if self.missed_s > patience and self.attempts < ATTEMPTS:
+        if self.missed_s > self.patience_s() and self.attempts < ATTEMPTS:
             self.phase = self.capture
 
     def captured(self, module, args, kwargs):
