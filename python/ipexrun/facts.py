@@ -71,7 +71,9 @@ def looks(value, depth=2):
         return ["code", digest_of_code(value)]
     if isinstance(value, torch.Tensor):
         return ["tensor", name, str(value.dtype), list(value.shape), value.requires_grad]
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple):
+        return [name, len(value), *[looks(one, depth) for one in value]]
+    if isinstance(value, list):
         return [name, len(value), *[looks(one, depth - 1) for one in value if depth]]
     if isinstance(value, (dict, types.MappingProxyType, set, frozenset)):
         return [name, remembered.digest(sorted(map(str, value)))]
@@ -282,8 +284,8 @@ class Finder:
         return getattr(source, "local_name", "module") != "module"
 
     def is_watched(self, value):
-        """Whether traced_graph.State compares what it holds in each call."""
-        return id(value) in self.watched or id(getattr(value, "__dict__", None)) in self.watched
+        """Whether traced_graph.State compares what it holds in each call; of a tensor it compares no attributes."""
+        return not isinstance(value, torch.Tensor) and (id(value) in self.watched or id(getattr(value, "__dict__", None)) in self.watched)
 
     def item(self, source, key):
         """Of a dictionary; TorchDynamo copies those of classes."""

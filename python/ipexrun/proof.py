@@ -18,11 +18,12 @@ import types
 
 import torch
 
-from . import remembered
+from . import capturable, remembered
 from .facts import Finder, Unproved, looks
 from .interrupts import let_through
 
-VERSION = 2
+VERSION = 3
+OF_TORCH, OF_PYTHON, OURS = (os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.__file__, __file__))
 MOST_CALLS = 64  # descriptions of calls that are kept for later processes
 MOST_FILES = 64  # proofs, of which the oldest go
 
@@ -38,9 +39,11 @@ def is_whole(code):
     return output.root_tx.f_code is code and not output.compile_subgraph_reason.graph_break and not logs
 
 
-def reads(code, attribute):
-    """Whether it does more than set it."""
-    return any(one.argval == attribute and not one.opname.startswith("STORE") for one in dis.get_instructions(code))
+def name_read(code, attribute):
+    """Whether it does more than set the attribute of this name: asks for it, or has its name as a text."""
+    if attribute in code.co_consts:
+        return True
+    return attribute in code.co_names and any(one.argval == attribute and not one.opname.startswith("STORE") for one in dis.get_instructions(code))
 
 
 class Seen:
@@ -55,7 +58,7 @@ class Seen:
         self.guards = list(context.guards_context.dynamo_guards)  # torch empties the set afterwards
         self.scope = output.global_scope
         self.codes = list(context.traced_code or ())
-        asks = any("requires_grad" in one.co_names and reads(one, "requires_grad") for one in self.codes)
+        asks = any(name_read(one, "requires_grad") for one in self.codes)
         unproved, self.names_of_dicts = unguarded
         self.unproved = unproved or ("it asks what wants gradients" if asks else "")  # which traced_graph.State does not look at
         self.changes = changes(output.side_effects)
@@ -98,10 +101,11 @@ def keeps_its_values(variable, mutations):
 
 
 class Proof:
-    """Facts about one module, and the calls of it that they are enough for."""
+    """Facts about one module, and the calls of it that they are enough for. `codes`: what was followed, in the process that did."""
 
-    def __init__(self, facts, files, calls=()):
+    def __init__(self, facts, files, calls=(), codes=()):
         self.facts = facts
+        self.codes = dict.fromkeys(codes)
         self.same = tuple((fact.read, fact.key, fact.value) for fact in facts if fact.way != "size" and not fact.lasts)
         self.all_same = importlib.import_module("_ipexrun_hook").all_same
         self.sizes = [fact for fact in facts if fact.way == "size"]
@@ -122,7 +126,7 @@ class Proof:
         """What was found out later, of other calls."""
         known = {(id(fact.base), fact.way, fact.key) for fact in self.facts}
         facts = [*self.facts, *(fact for fact in other.facts if (id(fact.base), fact.way, fact.key) not in known)]
-        self.__init__(facts, {**self.files, **other.files}, [*self.calls, *other.calls])
+        self.__init__(facts, {**self.files, **other.files}, [*self.calls, *other.calls], [*self.codes, *other.codes])
 
     def add(self, call):
         self.calls.pop(call, None)
@@ -131,9 +135,12 @@ class Proof:
             del self.calls[next(iter(self.calls))]
 
     def save(self, module, path):
-        """For later processes. A file that cannot be written is none."""
-        text = {"version": VERSION, "torch": torch.__version__, "module": looks_of_module(module), "files": self.files,
-                "facts": [fact.text() for fact in self.facts], "calls": list(self.calls)}
+        """For later processes, if they can tell that each function which was followed is the same. A file that cannot be written is none."""
+        functions = functions_of(module, self.facts)
+        if any(not is_described(code, functions) for code in self.codes):
+            return
+        text = {"version": VERSION, "made by": made_by(), "module": looks_of_module(module), "files": self.files,
+                "functions": digest_of_functions(functions), "facts": [fact.text() for fact in self.facts], "calls": list(self.calls)}
         write_whole(path, json.dumps(text))
         put_out_the_oldest(os.path.dirname(path))
 
@@ -193,7 +200,70 @@ def made(module, state, graphs):
         codes.update(dict.fromkeys(one.codes))
     if finder is None:
         raise Unproved("no graph")
-    return Proof(list(finder.facts.values()), files_of(codes))
+    if any(fact.value == "requires_grad" for fact in finder.facts.values() if isinstance(fact.value, str)):
+        raise Unproved("it asks what wants gradients")
+    return Proof(list(finder.facts.values()), files_of(codes), codes=codes)
+
+
+def made_by():
+    return [torch.__version__, sys.version, sys.flags.optimize]
+
+
+def functions_of(module, facts):
+    """{(module of a class, class, name): function} of all classes whose methods the calls may run, and {(): ..} what the facts hold."""
+    found = {}
+    kinds = set(capturable.classes_of(module))
+    for value in [*(one for fact in facts for one in (fact.base, fact.value)), *objects_inside(module)]:
+        kinds.update(value.__mro__ if isinstance(value, type) else type(value).__mro__)
+        if isinstance(value, types.FunctionType):
+            found[value.__module__, value.__qualname__, id(value)] = value
+    for kind in kinds:
+        if kind.__module__ != "builtins" and kind is not torch.nn.Module:
+            for name, value in list(vars(kind).items()):
+                for i, one in enumerate(plain_functions(value)):
+                    found[kind.__module__, kind.__qualname__, f"{name} {i}"] = one
+    return found
+
+
+def objects_inside(module):
+    """Plain objects that modules hold, and what these hold."""
+    found, depth = [value for one in module.modules() for value in vars(one).values()], 3
+    every, seen = [], set()
+    while found and depth:
+        new = [one for one in found if id(one) not in seen and isinstance(getattr(one, "__dict__", None), dict)
+               and not isinstance(one, (type, types.ModuleType, types.FunctionType, torch.Tensor, torch.nn.Module))]
+        seen.update(map(id, new))
+        every += new
+        found, depth = [value for one in new for value in vars(one).values()], depth - 1
+    return every
+
+
+def plain_functions(value):
+    """Those behind an attribute of a class."""
+    if isinstance(value, property):
+        value = [value.fget, value.fset, value.fdel]
+    else:
+        value = [getattr(value, "__func__", getattr(value, "func", value))]
+    return [one for one in value if isinstance(one, types.FunctionType)]
+
+
+def is_described(code, functions):
+    """Whether a later process would see another function in the place of this one: as a method of a class, as a fact, or as the code of Python or torch."""
+    name = code.co_filename
+    if name.startswith((OF_TORCH, OURS, "<frozen ")) or name.startswith(OF_PYTHON) and "-packages" not in name or is_of_dataclass(code):
+        return True
+    return any(code is one for function in functions.values() for one in codes_inside(function.__code__))
+
+
+def codes_inside(code):
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from codes_inside(one)
+
+
+def digest_of_functions(functions):
+    return remembered.digest(sorted(repr([*key[:2], "" if isinstance(key[2], int) else key[2], looks(one)]) for key, one in functions.items()))
 
 
 def files_of(codes):
@@ -201,13 +271,18 @@ def files_of(codes):
     found = {}
     for code in codes:
         name = code.co_filename
-        if name in found or code.co_qualname.startswith("__create_fn__.<locals>."):  # dataclasses make such
+        if name in found or is_of_dataclass(code):
             continue
         try:
             found[name] = about_file(name)
         except OSError:
             found[name] = None  # typed in, or made by the program: no later process knows it
     return found
+
+
+def is_of_dataclass(code):
+    """Made by dataclasses of what is written in a class."""
+    return code.co_qualname.startswith("__create_fn__.<locals>.")
 
 
 def about_file(name):
@@ -248,7 +323,7 @@ def known_proof(module, state, path):
     try:
         with open(path) as file:
             text = json.load(file)
-        if (text["version"], text["torch"]) != (VERSION, torch.__version__) or not text["calls"] or text["module"] != looks_of_module(module):
+        if (text["version"], text["made by"]) != (VERSION, made_by()) or not text["calls"] or text["module"] != looks_of_module(module):
             return None
         if any(about_file(name) != about for name, about in text["files"].items()):
             return None
@@ -258,7 +333,10 @@ def known_proof(module, state, path):
             fact = finder.facts[id(finder.value(expression)), way, key]
             if fact.described() != described:
                 return None
-        return Proof(list(finder.facts.values()), text["files"], text["calls"])
+        facts = list(finder.facts.values())
+        if digest_of_functions(functions_of(module, facts)) != text["functions"]:
+            return None
+        return Proof(facts, text["files"], text["calls"])
     except Exception as problem:  # no file, or a damaged one
         let_through(problem)
         return None

@@ -16,6 +16,7 @@ GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTE
 REASON = "what it gives to the program would come out as another kind of object"
 OWN_STREAM = "a random stream of its own"
 NUMPY = "NumPy inside: its numbers are its own"
+ASSERTS = "an assertion about values of tensors, which raises another exception in a graph"
 OF_NUMBERS = {"sqrt", "prod", "log", "log2", "exp", "power", "square", "ceil", "floor"}  # of plain numbers these give torch's kernels what NumPy's scalar would
 
 
@@ -115,7 +116,7 @@ def refused(backend, target):
     @functools.wraps(backend)
     def as_it_is(graph, inputs):
         try:
-            why = comes_out_otherwise() or (NUMPY if computes_for_numpy(graph) else "")
+            why = comes_out_otherwise() or (NUMPY if computes_for_numpy(graph) else ASSERTS if asserts(graph) else "")
         except Exception as problem:  # a torch whose insides are others than expected
             let_through(problem)
             why = REASON
@@ -127,6 +128,10 @@ def refused(backend, target):
         return backend(graph, inputs)
 
     return as_it_is
+
+
+def asserts(graph):
+    return any(node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert") for node in graph.graph.nodes)
 
 
 def is_numpys(function):

@@ -24,7 +24,7 @@ def plain(value):
     if kind is torch.Size:
         return kind, tuple(value)
     if isinstance(value, enum.Enum):
-        return kind, value.name
+        return kind, value.name, repr(value.value)
     raise Unknown(f"a {kind.__name__}")
 
 

@@ -95,6 +95,8 @@ class Plain(torch.overrides.TorchFunctionMode):
         """Where the memory of the given tensors is."""
         try:
             given = tensors_in((args, kwargs))
+            if name.startswith("_assert"):  # a trace forgets what gives nothing
+                self.problem = f"{name} may raise"
             if sizes_by_values(name, args, given):
                 self.problem = f"the size of what {name} gives depends on values"
             for one in written(name, args, kwargs):
@@ -472,6 +474,8 @@ class Proof:
             if kind in ("aten::size", "aten::floor_divide", "aten::mul", "aten::add", "aten::sub"):
                 return
             raise Refused(f"{kind} in the trace")
+        if not overload._schema.returns or "_assert" in kind:
+            raise Refused(f"{kind} may raise")
         arguments = {argument.name: value for argument, value in zip(overload._schema.arguments, node.inputs())}
         if torch.Tag.nondeterministic_seeded in overload.tags and not self.draws_nothing(arguments):
             raise Refused(f"{kind} draws random numbers")

@@ -78,6 +78,7 @@ class Net(nn.Module):
         return x
 torch.manual_seed(0)
 model = Net().eval()
+exec(os.environ.get("PATCH", ""))
 BEFORE
 out = []
 with torch.no_grad():
@@ -164,6 +165,41 @@ def test_a_configuration_that_changes_under_a_trace_is_seen(middle, tmp_path):
                                     "i == 20 and setattr(INNER, '__code__', (lambda self, x: [y := self.first(x), y][1]).__code__)"])
 def test_a_wrapped_function_that_gets_other_code_is_seen(middle, tmp_path):
     both(program(tmp_path / "program.py", "pass", WRAPPED, middle), tmp_path)
+
+
+RAISES = """
+def raises():
+    try:
+        return model(torch.full((8, 64), 1e6)).shape[0]
+    except AssertionError as problem:
+        return str(problem)
+""".strip()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("body, before, middle", [
+    ("x = x * self.first.weight.scale", "model.first.weight.scale = 1.5", "i == 20 and setattr(model.first.weight, 'scale', 15.0)"),
+    ("x = x * getattr(self.first.weight, 'scale', 2)", "pass", "i == 20 and setattr(model.first.weight, 'scale', 15.0)"),
+    ("x = x * (2 if self.first.weight.grad is None else 3)", "pass", "i == 20 and setattr(model.first.weight, 'grad', torch.zeros(64, 64))"),
+    ("x = x * (2 if getattr(self.first.weight, NAME) else 3)", "NAME = 'requires_grad'", "i == 20 and model.first.weight.requires_grad_(False)"),
+    ("assert (x < 1e4).all(), 'too large'", RAISES, "LOG.append(raises())"),
+    ("torch._assert_async((x < 1e4).all(), 'too large')", RAISES.replace("AssertionError", "RuntimeError"), "LOG.append(raises())"),
+])
+def test_attributes_of_tensors_and_assertions_are_stocks(body, before, middle, tmp_path):
+    both(program(tmp_path / "program.py", body, before, middle), tmp_path)
+
+
+DESCRIBED = """
+import enum
+from ipexrun import facts, structures
+def kind(value):
+    return enum.IntEnum("Kind", {"ONE": value}).ONE
+print([structures.plain(kind(1))[1:] != structures.plain(kind(2))[1:], facts.looks((1, (2, (3, (4,))))) != facts.looks((1, (2, (3, (5,)))))])
+"""
+
+
+def test_what_differs_is_described_differently():
+    assert run([sys.executable, "-c", DESCRIBED]).stdout.split("\n")[0] == "[True, True]"
 
 
 def test_an_attribute_that_is_given_another_value_is_seen(tmp_path):
@@ -272,6 +308,16 @@ def test_an_edited_program_is_looked_at_again(proved, edit):
     path.write_text(edit(path.read_text()))
     again = second(path, cache)
     assert again["dynamo"], again["note"]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("patch", ["Net.forward = lambda self, x: scaled(self.first(x)) + SHIFTS[-1]", "nn.Linear.forward = lambda self, x: 2 * x",
+                                   "Net.forward.__code__ = (lambda self, x: scaled(self.first(x)) + SHIFTS[-1]).__code__"])
+def test_a_method_that_is_another_one_is_seen_in_the_same_file(proved, patch):
+    path, cache, *_ = proved
+    stock = found([sys.executable, str(path)], PYTHONPATH=f"{BUILD}/lib/ipexrun/python", PATCH=patch)
+    again = second(path, cache, PATCH=patch)
+    assert again["dynamo"] and again["out"] == pytest.approx(stock["out"], rel=1e-5), again["note"]
 
 
 def test_another_global_is_seen_in_the_same_file(proved):

@@ -51,6 +51,7 @@ REASONS = {
     "refused_constructors": "torch.tensor results are registered as constants",
     "refused_dicts_written": "the call writes into a list or dict of its arguments",
     "refused_lists_written": "the call writes into a list or dict of its arguments",
+    "refused_assertions": "_assert_async may raise",
     "refused_code_for_exporters": "expected Tensor as element 0",
     "refused_results_that_are_held": "a result that is a container of the module's own",
     "refused_functions_of_autograd": "prim::PythonOp in the trace",

@@ -869,6 +869,25 @@ def refused_lists_written():
 
 
 @case
+def refused_assertions():
+    """torch's tracer forgets what gives nothing."""
+
+    class RefusedAssertions(Block):
+        def forward(self, x):
+            torch._assert_async((x < 1e4).all(), "too large")
+            return super().forward(x)
+
+    model, out = RefusedAssertions().eval(), []
+    for one in inputs(8, 64):
+        out += called(model, [one])
+    try:
+        called(model, [inputs(8, 64)[0] * 1e6])
+    except RuntimeError as problem:
+        out.append(str(problem))
+    return out
+
+
+@case
 def refused_code_for_exporters():
     """What asks whether it is traced goes ways that nobody else goes; sizes are tensors to an exporter's tracer."""
 
