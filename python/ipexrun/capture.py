@@ -19,6 +19,7 @@ import time
 import weakref
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from . import as_module, compiler, parts, plugin, python_speed, raised, remembered
 from .call_kinds import has_state, signature, signature_of_call
@@ -36,6 +37,7 @@ LATER = 4.0  # ... and so many times that where tracing may well be in vain
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
 TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
 ATTEMPTS = 4  # traces of one module; each waits for its price again
+OF_A_FORM = ("by", "no_trace", "breaks", "speed", "reason", "error", "capture_s", "graphs")  # what a note says of what was captured
 CHANGED, BEGINNINGS = 4, 3  # calls in a row that found it changed before a module begins anew, and how often one does
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 QUIET = 2  # calls in a row in which no operator tried anything or waited for a check of whole passes
@@ -50,7 +52,7 @@ RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
 targets = weakref.WeakSet()
 gone_targets = collections.deque(maxlen=64)  # those whose modules died last, to be told of at the end
 opened = weakref.WeakSet()  # modules of which nothing could be captured
-anew = weakref.WeakKeyDictionary()  # module: how often it began anew
+anew = WeakIdKeyDictionary()  # module: how often it began anew
 modules = []  # what became of each module that was looked at, for report()
 _scale = None  # measured price of the last capture / that one
 
@@ -118,7 +120,10 @@ def attempt(module, spent_s):
     if not plugin.ready():
         return None
     try:
-        return Target(module, parts, known, *(0.0 if AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, LATER)))
+        waits = [0.0 if AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, LATER)]
+        if module in anew:
+            waits[0] = 0.0  # which it has had
+        return Target(module, parts, known, *waits)
     except Exception as problem:  # a torch whose insides are others than expected
         let_through(problem)
         return leave_alone(module, first_line(problem))
@@ -318,7 +323,7 @@ class Target:
     def wait(self, module, args, kwargs):
         """What earlier processes decided: calls that won are traced at once, those that lost never. Others after the usual time, or a
         multiple of it where tracing may well be in vain."""
-        known = "" if self.again else self.known.of_call(signature_of_call(args, kwargs))
+        known = "" if self.again and not self.pinned else self.known.of_call(signature_of_call(args, kwargs))
         if known == remembered.CAPTURED and not self.express_recalled:
             from . import express  # which needs this one
 
@@ -407,6 +412,9 @@ class Target:
             self.give_up("its hooks, its methods or what it reads change again and again", remember=False)
             return
         self.note["state"] = "its hooks, its methods or what it reads changed"
+        for what in OF_A_FORM:
+            self.note.pop(what, None)
+        targets.discard(self)  # the next one speaks at the end
         self.verdict = 0.0
         self.end()
 
@@ -450,7 +458,7 @@ class Target:
                 return self.eager
             self.module_hooks = Hooks(module)
             self.signature = signature_of_call(args, kwargs)
-            self.certain = not self.again and self.known.of_call(self.signature) == remembered.CAPTURED
+            self.certain = (self.pinned or not self.again) and self.known.of_call(self.signature) == remembered.CAPTURED
             ran = compiler.ran()
             self.hook.end_drift_check()
             with no_marks(module):

@@ -41,9 +41,13 @@ def is_whole(code):
 
 def name_read(code, attribute):
     """Whether it does more than set the attribute of this name: asks for it, or has its name as a text."""
-    if attribute in code.co_consts:
+    if holds_text(code.co_consts, attribute):
         return True
     return attribute in code.co_names and any(one.argval == attribute and not one.opname.startswith("STORE") for one in dis.get_instructions(code))
+
+
+def holds_text(constants, text):
+    return any(one == text or isinstance(one, (tuple, frozenset)) and holds_text(one, text) for one in constants)
 
 
 class Seen:
@@ -210,7 +214,8 @@ def made_by():
 
 
 def functions_of(module, facts):
-    """{(module of a class, class, name): function} of all classes whose methods the calls may run, and {(): ..} what the facts hold."""
+    """All functions of the classes whose methods the calls may run, by the class's module and name and the function's; and those that the facts hold, by
+    the module and name of their own."""
     found = {}
     kinds = set(capturable.classes_of(module))
     for value in [*(one for fact in facts for one in (fact.base, fact.value)), *objects_inside(module)]:

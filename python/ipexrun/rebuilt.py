@@ -131,7 +131,9 @@ def refused(backend, target):
 
 
 def asserts(graph):
-    return any(node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert") for node in graph.graph.nodes)
+    """Of values of tensors. For one of sizes (`_assert_scalar`) TorchDynamo has a guard."""
+    names = [getattr(node.target, "__name__", "") for node in graph.graph.nodes if node.op == "call_function"]
+    return any(name.startswith("_assert") and not name.startswith("_assert_scalar") for name in names)
 
 
 def is_numpys(function):

@@ -41,6 +41,7 @@ RESTARTS = 8
 FAILED = 3  # kinds of calls that raised what torch raises, and none that did not
 LOOK_AGAIN = 16  # the first call that is judged after the race; then each power of four
 SKIPPED = 1000  # calls in a row that no trace can take
+ASKING = frozenset(("is_tracing", "_is_tracing", "_get_tracing_state"))  # names by which code asks whether it is traced
 NOT_THE_PROGRAMS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, __file__))  # code of torch and of ours
 
 targets = weakref.WeakSet()
@@ -555,4 +556,4 @@ def sums(tensors):
 def asks_whether_traced(problem):
     """Whether code that the exception went through goes other ways under a tracer: for an exporter's, to which sizes are tensors, where these are numbers."""
     codes = [frame.f_code for frame, _ in traceback.walk_tb(problem.__traceback__)]
-    return any("tracing" in name for code in codes if not code.co_filename.startswith(NOT_THE_PROGRAMS) for name in code.co_names)
+    return any(not ASKING.isdisjoint(code.co_names) for code in codes if not code.co_filename.startswith(NOT_THE_PROGRAMS))

@@ -181,6 +181,7 @@ def raises():
     ("x = x * self.first.weight.scale", "model.first.weight.scale = 1.5", "i == 20 and setattr(model.first.weight, 'scale', 15.0)"),
     ("x = x * getattr(self.first.weight, 'scale', 2)", "pass", "i == 20 and setattr(model.first.weight, 'scale', 15.0)"),
     ("x = x * (2 if self.first.weight.grad is None else 3)", "pass", "i == 20 and setattr(model.first.weight, 'grad', torch.zeros(64, 64))"),
+    ("x = x * (2 if [getattr(self.first.weight, n) for n in ('requires_grad', 'is_cpu')][0] else 3)", "pass", "i == 20 and model.first.weight.requires_grad_(False)"),
     ("x = x * (2 if getattr(self.first.weight, NAME) else 3)", "NAME = 'requires_grad'", "i == 20 and model.first.weight.requires_grad_(False)"),
     ("assert (x < 1e4).all(), 'too large'", RAISES, "LOG.append(raises())"),
     ("torch._assert_async((x < 1e4).all(), 'too large')", RAISES.replace("AssertionError", "RuntimeError"), "LOG.append(raises())"),
