@@ -408,7 +408,7 @@ class Target:
         if module is None or self.phase == self.answered_by_stock:
             return
         anew[module] = anew.get(module, 0) + 1
-        if anew[module] > BEGINNINGS:
+        if anew[module] > BEGINNINGS or (self.again and not self.taken):  # the latter: a hook that is put there anew for every call, say
             self.give_up("its hooks, its methods or what it reads change again and again", remember=False)
             return
         self.note["state"] = "its hooks, its methods or what it reads changed"

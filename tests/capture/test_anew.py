@@ -90,6 +90,12 @@ def test_what_changes_all_the_time_is_left_to_stock(tmp_path):
     assert "change again and again" in note["state"], note
 
 
+def test_what_changes_in_every_call_is_captured_once_in_vain(tmp_path):
+    middle = "if i >= 40:\n            if handle: handle.remove()\n            handle = model.second.register_forward_hook(doubled)"
+    note, graphs = both(tmp_path, middle)
+    assert "change again and again" in note["state"] and len(graphs) <= 2, (note, graphs)
+
+
 def test_waiting_goes_by_time_in_calls_that_find_it_changed():
     from ipexrun import capture
 
