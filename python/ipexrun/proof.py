@@ -141,7 +141,8 @@ class Proof:
     def save(self, module, path):
         """For later processes, if they can tell that each function which was followed is the same. A file that cannot be written is none."""
         functions = functions_of(module, self.facts)
-        if any(not is_described(code, functions) for code in self.codes):
+        described = {id(one) for function in functions.values() for one in codes_inside(function.__code__)}
+        if any(id(code) not in described and not is_known_otherwise(code) for code in self.codes):
             return
         text = {"version": VERSION, "made by": made_by(), "module": looks_of_module(module), "files": self.files,
                 "functions": digest_of_functions(functions), "facts": [fact.text() for fact in self.facts], "calls": list(self.calls)}
@@ -252,12 +253,10 @@ def plain_functions(value):
     return [one for one in value if isinstance(one, types.FunctionType)]
 
 
-def is_described(code, functions):
-    """Whether a later process would see another function in the place of this one: as a method of a class, as a fact, or as the code of Python or torch."""
+def is_known_otherwise(code):
+    """Whether it is torch's, ours, Python's own, or made of what is written in a class: the same in a later process without being described."""
     name = code.co_filename
-    if name.startswith((OF_TORCH, OURS, "<frozen ")) or name.startswith(OF_PYTHON) and "-packages" not in name or is_of_dataclass(code):
-        return True
-    return any(code is one for function in functions.values() for one in codes_inside(function.__code__))
+    return name.startswith((OF_TORCH, OURS, "<frozen ")) or name.startswith(OF_PYTHON) and "-packages" not in name or is_of_dataclass(code)
 
 
 def codes_inside(code):
