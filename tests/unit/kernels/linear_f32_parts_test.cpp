@@ -217,10 +217,10 @@ TEST_F(LinearF32Parts_amx, RowsThatPartsCannotStandFor) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const std::int64_t m : {5, 40, 500}) {
     for (const float number : {kInf, -kInf, NAN, 3e38f, 1e-44f, 2e-38f, 1e20f}) {
-      for (const int threads : {1, 3}) {
+      for (const auto& [k, threads] : {std::pair{300, 1}, std::pair{300, 3}, std::pair{1700, 2}}) {
         Problem problem({.m = m,
                          .n = 100,
-                         .k = 300,
+                         .k = k,
                          .bias = true,
                          .threads = threads,
                          .unary = Unary::kRelu,
@@ -228,12 +228,12 @@ TEST_F(LinearF32Parts_amx, RowsThatPartsCannotStandFor) {
                          .binary_first = true,
                          .in_place = true});
         const bool tiny = std::fabs(number) < 1;
-        for (std::int64_t k = 0; k < 300; ++k) {
-          if (tiny) *problem.a_at(m - 2, k) = number;
+        for (std::int64_t i = 0; i < k; ++i) {
+          if (tiny) *problem.a_at(m - 2, i) = number;
         }
-        *problem.a_at(m - 2, 299) = number;
+        *problem.a_at(m - 2, k - 1) = number;
         ASSERT_TRUE(problem.run());
-        EXPECT_EQ(problem.difference(), "") << m << " " << number << " threads " << threads;
+        EXPECT_EQ(problem.difference(), "") << m << " " << number << " k " << k << " threads " << threads;
       }
     }
   }
