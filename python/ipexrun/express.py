@@ -14,7 +14,7 @@ import time
 
 import torch
 
-from . import call_kinds, capture, proof, remembered, traced_graph, tracing
+from . import call_kinds, capture, environment, proof, remembered, traced_graph, tracing
 from .interrupts import let_through
 
 WAY = "express"  # its name among the ways of remembered.OfModule
@@ -140,10 +140,21 @@ class Express(tracing.Target):
             if not self.unchanged(module):
                 self.is_changed()
                 return None
+            reads = environment.Reads(self.proof.environment is not None)
+            if not reads.begin():
+                return None
             self.kinds[key] = False
             begun = time.perf_counter()
-            result = self.trace(key, module, args, kwargs, tensors)
+            try:
+                result = self.trace(key, module, args, kwargs, tensors)
+            finally:
+                reads.end()
             self.explored(time.perf_counter() - begun)
+            if reads.all:
+                self.forms.pop(key, None)
+                self.refused("the call reads the whole environment")
+            elif reads.names:
+                self.proof.read(reads.names)
             if key not in self.forms:
                 self.owner.note.setdefault("no_trace", self.note["state"].removeprefix("stock: "))
                 self.kept.remember(call_kinds.signature_of_call(args, kwargs), remembered.STOCK, reason="no trace")

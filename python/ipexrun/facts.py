@@ -17,7 +17,7 @@ import types
 
 import torch
 
-from . import remembered
+from . import environment, remembered
 from .interrupts import let_through
 from .structures import Unknown, plain
 
@@ -245,6 +245,8 @@ class Finder:
         self.follow(source)
         if kind in OF_VALUES:
             return self.inside(source)
+        if kind in OF_CONTENTS | OF_KEYS and self.value(source.name) is environment.variables():
+            return
         if kind in OF_CONTENTS:
             if not isinstance(self.value(source.name), (tuple, str)) and not self.is_watched(self.value(source.name)):
                 self.add("size", source.name, "")
@@ -328,6 +330,8 @@ class Finder:
             if isinstance(source.index, kinds.ConstDictKeySource):
                 self.follow(source.index)
                 return self.add("value", base.name, source.index.index)
+            if self.value(base.name) is environment.variables():
+                return  # whose variables are noted while the trace is made
             if not isinstance(source.index, str):
                 raise Unproved(f"{source.name}: a key that is no text")
             if not self.is_watched(self.value(base.name)):
@@ -364,7 +368,7 @@ class Finder:
         value = self.value(base.name)
         held = getattr(value, "__dict__", None)
         if isinstance(held, dict) and member in held:
-            if not self.is_watched(value):
+            if not self.is_watched(value) and held[member] is not environment.variables():
                 self.add("attribute", base.name, member)
         elif isinstance(value, torch.nn.Module) and any(member in vars(value)[kind] for kind in ("_parameters", "_buffers", "_modules")):
             return

@@ -18,11 +18,11 @@ import types
 
 import torch
 
-from . import capturable, remembered
+from . import capturable, environment, remembered
 from .facts import Finder, Unproved, looks
 from .interrupts import let_through
 
-VERSION = 3
+VERSION = 4
 OF_TORCH, OF_PYTHON, OURS = (os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.__file__, __file__))
 MOST_CALLS = 64  # descriptions of calls that are kept for later processes
 MOST_FILES = 64  # proofs, of which the oldest go
@@ -63,7 +63,7 @@ class Seen:
         self.scope = output.global_scope
         self.codes = list(context.traced_code or ())
         asks = any(name_read(one, "requires_grad") for one in self.codes)
-        unproved, self.names_of_dicts = unguarded
+        unproved, self.names_of_dicts, self.reads_environment = unguarded
         self.unproved = unproved or ("it asks what wants gradients" if asks else "")  # which traced_graph.State does not look at
         self.changes = changes(output.side_effects)
 
@@ -105,9 +105,10 @@ def keeps_its_values(variable, mutations):
 
 
 class Proof:
-    """Facts about one module, and the calls of it that they are enough for. `codes`: what was followed, in the process that did."""
+    """Facts about one module, and the calls of it that they are enough for. `codes`: what was followed, in the process that did. `environment`: values of the
+    variables that its traces read, None where the calls read none."""
 
-    def __init__(self, facts, files, calls=(), codes=()):
+    def __init__(self, facts, files, calls=(), codes=(), environment=None):
         self.facts = facts
         self.codes = dict.fromkeys(codes)
         self.same = tuple((fact.read, fact.key, fact.value) for fact in facts if fact.way != "size" and not fact.lasts)
@@ -115,13 +116,21 @@ class Proof:
         self.sizes = [fact for fact in facts if fact.way == "size"]
         self.files = files
         self.calls = dict.fromkeys(calls)  # digests, in order
+        self.environment = environment
 
     def holds(self):
         try:
-            return self.all_same(self.same) and all(fact.holds() for fact in self.sizes)
+            return self.all_same(self.same) and all(fact.holds() for fact in self.sizes) and not (self.environment and self.environment_changed())
         except Exception as problem:  # a list that has become shorter, say
             let_through(problem)
             return False
+
+    def environment_changed(self):
+        return any(environment.value_of(name) != value for name, value in self.environment.items())
+
+    def read(self, names):
+        """What a trace read of the environment while all facts held: so do all calls that these are enough for."""
+        self.environment = {**{name: environment.value_of(name) for name in names}, **self.environment}
 
     def covers(self, call):
         return call in self.calls
@@ -130,7 +139,9 @@ class Proof:
         """What was found out later, of other calls."""
         known = {(id(fact.base), fact.way, fact.key) for fact in self.facts}
         facts = [*self.facts, *(fact for fact in other.facts if (id(fact.base), fact.way, fact.key) not in known)]
-        self.__init__(facts, {**self.files, **other.files}, [*self.calls, *other.calls], [*self.codes, *other.codes])
+        known = [one.environment for one in (other, self) if one.environment is not None]
+        read = {name: value for held in known for name, value in held.items()} if known else None
+        self.__init__(facts, {**self.files, **other.files}, [*self.calls, *other.calls], [*self.codes, *other.codes], read)
 
     def add(self, call):
         self.calls.pop(call, None)
@@ -145,7 +156,8 @@ class Proof:
         if any(id(code) not in described and not is_known_otherwise(code) for code in self.codes):
             return
         text = {"version": VERSION, "made by": made_by(), "module": looks_of_module(module), "files": self.files,
-                "functions": digest_of_functions(functions), "facts": [fact.text() for fact in self.facts], "calls": list(self.calls)}
+                "functions": digest_of_functions(functions), "facts": [fact.text() for fact in self.facts], "calls": list(self.calls),
+                "environment": {os.fsdecode(name): environment.described(value) for name, value in self.environment.items()} if self.environment is not None else None}
         write_whole(path, json.dumps(text))
         put_out_the_oldest(os.path.dirname(path))
 
@@ -207,7 +219,7 @@ def made(module, state, graphs):
         raise Unproved("no graph")
     if any(fact.value == "requires_grad" for fact in finder.facts.values() if isinstance(fact.value, str)):
         raise Unproved("it asks what wants gradients")
-    return Proof(list(finder.facts.values()), files_of(codes), codes=codes)
+    return Proof(list(finder.facts.values()), files_of(codes), codes=codes, environment={} if any(one.reads_environment for one in graphs) else None)
 
 
 def made_by():
@@ -331,6 +343,9 @@ def known_proof(module, state, path):
             return None
         if any(about_file(name) != about for name, about in text["files"].items()):
             return None
+        read = text["environment"] and {os.fsencode(name): digest for name, digest in text["environment"].items()}
+        if any(environment.described(environment.value_of(name)) != digest for name, digest in (read or {}).items()):
+            return None
         finder = Finder(Globals(), module, state)
         for way, expression, key, described in text["facts"]:
             finder.add(way, expression, key)
@@ -340,7 +355,7 @@ def known_proof(module, state, path):
         facts = list(finder.facts.values())
         if digest_of_functions(functions_of(module, facts)) != text["functions"]:
             return None
-        return Proof(facts, text["files"], text["calls"])
+        return Proof(facts, text["files"], text["calls"], environment=read and {name: environment.value_of(name) for name in read})
     except Exception as problem:  # no file, or a damaged one
         let_through(problem)
         return None

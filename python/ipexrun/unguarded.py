@@ -20,6 +20,7 @@ import weakref
 
 import torch
 
+from .environment import variables
 from .facts import follow_expression
 from .interrupts import let_through
 
@@ -32,12 +33,9 @@ OF_TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # whose own functi
 
 
 def reads_environment(codes):
-    """Whether functions of these codes were followed. Every way to a variable encodes its name."""
-    return getattr(os.environ.encodekey, "__code__", None) in codes
-
-
-def variables():
-    return getattr(os.environ, "_data", os.environ)  # as they are kept: nothing is decoded in every call
+    """Whether one of the ways to a variable, to their names or to their number was followed."""
+    ways = [*vars(type(os.environ)).values(), *vars(os.environ).values()]
+    return not {one.__code__ for one in ways if isinstance(one, types.FunctionType)}.isdisjoint(codes)
 
 
 def holds_mutable(value):
@@ -78,7 +76,7 @@ class Unguarded:
         self.keys = []  # functions that find a dict, or an object, and the keys that it had
 
     def see(self):
-        """What a proof about the call has to know: why there can be none, or "", and the names of dicts whose keys count."""
+        """What a proof about the call has to know: why there can be none, or "", the names of dicts whose keys count, whether it reads the environment."""
         try:
             from torch._dynamo.symbolic_convert import InstructionTranslator
 
@@ -94,13 +92,13 @@ class Unguarded:
                 self.look_for_classes(guard.originating_source, scope)
                 if not is_of_call_or_torch(guard.originating_source):
                     names_of_dicts += self.look_at_value(guard, scope, asks, lists)
-            if reads_environment(codes):
+            reads = reads_environment(codes)
+            if reads:
                 self.environment = self.environment or dict(variables())
-                return "the call reads the environment", []
-            return "lists inside of a tuple" if len(self.tuples) > tuples else "", names_of_dicts
+            return "lists inside of a tuple" if len(self.tuples) > tuples else "", names_of_dicts, reads
         except Exception as problem:  # a torch whose insides are others than expected
             let_through(problem)
-            return "", []
+            return "", [], False
 
     def look_for_classes(self, source, scope):
         from torch._dynamo import source as kinds
@@ -129,7 +127,7 @@ class Unguarded:
                 self.tuples.append((value, copy.deepcopy(value)))
             return []
         if isinstance(value, dict):
-            if not asks:
+            if not asks or value is variables():
                 return []
             self.keys.append((lambda: value, keys_of(value)))
             return [name]

@@ -189,6 +189,8 @@ case("getattr with a default", "x = x * getattr(settings, 'extra', 1.0)", SETTIN
 case("in a tuple", "x = x * PAIR[1].gain", SETTINGS + "\nPAIR = (1, settings)", "", "settings.gain = 7.0")
 case("in a dict", "x = x * TABLE['k'].gain", SETTINGS + "\nTABLE = {'k': settings}", "", "settings.gain = 7.0")
 case("environment", "x = x * float(os.environ.get('IPEXRUN_TEST_GAIN', '1.0'))", "", "", "os.environ['IPEXRUN_TEST_GAIN'] = '4.0'")
+case("environment by its names", "x = x * (2.0 if [name for name in os.environ if name == 'IPEXRUN_TEST_FLAG'] else 1.0)", "", "", "os.environ['IPEXRUN_TEST_FLAG'] = '1'")
+case("environment by its size", "x = x * (1 + len(os.environ) - SIZE)", "SIZE = len(os.environ)", "", "os.environ['IPEXRUN_TEST_FLAG'] = '1'")
 case("environment by getenv", "x = x * (2.0 if os.getenv('IPEXRUN_TEST_FLAG') else 1.0)", "", "", "os.environ['IPEXRUN_TEST_FLAG'] = '1'")
 
 

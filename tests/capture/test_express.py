@@ -213,6 +213,7 @@ def test_an_attribute_that_is_given_another_value_is_seen(tmp_path):
     ("self.seen.append(1); LOG.append(len(self.seen))", "changes something"),
     ("global SCALE; SCALE = 2.0 + (x.dim() > 5)", "changes something"),
     ("return aside(x)", "did not follow all of it"),
+    ("x = x * len([name for name in os.environ if name == 'HOME'])", "the whole environment"),
     ("x = x * 2 if self.first.weight.requires_grad else x", "asks what wants gradients"),
     ("self.count = getattr(self, 'count', 0) + 1; LOG.append(self.count)", ""),
 ])
@@ -247,9 +248,12 @@ def test_weights_that_are_written_count_at_once(tmp_path):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
+    return first_run(tmp_path_factory.mktemp("first"))
+
+
+def first_run(folder, **parts):
     """A program and a cache in which its trace was found right and as fast."""
-    folder = tmp_path_factory.mktemp("first")
-    path, cache = program(folder / "program.py"), folder / "cache"
+    path, cache = program(folder / "program.py", **parts), folder / "cache"
     cache.mkdir(mode=0o700)
     # Whether it wins depends on the machine: here any form does.
     wins = "import torch; T = ipexrun.tracing.Form; ipexrun.tracing.Form.pair = lambda self, ns, stock, settled=True: (self.target.kept.remember(self.signature, 'captured'), " \
@@ -325,6 +329,53 @@ def test_another_global_is_seen_in_the_same_file(proved):
     path, cache, _, _ = proved
     again = second(path, cache, SCALE="3.0")
     assert again["dynamo"] and again["out"] == pytest.approx(found([sys.executable, str(path)], SCALE="3.0")["out"], rel=1e-5)
+
+
+def test_variables_that_a_call_reads_are_asked_for(tmp_path):
+    path, cache, proof, out = first_run(tmp_path, body="x = x * float(os.environ.get('GAIN', '1.0')) * (2.0 if os.getenv('OFFSET') is None else 1.0) + len(os.environ['HOME'])")
+    assert set(json.loads(proof.read_text())["environment"]) >= {"GAIN", "OFFSET", "HOME"}
+    again = second(path, cache, OTHER="1")
+    assert not again["dynamo"] and again["out"] == pytest.approx(out, rel=1e-5), again["note"]
+    for more in ({"GAIN": "3.0"}, {"OFFSET": ""}, {"HOME": "/somewhere/else"}):
+        again = second(path, cache, **more)
+        assert again["dynamo"] and again["out"] == pytest.approx(found([sys.executable, str(path)], **more)["out"], rel=1e-5), (more, again["note"])
+
+
+def test_a_variable_that_changes_under_a_remembered_trace_is_seen(tmp_path):
+    changed = {"body": "x = x * float(os.environ.get('GAIN', '1.0'))", "middle": "if i == 20 and 'LATER' in os.environ: os.environ['GAIN'] = '3.0'"}
+    path, cache, *_ = first_run(tmp_path, **changed)
+    again = second(path, cache, LATER="1")
+    assert again["out"] == pytest.approx(found([sys.executable, str(path)], LATER="1")["out"], rel=1e-5), again["note"]
+
+
+READS = """
+import os, threading
+from ipexrun import environment
+def names(function):
+    reads = environment.Reads(True)
+    assert reads.begin() and not environment.Reads(True).begin()
+    thread = threading.Thread(target=lambda: os.environ.get("OF_ANOTHER_THREAD"))
+    thread.start()
+    thread.join()
+    function()
+    held = environment.variables()
+    reads.end()
+    assert environment.variables() is held and type(os.environ._data) is dict and os.environb._data is held
+    return "all" if reads.all else sorted(map(os.fsdecode, reads.names))
+def missing():
+    try:
+        os.environ["C"]
+    except KeyError:
+        pass
+print([names(lambda: os.environ.get("A")), names(lambda: "B" in os.environ), names(missing), names(lambda: os.getenvb(b"D")), names(lambda: os.environ.setdefault("HOME", "")),
+       names(lambda: dict(os.environ)), names(lambda: list(os.environ)), names(lambda: os.environ.update(E="1")), names(lambda: os.environ.pop("E")), names(lambda: len(os.environ)),
+       names(lambda: None)])
+"""
+
+
+def test_what_is_read_of_the_environment_is_noted():
+    noted = ["['A']", "['B']", "['C']", "['D']", "['HOME']", *["'all'"] * 5, "[]"]
+    assert run([sys.executable, "-c", READS]).stdout.split("\n")[0] == f"[{', '.join(noted)}]"
 
 
 def test_another_attribute_is_seen_in_a_file_that_looks_the_same(proved):
