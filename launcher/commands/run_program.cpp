@@ -48,7 +48,6 @@ Result<int> run_plan(const Options& options, LaunchPlan plan, const RankPlace* p
   if (!options.save_config.empty() && options.optimize && speaks(place)) {
     Options found = options;
     found.decisions = decisions_found(options, *outcome);
-    if (found.decisions.empty()) found.decisions = options.decisions;
     Status saved = save_config(found, options.save_config);
     if (verdict.ok()) verdict = std::move(saved);
   }

@@ -1,6 +1,8 @@
 #include "launcher/run/decisions.h"
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -63,6 +65,11 @@ std::vector<std::string> decisions_found(const Options& options, const RunOutcom
     for (const ModuleFact& module : facts.modules) note(module);
   }
   std::vector<std::string> out;
+  // What was pinned was not measured, and stays.
+  std::copy_if(options.decisions.begin(), options.decisions.end(), std::back_inserter(out), [&found](const std::string& pinned) {
+    const auto fields = nlohmann::json::parse(pinned);
+    return !found.contains(fields.value("site", ""));
+  });
   for (const auto& [key, site] : found) {
     if (!site) continue;
     const nlohmann::ordered_json entry = {{"site", key},

@@ -16,7 +16,7 @@ namespace ipexrun::launcher {
 std::string decisions_text(const Options& options);
 
 /// What selection found in a run, as entries of a config's `decisions:`: sites and modules whose form was chosen by measurement. A site
-/// that two instances decided differently is left out.
+/// that two instances decided differently is left out. Before them those of the options that nothing was measured for.
 std::vector<std::string> decisions_found(const Options& options, const RunOutcome& outcome);
 
 /// Writes them to `run_dir` and names the file to every instance; nothing without decisions or without kernels of ours. kExitFailure when

@@ -107,8 +107,8 @@ void after_fork_in_child() {
   tier()->fork_gate.open_in_child();
 }
 
-/// Packs of candidates that no site uses for weights of this size any more. Those that have lost a race go before the next one begins: there is
-/// room for two beside each other, and a third would wait for ever.
+/// Packs of candidates that no site uses for weights of this size any more. Those that have lost a race go before the next one begins:
+/// there is room for two beside each other, and a third would wait for ever.
 void drop_losing_packs(TierState& state, const Site& raced) {
   std::uint32_t keep = 0;
   state.sites.for_each([&](const Site& site) {
@@ -218,7 +218,12 @@ void recall(TierState& state, Site& site) {
   const int choice = candidate_number(decision.choice);
   const auto& fitting = site.candidates;
   const bool known = decision.choice == "stock" || std::find(fitting.begin(), fitting.end(), choice) != fitting.end();
-  if (!known) return;  // a candidate that this build or this call does not have: measured as if nothing were remembered
+  if (!known) {  // a candidate that this build or this call does not have: measured as if nothing were remembered
+    if (pinned)
+      log::warn("the config's choice '" + decision.choice + "' for " + site.key +
+                " is not used: there is none of that name for such calls here");
+    return;
+  }
   settle(site, choice, decision, pinned);
   write_site_event(site);
 }

@@ -347,7 +347,7 @@ class Target:
             return self.eager
         self.known_stock += 1
         if known == remembered.INSIDE or self.known_stock >= KNOWN_STOCK_CALLS:
-            self.give_up("remembered", look_inside=known == remembered.INSIDE, remember=False)
+            self.give_up("pinned" if self.pinned else "remembered", look_inside=known == remembered.INSIDE, remember=False)
         return self.eager
 
     def pays(self):
@@ -554,7 +554,7 @@ class Target:
             elif FORCED:
                 self.settle("forced")
             elif self.certain:
-                self.settle("remembered")
+                self.settle("pinned" if self.pinned else "remembered")
             else:
                 self.calls = self.unsettled = self.quiet = 0
                 self.moment = time.perf_counter()

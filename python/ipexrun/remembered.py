@@ -11,8 +11,13 @@ import re
 
 import torch
 
+from . import plugin
+
 CAPTURED, STOCK, INSIDE = "captured", "stock", "inside"  # INSIDE: nothing of the module itself could be captured
 UNDECIDED = "undecided"  # it was traced, and the process ended before anything was known
+PINNABLE = (CAPTURED, STOCK, INSIDE)
+
+_unknown = set()  # modules of whose pinned choice the program was told that there is no such thing
 
 class _Nothing:
     """Where there is no plugin nothing is known."""
@@ -90,7 +95,13 @@ class OfModule:
 
     def pinned(self):
         """What a config says of such modules: no timing may decide; "" = nothing."""
-        return _plugin().pinned(self.operator, f"key={self.name}") if self.name else ""
+        choice = _plugin().pinned(self.operator, f"key={self.name}") if self.name else ""
+        if choice in ("", *PINNABLE):
+            return choice
+        if self.name not in _unknown:
+            _unknown.add(self.name)
+            plugin.say(f"the config's choice '{choice}' for {self.operator} is not used: a module's is one of {', '.join(PINNABLE)}")
+        return ""
 
     def of_call(self, signature):
         """CAPTURED, STOCK, INSIDE, UNDECIDED, or "" where nothing is known."""

@@ -196,11 +196,28 @@ def test_a_config_pins_what_was_found(first, tmp_path):
     assert "module:Net|-|-|key=" in text
     empty = tmp_path / "cache"
     empty.mkdir(mode=0o700)
-    for choice, state in (("captured", "captured"), ("stock", "stock: remembered")):
-        config = tmp_path / f"{choice}.yaml"
-        config.write_text(re.sub(r'choice: "\w+"(?=[^}]*site: "module:)', f'choice: "{choice}"', text))
-        found, _ = run(empty, "--config", config, calls=200)
+    for choice, state in (("captured", "captured"), ("stock", "stock: pinned")):
+        config = pinned_to(choice, text, tmp_path)
+        found, _ = run(empty, "--config", config, "--save-config", tmp_path / "again.yaml", calls=200)
         assert [module["state"] for module in found["end"]] == [state]
+        assert all(module.get("reason", "pinned") == "pinned" for module in found["end"])
+        assert re.search(rf'choice: "{choice}".*site: "module:Net\|', (tmp_path / "again.yaml").read_text()), "what was pinned stays so"
+
+
+def pinned_to(choice, text, folder):
+    config = folder / f"{choice}.yaml"
+    changed = re.sub(r'choice: "\w+"(?=[^}]*site: "module:)', f'choice: "{choice}"', text)
+    assert choice in changed
+    config.write_text(changed)
+    return config
+
+
+def test_a_choice_that_there_is_not_is_told(first, tmp_path):
+    text = (first[0] / "found.yaml").read_text()
+    config = pinned_to("captrued", text, tmp_path)
+    found, said = run(tmp_path / "none", "--config", config, calls=200, IPEXRUN_GRAPH_WAIT="0")
+    assert said.count("the config's choice 'captrued' for module:Net is not used: a module's is one of captured, stock, inside") == 1, said
+    assert found["end"][0]["state"] == "captured" or "capture_s" in found["end"][0], "as if nothing were pinned"
 
 
 def test_select_off_captures_nothing(tmp_path):

@@ -63,5 +63,10 @@ TEST(Decisions, pinned_ones_that_cannot_be_handed_over_are_an_error) {
   EXPECT_NE(pin_decisions(with_decision(), "/nowhere", &plan).error().line().find("/nowhere/decisions"), std::string::npos);
 }
 
+TEST(Decisions, what_was_pinned_is_found_again) {
+  const Options options = with_decision();
+  EXPECT_EQ(decisions_found(options, RunOutcome{}), options.decisions);
+}
+
 }  // namespace
 }  // namespace ipexrun::launcher
