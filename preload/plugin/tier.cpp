@@ -234,7 +234,8 @@ TierState& tier_create(TierOptions options) {
   if (TierState* known = tier()) return *known;
   auto* state = new TierState(std::move(options));
   state->training.on_leave([](const char* reason) { log::warn(std::string("training: float32 from here on: ") + reason); });
-  if (const auto pinned = env::get(env::Id::kDecisions)) state->decisions.load_pinned(*pinned);
+  if (const auto pinned = env::get(env::Id::kDecisions))
+    state->decisions.load_pinned(*pinned, level_name(state->options.isa), state->options.torch_minor);
   the_tier.store(state, std::memory_order_release);
   ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   std::atexit(write_exit_events);

@@ -170,7 +170,7 @@ void DecisionCache::load(std::int64_t now_seconds) {
   if (lines > kMostCacheLines) rewrite();
 }
 
-void DecisionCache::load_pinned(const std::string& path) {
+void DecisionCache::load_pinned(const std::string& path, std::string_view isa, std::string_view torch) {
   std::FILE* file = std::fopen(path.c_str(), "re");
   if (file == nullptr) {
     log::warn("the config's decisions are not used: '" + path + "': " + std::strerror(errno));
@@ -181,16 +181,27 @@ void DecisionCache::load_pinned(const std::string& path) {
   for (std::size_t n; (n = std::fread(part.data(), 1, part.size(), file)) > 0 && text.size() < kMostCacheBytes;)
     text.append(part.data(), n);
   std::fclose(file);
+  std::size_t all = 0;
+  std::size_t foreign = 0;
+  std::string for_what;  // the first of those
   const std::lock_guard lock(mutex_);
   each_line(text, [&](std::string_view line) {
     Decision decision;
+    ++all;
     if (!parse_decision_line(line, &decision)) {
       log::warn("a decision of the config is not used: '" + std::string(line) + "'");
       return;
     }
+    if (decision.site.isa != isa || decision.site.torch != torch) {
+      if (foreign++ == 0) for_what = "torch " + decision.site.torch + " and " + decision.site.isa;
+    }
     const std::string key = entry_key(decision.dtype, decision.site.text());
     entries_[key] = {std::move(decision), true};
   });
+  if (foreign == 0) return;
+  const std::string many = foreign == all ? "the config's decisions are"
+                                          : std::to_string(foreign) + " of the config's " + std::to_string(all) + " decisions are";
+  log::warn(many + " not used: they are for " + for_what + ", this is torch " + std::string(torch) + " and " + std::string(isa));
 }
 
 bool DecisionCache::find(const std::string& site, const std::string& dtype, Decision* out, bool* pinned) const {

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "configs/contract/decision.h"
 
@@ -40,8 +41,9 @@ class DecisionCache {
   /// Reads the file; a second call does nothing. Missing, foreign or damaged files are no failure: one line at level info or warn.
   void load(std::int64_t now_seconds);
 
-  /// Adds the decisions of `path` (IPEXRUN_DECISIONS) as pinned ones; they win over remembered ones and never expire.
-  void load_pinned(const std::string& path);
+  /// Adds the decisions of `path` (IPEXRUN_DECISIONS) as pinned ones; they win over remembered ones and never expire. One line at level
+  /// warn where some are for another level of instructions or another torch than this process's (as in SiteKey): no call asks for them.
+  void load_pinned(const std::string& path, std::string_view isa, std::string_view torch);
 
   /// The decision for a site under this --dtype that is young enough; false when there is none. `pinned`: no timing may change it.
   bool find(const std::string& site, const std::string& dtype, Decision* out, bool* pinned) const;

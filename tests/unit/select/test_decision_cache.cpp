@@ -165,7 +165,7 @@ TEST_F(DecisionCacheTest, pinned_decisions_win_and_are_never_replaced) {
   const std::string pins = (folder_ / "pins").string();
   std::ofstream(pins) << decision_line(decision(8, "stock", 0)) << "\nnonsense\n";
   DecisionCache next(place());
-  next.load_pinned(pins);
+  next.load_pinned(pins, "amx", "2.13");
   next.load(kNow);
   Decision found;
   bool pinned = false;
@@ -174,6 +174,24 @@ TEST_F(DecisionCacheTest, pinned_decisions_win_and_are_never_replaced) {
   EXPECT_EQ(found.choice, "stock");
   next.remember(decision(8));
   EXPECT_EQ(choice_of(next, 8), "stock");
+}
+
+TEST_F(DecisionCacheTest, pinned_decisions_of_another_machine_are_told_once) {
+  const std::string pins = (folder_ / "pins").string();
+  std::ofstream(pins) << decision_line(decision(8)) << '\n' << decision_line(decision(16)) << '\n';
+  const auto said = [&pins](const char* isa, const char* torch) {
+    testing::internal::CaptureStderr();
+    DecisionCache(CachePlace{}).load_pinned(pins, isa, torch);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said("amx", "2.13"), "");
+  EXPECT_EQ(said("avx2", "2.13"),
+            "ipexrun: the config's decisions are not used: they are for torch 2.13 and amx, this is torch 2.13 and avx2\n");
+  Decision here = decision(32);
+  here.site.torch = "2.14";
+  std::ofstream(pins, std::ios::app) << decision_line(here) << '\n';
+  EXPECT_EQ(said("amx", "2.14"),
+            "ipexrun: 2 of the config's 3 decisions are not used: they are for torch 2.13 and amx, this is torch 2.14 and amx\n");
 }
 
 TEST_F(DecisionCacheTest, without_a_folder_it_remembers_for_this_process_only) {
