@@ -37,7 +37,7 @@ OF_KEYS = {"DICT_CONTAINS", "DICT_NOT_CONTAINS", "SET_CONTAINS", "SET_NOT_CONTAI
 OF_ATTRIBUTES = {"HASATTR", "NOT_PRESENT_IN_GENERIC_DICT"}
 
 
-GLOBAL = re.compile(r"G\['\w+'\]")
+GLOBAL = re.compile(r"\bG\['\w+'\]")
 
 
 class Unproved(Exception):
@@ -332,8 +332,8 @@ class Finder:
                 return self.add("value", base.name, source.index.index)
             if self.value(base.name) is environment.variables():
                 return  # whose variables are noted while the trace is made
-            if not isinstance(source.index, str):
-                raise Unproved(f"{source.name}: a key that is no text")
+            if not isinstance(source.index, (str, int)):
+                raise Unproved(f"{source.name}: a key that is neither text nor a number")
             if not self.is_watched(self.value(base.name)):
                 self.item(base, source.index)
         elif isinstance(source, kinds.GetItemSource):

@@ -64,11 +64,53 @@ def layout_of_result(target, tensor):
     return 1 if one_pixel or exactly(tensor.shape[1]) == 1 else 2
 
 
-class Translation:
-    """One graph on its way into a Graph of the plugin."""
+VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 
-    def __init__(self, module, static):
+
+class Layouts(torch.fx.Interpreter):
+    """Runs a graph once and keeps how its tensors lie: `found`, by node, for each of its results the number of a Layout and whether it is contiguous; and
+    which views there cannot be (`copies`). What AOTAutograd traces with gives results other strides than torch's operators do: dimensions of size 1 in
+    views, so that it takes a convolution behind them to answer in channels last (images made of the tokens of one sequence), batch norms of transposed
+    numbers, and then makes a view of what the program wrote as reshape (torch 2.11 to 2.14)."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.found = {}
+        self.copies = []
+
+    def run_node(self, node):
+        try:
+            result = super().run_node(node)
+        except RuntimeError:
+            if node.target not in VIEWS:
+                raise
+            tensor, sizes = self.fetch_args_kwargs_from_env(node)[0]
+            result = tensor.reshape(sizes)
+            self.copies.append(node)
+        self.found[node] = [(layout(one), one.is_contiguous()) if isinstance(one, torch.Tensor) else None
+                            for one in (result if isinstance(result, (tuple, list)) else [result])]
+        return result
+
+
+def as_it_lies(module, values):
+    """How stock's results lie, for Translation; None for a graph whose sizes change. Views that there cannot be become copies. Whether that says anything new
+    of the graph: torch's own kernels may raise or answer otherwise for other reasons."""
+    lie = Layouts(module)
+    lie.run(*values)
+    for node in lie.copies:
+        node.target = torch.ops.aten.reshape.default
+    if lie.copies:
+        module.recompile()
+    changes = any(isinstance(node.meta.get("val"), torch.SymInt) for node in module.graph.nodes)
+    return None if changes else lie.found, bool(lie.copies)
+
+
+class Translation:
+    """One graph on its way into a Graph of the plugin. `layouts`: how results lie, where that is known better than from the graph."""
+
+    def __init__(self, module, static, layouts=None):
         self.module = module
+        self.layouts = layouts or {}
         self.graph = torch.classes.ipexrun.Graph()
         self.values = {}  # node -> number, or list of numbers for an operator of several results
         self.inputs_are_tensors = []
@@ -128,7 +170,7 @@ class Translation:
                 return value[index]
             item, meta = self.graph.item(value, index), node.meta.get("val")
             if isinstance(meta, torch.Tensor):
-                self.describe(item, target, meta)
+                self.describe(item, target, meta, self.layouts.get(node, [None])[0])
             return item
         if target is operator.neg and isinstance(node.meta.get("val"), (int, torch.SymInt)):
             form, numbers = ["i"], [0]
@@ -159,15 +201,17 @@ class Translation:
                 form.append("d")
         results = self.graph.op(schema.name, schema.overload_name, "".join(form), numbers, tuple(constants))
         described = node.meta.get("val")
-        for value, meta in zip(results, described if isinstance(described, (tuple, list)) and len(results) > 1 else [described]):
+        described = described if isinstance(described, (tuple, list)) and len(results) > 1 else [described]
+        for value, meta, lies in zip(results, described, self.layouts.get(node, [None] * len(results))):
             if isinstance(meta, torch.Tensor):
-                self.describe(value, target, meta)
+                self.describe(value, target, meta, lies)
         return results[0] if len(results) == 1 else results
 
-    def describe(self, value, target, meta):
+    def describe(self, value, target, meta, lies):
         plain(meta)
-        self.graph.describe(value, dtype_number(meta.dtype), known_sizes(meta.shape), meta.is_contiguous())
-        self.graph.describe_layout(value, layout_of_result(target, meta))
+        number, contiguous = lies or (layout_of_result(target, meta), meta.is_contiguous())
+        self.graph.describe(value, dtype_number(meta.dtype), known_sizes(meta.shape), contiguous)
+        self.graph.describe_layout(value, number)
 
     def sum_of(self, terms):
         form, numbers = [], []

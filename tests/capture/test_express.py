@@ -141,6 +141,7 @@ READS = "x = x * self.config['factor'] + self.config.offset if 'factor' in self.
     (READS, CONFIG),
     ("pass", WRAPPED),
     ("if self.training: x.requires_grad = True", "pass"),
+    ("x = x * kinds.SETTING['gain'].scale + kinds.SETTING[0]", "import types; kinds = types.SimpleNamespace(SETTING={'gain': types.SimpleNamespace(scale=2.0), 0: 1.0})"),
 ])
 def test_what_only_seems_to_do_more_is_traced(body, before, tmp_path):
     note = both(program(tmp_path / "program.py", body, before), tmp_path)

@@ -266,6 +266,59 @@ def test_a_graph_that_only_aotautograd_broke_is_answered_by_the_one_that_was_cap
     assert broken.calls == 1 and graph.freed and "view size" in graph.note["choice"]
 
 
+class TokensAsImage(nn.Module):
+    """Of one sequence: its image is channels last by the strides that AOTAutograd traces with, and not by torch's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.depthwise, self.last = nn.Linear(32, 64), nn.Conv2d(64, 64, 3, padding=1, groups=64), nn.Conv2d(64, 20, 1)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.depthwise(self.first(x).transpose(1, 2).view(x.shape[0], 64, 8, 8))))
+
+
+class NormOfTransposed(nn.Module):
+    """Torch's own batch norm gives its result another order than AOTAutograd traces with, where a view of it would do."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.last = nn.BatchNorm1d(32), nn.Linear(32, 16)
+
+    def forward(self, x):
+        x = self.norm(x.transpose(1, 2)).transpose(1, 2)
+        return torch.tanh(self.last(x.reshape(-1, 32))).sum(0)
+
+
+@pytest.mark.parametrize("made, sizes", [(TokensAsImage, (1, 64, 32)), (TokensAsImage, (2, 64, 32)), (NormOfTransposed, (3, 40, 32))])
+@pytest.mark.parametrize("dtype", ["auto", "float32"])
+def test_a_graph_whose_results_lie_otherwise_than_it_says_is_made_for_that(made, sizes, dtype):
+    torch.manual_seed(0)
+    model, x = made().eval(), torch.randn(sizes)
+    compiled = []
+    fast = torch.compile(model, backend=lambda graph, inputs: compiler.backend(graph, inputs, options={"dtype": dtype}, made=compiled, timed=False))
+    with torch.no_grad():
+        want = model(x)
+        for _ in range(8):
+            got = fast(x)
+            assert got.stride() == want.stride() and off(got, want) < (1e-2 if dtype == "auto" else 1e-6)
+    (graph,) = compiled
+    assert graph.choice is not None and not graph.note.get("lost"), graph.note
+
+
+def test_a_mistake_of_the_users_is_not_looked_at_twice(monkeypatch):
+    looked = []
+    real = compiler.as_it_lies
+    monkeypatch.setattr(compiler, "as_it_lies", lambda *arguments: (looked.append(1), real(*arguments))[1])
+    fast = torch.compile(lambda x, places: torch.relu(x[places]).sum(0), backend="ipex", dynamic=False)
+    x = torch.randn(8, 16)
+    for _ in range(3):
+        with torch.no_grad(), pytest.raises((IndexError, RuntimeError)):
+            fast(x, torch.tensor([1, 99]))
+    assert len(looked) <= 1
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x, torch.tensor([1, 2])), torch.relu(x[1:3]).sum(0))
+
+
 def test_what_the_program_raises_itself_is_raised_and_its_graph_stays():
     from ipexrun import compiler
 
