@@ -34,7 +34,8 @@ bool is_mask(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBoo
 
 void Choices::note(const c10::IValue& result, Kind kind) {
   for_each_tensor(result, [&](const at::Tensor& tensor) {
-    if (!tensor.has_storage() || tensor.is_floating_point() || is_mask(tensor) != (kind == Kind::kMask)) return;
+    if (!tensor.has_storage()) return;
+    if (kind != Kind::kTaken && (tensor.is_floating_point() || is_mask(tensor) != (kind == Kind::kMask))) return;
     choices_.try_emplace(tensor.storage().unsafeGetStorageImpl(),
                          Choice{c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl()), kind});
   });
@@ -43,20 +44,35 @@ void Choices::note(const c10::IValue& result, Kind kind) {
 void Choices::after(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count,
                     bool rounded) {
   bool by_mask = false;
+  bool taken = false;
   if (!choices_.empty()) {
     for (const c10::IValue& argument : arguments) {
       for_each_tensor(argument, [&](const at::Tensor& tensor) {
         if (!tensor.has_storage()) return;
         const auto found = choices_.find(tensor.storage().unsafeGetStorageImpl());
         if (found == choices_.end()) return;
+        const bool takes = found->second.kind == Kind::kPositions || (found->second.kind == Kind::kMask && is_one_of(op, kTakeByMask));
         by_mask = by_mask || found->second.kind == Kind::kMask;
-        used_ = used_ || found->second.kind == Kind::kPositions || is_one_of(op, kTakeByMask);
+        used_ = used_ || takes;
+        taken = taken || takes || found->second.kind == Kind::kTaken;
       });
     }
   }
   const bool compares = rounded && is_one_of(op, kCompare);
   const bool finds = rounded && is_one_of(op, kFindPositions);
   for (std::size_t i = 0; i < count && (by_mask || compares || finds); ++i) note(results[i], finds ? Kind::kPositions : Kind::kMask);
+  for (std::size_t i = 0; i < count && taken; ++i) note(results[i], Kind::kTaken);
+}
+
+bool Choices::made(const std::vector<c10::IValue>& arguments) const {
+  bool found = false;
+  if (choices_.empty()) return found;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      found = found || (tensor.has_storage() && choices_.count(tensor.storage().unsafeGetStorageImpl()) > 0);
+    });
+  }
+  return found;
 }
 
 void Choices::forget() {

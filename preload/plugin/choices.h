@@ -24,10 +24,13 @@ class Choices {
   /// Whether positions that were found among rounded values (topk, argmax, sort), or places where a comparison of such values holds, were
   /// used since forget().
   [[nodiscard]] bool were_used() const { return used_; }
+  /// Whether one of them is a choice, or was made of what a choice took (the code of a codebook, the rows of an expert, the embedding of a
+  /// token).
+  [[nodiscard]] bool made(const std::vector<c10::IValue>& arguments) const;
   void forget();
 
  private:
-  enum class Kind { kPositions, kMask };
+  enum class Kind { kPositions, kMask, kTaken };
   struct Choice {
     c10::weak_intrusive_ptr<c10::StorageImpl> of;  ///< keeps the address from being reused, not the memory
     Kind kind;

@@ -102,7 +102,11 @@ class DriftCheck {
   void judge();
   void left_modules();
   /// Where the program's own pass begins, if this check began elsewhere; else 0.
-  [[nodiscard]] std::uint64_t better_begin() const { return moved_ ? begins_.front().mark : 0; }
+  [[nodiscard]] std::uint64_t better_begin() const {
+    if (!moved_) return 0;
+    const auto fresh = first_fresh();
+    return (fresh != begins_.end() ? fresh : begins_.begin())->mark;
+  }
   [[nodiscard]] bool failed() const { return failed_; }
   void finish();
 
@@ -121,7 +125,11 @@ class DriftCheck {
   struct Begin {
     std::uint64_t at;  ///< in ops
     std::uint64_t mark;
+    bool chosen;  ///< that memory comes from a choice of the same pass
   };
+  [[nodiscard]] std::vector<Begin>::const_iterator first_fresh() const {
+    return std::find_if(begins_.begin(), begins_.end(), [](const Begin& one) { return !one.chosen; });
+  }
 
   TierState& state_;
   const std::uint64_t pass_calls_;
@@ -134,6 +142,7 @@ class DriftCheck {
   SampleErrors errors_;  ///< of its results
   bool failed_ = false;
   bool operands_rounded_ = false;  ///< of the op that runs now
+  bool operands_chosen_ = false;   ///< likewise: they come from a choice
   bool rounding_ = false;          ///< it computes from such operands, or rounds itself
   bool was_rounded_ = false;       ///< there was a call with such operands
   bool lengthened_ = false;
@@ -246,6 +255,7 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
     });
   }
   rounding_ = operands_rounded_;
+  operands_chosen_ = choices_.made(arguments);
   const bool again = !failed_ && !odd && !others_watch() && (shadowed || is_ours(op)) &&
                      op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments) && may_run_twice(op);
   if (again) {
@@ -351,8 +361,8 @@ void DriftCheck::came_from(std::uint64_t since) {
   while (!begins_.empty() && begins_.back().at > since) begins_.pop_back();
 }
 
-/// A difference of results, say, is mostly rounding: what it was made from is to be judged instead. What a module computes is none: its results are
-/// held to the rule, near zero as they may be (the products of two embeddings).
+/// A difference of results, say, is mostly rounding: what it was made from is to be judged instead. What a module computes is none: its
+/// results are held to the rule, near zero as they may be (the products of two embeddings).
 bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count) {
   if (inside_module()) return false;
   constexpr double kMostGrowth = 4;  // of the relative error in one op that ends a model: a norm, a softmax, a sum with a residual
@@ -373,12 +383,17 @@ bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const 
 /// pass more.
 ///
 /// Layers after a choice compute something else when it turns out otherwise. A choice at the end (the next token) is the program's result.
+/// What lies behind a choice looks like a pass of its own, since nothing that was rounded comes through (a decoder of a codebook's
+/// entries): one begins there only if it does so nowhere else (the token before).
 void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move) {
   const bool chose = choices_.were_used();
   if (between_passes()) {
     judge();
     if (judged_calls_ >= wanted_calls_ && !lengthened_) {
-      moved_ = may_move && !begins_.empty() && (operands_rounded_ || steered_ || errors_.worst() > kMaxDrift);
+      const bool fresh = first_fresh() != begins_.end();
+      const bool by_choice = fresh && (steered_ || operands_chosen_);
+      const bool too_far = errors_.worst() > kMaxDrift && (fresh || !steered_);
+      moved_ = may_move && !begins_.empty() && (operands_rounded_ || by_choice || too_far);
       lengthened_ = moved_ || operands_rounded_ || !may_move;
       if (lengthened_) wanted_calls_ += pass_calls_;
     }
@@ -386,7 +401,7 @@ void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool ma
     const std::uint64_t here = mark();
     const bool has_weight = here != 0 && here < kAfterWeights;
     steered_ = steered_ || (chose && has_weight);
-    if (has_weight && was_rounded_ && !operands_rounded_) begins_.push_back({ops_, here});
+    if (has_weight && was_rounded_ && !operands_rounded_) begins_.push_back({ops_, here, operands_chosen_});
   }
   was_rounded_ = was_rounded_ || operands_rounded_;
   ++calls_;
@@ -400,8 +415,8 @@ void DriftCheck::judge() {
   errors_.add(shadows_.judge_results());
 }
 
-/// What a module returns is a result of its own, even where something else was computed from it (a pooler from hidden states) and the program
-/// drops it before the pass ends.
+/// What a module returns is a result of its own, even where something else was computed from it (a pooler from hidden states) and the
+/// program drops it before the pass ends.
 void DriftCheck::left_modules() {
   const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
   const TierOff stock;
@@ -416,7 +431,8 @@ void DriftCheck::finish() {
   const DriftCounts counts = state_.drift.counts();
   char text[240];
   std::snprintf(text, sizeof text,
-                "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e), of a thousand samples by %.1e; so far %lu may run, %lu stay with stock",
+                "drift check: %zu uses of bf16 move the results of a pass by %.1e (at most %.0e), of a thousand samples by %.1e; so far "
+                "%lu may run, %lu stay with stock",
                 uses_.size(), worst, kMaxDrift, errors_.worst_of_a_thousand(), counts.fine, counts.too_far);
   const log::Level level = worst > kMaxDrift ? log::Level::kInfo : log::Level::kDebug;
   log::line(level, steered_ ? std::string(text) + "; in the middle of it a choice (topk, argmax, sort or a comparison) was made among them"

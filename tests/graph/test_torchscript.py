@@ -555,3 +555,40 @@ def test_a_program_in_cpp_that_loads_a_traced_encoder(tmp_path):
     (region,) = json.loads(report.read_text())["instances"][0]["regions"]
     assert region["calls"] > 100 and region["nodes"] > 50
     assert region["form"].startswith("stock") or region["taken"] > 0 and region["speed"] > 1
+
+
+PICKS = """
+        class Picks(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up, self.down, self.norm = nn.Linear(64, 256), nn.Linear(256, 64), nn.LayerNorm(64)
+            def forward(self, x):
+                z = self.norm(self.down(F.gelu(self.up(x))))
+                PICK
+                return r
+        scripted, x = torch.jit.script(Picks().eval()), torch.randn(64, 64)
+        with torch.no_grad():
+            for _ in range(12):
+                scripted(x)
+        print(json.dumps([graph["fused"] for graph in graphs()]))
+"""
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("pick, chooses", [
+    ("r = z[z.argmax(0)]", True),
+    ("r = z.gather(0, z.sort(0)[1])", True),
+    ("r = z[(z > 0).logical_not()]", True),
+    ("r = z.index_select(0, (z.sum(1) > 0).nonzero().flatten())", True),
+    ("r = z\n                if bool(z.sum() > 0): r = z + 1", True),
+    ("r = z\n                for _ in range(2): r = r[r.max(0)[1]]", True),
+    ("r = z.max(-1)[0] + 1", False),
+    ("r = z, z.argmax(-1)", False),
+    ("r = z.topk(2, -1)", False),
+    ("r = torch.where(z > 0, z, 0.1 * z)", False),
+    ("r = z[torch.arange(64).argmax(0)]", False),
+])
+def test_what_comes_before_a_choice_is_not_rounded(pick, chooses):
+    """`fused` says what the first form of a region is made of: one in bf16 keeps what lies between two layers in it."""
+    fused = json.loads(run(PICKS.replace("PICK", pick)).stdout.splitlines()[-1])
+    assert fused and all(fused) and any("kept in bf16" in one for one in fused) != chooses, fused

@@ -505,6 +505,33 @@ print(json.dumps({**report(), "errors": [error(result, truth) for result, truth 
     assert report["drift"]["too_far"] > 0 and report["drift"]["fine"] > 0, "what comes after the choice may be rounded"
 
 
+CODEBOOK = """
+class Model(torch.nn.Module):
+    # What follows the codes begins with exact numbers, as a pass does.
+    def __init__(self):
+        super().__init__()
+        layers = lambda: torch.nn.Sequential(*[part for _ in range(6) for part in (torch.nn.Linear(256, 256), torch.nn.LayerNorm(256), torch.nn.GELU())])
+        self.before, self.after = layers(), layers()
+        self.codes = torch.nn.Parameter(torch.randn(64, 256))
+    def forward(self, x):
+        z = self.before(x)
+        return self.after(self.codes[((z * z).sum(1, keepdim=True) - 2 * z @ self.codes.t() + (self.codes * self.codes).sum(1)).argmin(1)])
+"""
+
+
+def test_nor_where_what_follows_a_choice_begins_anew(tmp_path):
+    report = outcome(tmp_path, CODEBOOK + """
+plugin_loader.start()
+model, inputs = Model().eval(), [torch.randn(64, 256) for _ in range(120)]
+with torch.no_grad():
+    results = [model(x) for x in inputs]
+    expected = stock(lambda: [model(x) for x in inputs])
+print(json.dumps({**report(), "errors": [error(result, truth) for result, truth in zip(results, expected)]}))
+""")
+    assert report["drift"]["too_far"] > 0, report["drift"]
+    assert max(report["errors"]) < 2e-2, "rows that got another code"
+
+
 def test_a_choice_that_ends_a_pass_is_a_result(tmp_path):
     program = """
 class Greedy(torch.nn.Module):

@@ -31,6 +31,7 @@
 
 #include "configs/base/log.h"
 #include "preload/plugin/graph/recorder.h"
+#include "preload/plugin/graph/scripted_choices.h"
 #include "preload/plugin/graph/scripted_region.h"
 #include "preload/plugin/tier_state.h"
 
@@ -168,7 +169,7 @@ struct Body {
 
 class Finder {
  public:
-  explicit Finder(const std::shared_ptr<jit::Graph>& graph) : graph_(graph) {}
+  explicit Finder(const std::shared_ptr<jit::Graph>& graph) : graph_(graph), chooses_(chooses_by_values(*graph)) {}
 
   int run() {
     visit(graph_->block());
@@ -292,7 +293,8 @@ class Finder {
   void make(const Row& row, const Body& body) {
     std::vector<bool> weights;
     for (const jit::Value* value : row.inputs) weights.push_back(is_tensor(value) && value->node()->kind() == prim::GetAttr);
-    const auto region = c10::make_intrusive<Region>(body.graph, std::move(weights), of_method(), where(row), row.nodes.size());
+    const auto region =
+        c10::make_intrusive<Region>(body.graph, std::move(weights), RegionOf{of_method(), chooses_}, where(row), row.nodes.size());
 
     // From here on the graph changes, and nothing throws.
     jit::Node* first = row.nodes.front();
@@ -343,6 +345,7 @@ class Finder {
   }
 
   std::shared_ptr<jit::Graph> graph_;
+  bool chooses_;
   std::vector<jit::Block*> inner_;
   int found_ = 0;
 };

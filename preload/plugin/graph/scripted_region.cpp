@@ -208,10 +208,10 @@ std::unique_ptr<Region::Exploring>& Region::exploring_here() {
   return run;
 }
 
-Region::Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weights, bool of_method, std::string where, std::size_t nodes)
+Region::Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weights, RegionOf of, std::string where, std::size_t nodes)
     : body_(std::move(body)),
       weights_(std::move(weights)),
-      of_method_(of_method),
+      of_(of),
       code_(body_, "ipexrun"),
       outputs_(body_->outputs().size()),
       note_(std::make_shared<RegionNote>()) {
@@ -271,7 +271,7 @@ void Region::tell() noexcept {
 }
 
 bool Region::in_training(const c10::IValue* inputs) const {
-  return c10::GradMode::is_enabled() && (!of_method_ || std::any_of(inputs, inputs + weights_.size(), wants_grad));
+  return c10::GradMode::is_enabled() && (!of_.method || std::any_of(inputs, inputs + weights_.size(), wants_grad));
 }
 
 bool Region::answer(const c10::IValue* inputs, Values* results) {
@@ -358,6 +358,12 @@ Region::Form* Region::form_of(const c10::IValue* inputs) {
   return nullptr;
 }
 
+/// bf16 inside a float32 program, unless what follows chooses by the values, and nobody asked for it.
+bool Region::may_round() const {
+  const TierOptions& options = tier()->options;
+  return bf16_inside_allowed(options) && (!of_.chooses || options.dtype == DtypePolicy::kBfloat16);
+}
+
 Region::Choice* Region::choice_of(const c10::IValue* inputs) {
   std::uint64_t elements = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
@@ -371,7 +377,7 @@ Region::Choice* Region::choice_of(const c10::IValue* inputs) {
   auto choice = std::make_unique<Choice>();
   choice->bucket = bucket;
   choice->open = {0};
-  if (bf16_inside_allowed(tier()->options)) choice->open.insert(choice->open.begin(), 1);
+  if (may_round()) choice->open.insert(choice->open.begin(), 1);
   const std::string known = recalled(kRemembered, key_of(*choice), false);
   for (const int candidate : {0, 1}) {
     if (known != name_of(candidate) || std::ranges::find(choice->open, candidate) == choice->open.end()) continue;
@@ -399,7 +405,7 @@ std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs, torch::jit
   try {
     const Graph graph = recorded(*form, inputs, truth);
     for (const int bf16 : {1, 0}) {
-      if (bf16 == 1 && !bf16_inside_allowed(tier()->options)) continue;
+      if (bf16 == 1 && !may_round()) continue;
       Graph mine = graph;
       const std::string fused = words(optimize(&mine, bf16 == 1));
       if (fused == words(Fused{})) continue;

@@ -37,12 +37,17 @@ struct RegionNote {
   std::string left_alone;     ///< why, or ""
 };
 
+/// What is known of the graph that a region lies in.
+struct RegionOf {
+  bool method;   ///< certainly no half of a training step
+  bool chooses;  ///< among values (scripted_choices.h): no region of it may round them, since each is judged by its own results alone
+};
+
 /// Any number of threads may run it; one explores.
 class Region final : public torch::CustomClassHolder {
  public:
-  /// `body`: the region alone; its inputs and results are those of `ask`. `weights`: which inputs are attributes of a module. `of_method`:
-  /// certainly no half of a training step.
-  Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weights, bool of_method, std::string where, std::size_t nodes);
+  /// `body`: the region alone; its inputs and results are those of `ask`. `weights`: which inputs are attributes of a module.
+  Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weights, RegionOf of, std::string where, std::size_t nodes);
   ~Region() override;
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -59,6 +64,7 @@ class Region final : public torch::CustomClassHolder {
 
   static std::unique_ptr<Exploring>& exploring_here();
 
+  [[nodiscard]] bool may_round() const;
   [[nodiscard]] bool in_training(const c10::IValue* inputs) const;
   bool answer(const c10::IValue* inputs, Values* results);
   Form* form_of(const c10::IValue* inputs);
@@ -86,7 +92,7 @@ class Region final : public torch::CustomClassHolder {
   std::shared_ptr<torch::jit::Graph> body_;
   std::vector<bool> weights_;
   std::string name_;  ///< by which later processes know it: a digest of its text
-  bool of_method_;
+  RegionOf of_;
   std::vector<at::Tensor> constants_;  ///< of the body: inputs of ours that no caller gives
   torch::jit::Code code_;
   std::size_t outputs_;
