@@ -2,7 +2,7 @@
 is it cannot differ from the module (random numbers, buffers, hooks of tensors, double backward); what can be faster is another form of it:
 
 - "channels last": images lie channels last inside, nothing else changes; products and convolutions are those of any training step.
-- "bf16, channels last": under autocast as well, as a careful author writes it by hand.
+- "bf16, channels last": under autocast as well, as a careful author writes it by hand: with float32 for what wants it (training_rounding.py).
 
 In both, batch norms and the sums and relus behind them are single operations of ours (training_norms.py).
 
@@ -22,7 +22,7 @@ import time
 
 import torch
 
-from . import compiler, double, operator_bounds, plugin, rebuilt, training_graphs, training_norms
+from . import compiler, double, operator_bounds, plugin, rebuilt, training_graphs, training_norms, training_rounding
 from .interrupts import let_through
 from .training_graphs import Arrivals, finite, is_image, stock_kernels
 
@@ -117,10 +117,12 @@ class Graph:
     def __init__(self, module, asks, where):
         self.module, self.asks = module, asks
         self.inside = training_norms.fused(module) or module  # what forms run
+        self.rounded = training_rounding.careful(self.inside)  # likewise in bf16; None: there is none
         self.faces = None
         self.right = set()  # forms that were compared
         self.waiting = 0  # calls that the compared step's gradients may still take
         self.used = self.checks = 0
+        self.writes = True  # inputs or buffers, as far as known
         self.recheck_at = FIRST_RECHECK
         self.by_operators = operator_bounds.magnifies(module)  # checks ask how far rounded operators take it
         self.draws = any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) for node in module.graph.nodes)
@@ -160,7 +162,12 @@ class Graph:
 
     def formed(self, kind, arguments):
         values = [self.laid_out(one) for one in arguments]
-        with torch.autocast("cpu", torch.bfloat16) if kind == BF16_LAST else contextlib.nullcontext():
+        if kind == BF16_LAST:
+            if self.rounded is None:
+                raise Wrong(training_rounding.NONE)
+            with torch.autocast("cpu", torch.bfloat16):
+                results = self.rounded.forward(*values)
+        else:
             results = self.inside.forward(*values)
         return tuple(training_graphs.TrainingForms.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
 
@@ -176,6 +183,8 @@ class Graph:
 
     def answer(self, kind, arguments):
         results = self.formed(kind, arguments)
+        if kind == BF16_LAST and not finite([one for one in results if isinstance(one, torch.Tensor) and one.dim() == 0]):
+            return self.instead_of_infinity(arguments, results)
         self.asks.ran = kind
         self.used += 1
         self.note["taken"] += 1
@@ -186,11 +195,20 @@ class Graph:
                 Arrivals(recorded, at_end=self.look)
         return results
 
+    def instead_of_infinity(self, arguments, results):
+        """A loss that the graph computes itself is looked at before the program sees it; stock's, if that can be computed once more."""
+        stock = results if self.draws or self.writes else self.module.forward(*arguments)
+        self.end_in_float32("NaN or infinity in its loss")
+        return stock
+
     def look(self, gradients):
         if not finite(gradients) and BF16_LAST in self.right:
-            if not self.guard.is_off():  # which has said so
-                plugin.say("training: a captured graph goes on in float32: NaN or infinity in the gradients that it was given")
-            self.lose(BF16_LAST, "NaN or infinity in the gradients that it was given")
+            self.end_in_float32("NaN or infinity in the gradients that it was given")
+
+    def end_in_float32(self, why):
+        if not self.guard.is_off():  # which has said so
+            plugin.say(f"training: a captured graph goes on in float32: {why}")
+        self.lose(BF16_LAST, why)
 
     # ---- is it right -----------------------------------------------------------------------------------------------------------------
 
@@ -289,6 +307,7 @@ class Graph:
 
     def compare_state(self, kind, copies, mine, beside):
         """Buffers that the graph writes, statistics of batch norms above all."""
+        self.writes = any(isinstance(one, torch.Tensor) and one._version != 0 for one in copies)
         for i, (one, other) in enumerate(zip(copies, mine)):
             if not isinstance(one, torch.Tensor) or (one._version == 0 and other._version == 0):
                 continue

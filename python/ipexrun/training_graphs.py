@@ -15,7 +15,7 @@ import threading
 
 import torch
 
-from . import compiler, plugin
+from . import compiler, plugin, training_rounding
 from .interrupts import let_through
 from .operator_bounds import distance
 from .training_steps import Stopwatch
@@ -105,6 +105,7 @@ class TrainingForms:
 
     def __init__(self, module, captured, dtype):
         self.module, self.captured = module, captured
+        self.inside = training_rounding.careful(module)  # what runs in bf16; None: there is none
         self.faces = None  # of stock's results: dtype and memory format
         self.trial = torch.classes.ipexrun.Trial()
         self.asked_for = ASKED_FOR or dtype == "bfloat16"
@@ -146,8 +147,10 @@ class TrainingForms:
 
     def rounded(self, arguments):
         values = [one.contiguous(memory_format=torch.channels_last) if is_image(one) else one for one in arguments]
+        if self.inside is None:
+            raise compiler.Unsupported(training_rounding.NONE)
         with torch.autocast("cpu", torch.bfloat16):
-            results = self.module.forward(*values)
+            results = self.inside.forward(*values)
         return tuple(self.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
 
     @staticmethod

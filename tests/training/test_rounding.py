@@ -1,0 +1,125 @@
+"""What a captured step in bf16 computes in float32 (python/ipexrun/training_rounding.py).
+
+Risk covered: a loss, a mask or a probability that bf16 takes to NaN or infinity where stock is finite, in steps that are not compared; float32 for what does
+without, which is what bf16 gains; a write into memory that was copied for it.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ipexrun import training_rounding
+from torch import nn
+
+LEAST = torch.finfo(torch.float32).min
+
+
+class Net(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(16, 32), nn.Linear(32, 16)
+        self.conv, self.norm = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.body = body
+
+    def forward(self, x):
+        return self.body(self, x)
+
+
+def graph_of(body, x):
+    found = []
+    torch._dynamo.reset()
+    net = Net(body)
+    torch.compile(net, backend=lambda graph, inputs: (found.append((graph, inputs)), graph.forward)[1])(x)
+    ((graph, inputs),) = found
+    return graph, inputs
+
+
+def rounded(graph, inputs):
+    with torch.autocast("cpu", torch.bfloat16):
+        return graph.forward(*inputs)[0]
+
+
+def scores(net, x):
+    q = net.second(net.first(x))
+    return q @ q.transpose(-1, -2)
+
+
+def entropy(net, x):
+    p = torch.sigmoid(8 * net.second(net.first(x)).abs().clamp(min=0.9))
+    return -(0.25 * torch.log(p) + 0.75 * torch.log(1 - p)).mean()
+
+
+def clamped(net, x):
+    p = torch.sigmoid(8 * net.second(net.first(x)).abs().clamp(min=0.9)).clamp(1e-6, 1 - 1e-6)
+    return torch.log(1 - p).mean()
+
+
+def masked_by_where(net, x):
+    return torch.softmax(torch.where(torch.zeros(8, 8, dtype=torch.bool), scores(net, x), LEAST), -1) @ x
+
+
+def masked_by_fill(net, x):
+    w = scores(net, x)
+    return torch.softmax(w.masked_fill(torch.ones(8, 8, dtype=torch.bool), torch.finfo(w.dtype).min), -1) @ x
+
+
+def squashed(net, x):
+    return torch.log(1 - torch.tanh(4 + net.second(net.first(x)).abs()) ** 2 + 1e-9).mean()
+
+
+def returned(net, x):
+    return torch.sigmoid(7 + net.second(net.first(x)).abs())
+
+
+def divided(net, x):
+    y = net.second(net.first(x))
+    return 1e-3 / (1 - y / (y.abs().max() + 1e-3))
+
+
+@pytest.mark.parametrize("body", [entropy, clamped, masked_by_where, masked_by_fill, squashed, returned, divided])
+def test_what_bf16_takes_to_infinity_or_to_one_is_computed_in_float32(body):
+    graph, inputs = graph_of(body, torch.randn(8, 16, generator=torch.Generator().manual_seed(1)))
+    stock = graph.forward(*inputs)[0]
+    mine = rounded(training_rounding.careful(graph), inputs)
+    assert mine.isfinite().all() and stock.isfinite().all()
+    if body is returned:
+        assert (mine < 1).all() and (rounded(graph, inputs) == 1).any(), "which it is in bf16"
+    else:
+        assert (mine - stock).norm() <= 5e-2 * stock.norm()
+
+
+def test_plain_autocast_would_not_do():
+    for body in (entropy, masked_by_where):
+        graph, inputs = graph_of(body, torch.randn(8, 16, generator=torch.Generator().manual_seed(1)))
+        assert not rounded(graph, inputs).isfinite().all(), body
+
+
+HARMLESS = {
+    "layers": lambda net, x: net.second(F.gelu(net.first(x))) + x,
+    "a gate": lambda net, x: net.second(net.first(x) * torch.sigmoid(net.first(x))),
+    "attention": lambda net, x: torch.softmax(scores(net, x) / 4.0, -1) @ net.second(net.first(x)),
+    "a mask that bf16 has": lambda net, x: torch.softmax(scores(net, x).masked_fill(torch.eye(8, dtype=torch.bool), float("-inf")), -1) @ x,
+    "images": lambda net, x: F.relu(net.norm(net.conv(x.view(2, 4, 4, 4)))).mean((2, 3)),
+    "an activation in place": lambda net, x: net.second(net.first(x).relu_()),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_does_without_stays_as_it_is(name):
+    graph, _ = graph_of(HARMLESS[name], torch.randn(8, 16))
+    assert training_rounding.careful(graph) is graph
+
+
+def test_there_is_none_where_it_would_be_written_in_place():
+    def body(net, x):
+        w = scores(net, x)
+        w.masked_fill_(torch.eye(8, dtype=torch.bool), LEAST)
+        return w @ x
+
+    graph, _ = graph_of(body, torch.randn(8, 16))
+    assert training_rounding.careful(graph) is None
+
+
+def test_what_the_program_has_in_bf16_stays_so():
+    graph, inputs = graph_of(lambda net, x: (net.first(x).bfloat16() - 1).exp(), torch.randn(8, 16))
+    assert rounded(training_rounding.careful(graph), inputs).dtype is torch.bfloat16
