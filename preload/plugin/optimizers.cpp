@@ -30,12 +30,13 @@ void drop_packs_of(at::TensorList weights) noexcept {
 template <auto Stock>
 struct Watched;
 
-/// The stock kernel, then the packs of what it wrote. (Dropped after it: a pack made meanwhile would be as stale.)
+/// The stock kernel, then the packs of what it wrote (dropped after it: a pack made meanwhile would be as stale), and that weights changed.
 template <typename... Arguments, void (*Stock)(at::TensorList, Arguments...)>
 struct Watched<Stock> {
   static void call(at::TensorList self, Arguments... arguments) {
     Stock(self, std::forward<Arguments>(arguments)...);
     drop_packs_of(self);
+    tier()->training.saw_step();
   }
 };
 

@@ -46,6 +46,8 @@ class TrainingGuard {
     place.pass.store(pass, std::memory_order_relaxed);
     if (same && was != now) passes_.store(0, std::memory_order_relaxed);
   }
+  /// An operator that is nothing but an optimizer's step ran; torch's fused ones write weights whose versions stay.
+  void saw_step() noexcept { passes_.store(0, std::memory_order_relaxed); }
   /// Whether a weight changed not long ago.
   [[nodiscard]] bool steps() const noexcept { return passes_.load(std::memory_order_relaxed) <= kPassesOfAStep; }
 

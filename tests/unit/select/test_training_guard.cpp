@@ -108,6 +108,18 @@ TEST_F(TrainingGuardTest, sees_a_step_of_a_thousand_weights) {
   }
 }
 
+TEST_F(TrainingGuardTest, sees_the_step_of_an_optimizer_that_moves_no_version) {
+  const double weight = 0;
+  for (int step = 0; step < 3; ++step) {
+    guard_.saw_weight(&weight, 7);
+    guard_.begin_backward();
+    EXPECT_EQ(guard_.steps(), step > 0);
+    guard_.saw_step();
+  }
+  for (std::uint32_t pass = 0; pass <= kPassesOfAStep; ++pass) guard_.begin_backward();
+  EXPECT_FALSE(guard_.steps()) << "only gradients from here on";
+}
+
 TEST_F(TrainingGuardTest, a_program_that_needs_exact_gradients_is_told_only_what_changed) {
   guard_.needs_exact("its optimizer searches along lines");
   EXPECT_TRUE(guard_.off());
