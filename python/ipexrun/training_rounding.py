@@ -32,6 +32,8 @@ PLACE = re.compile(r"view|view_as|reshape|reshape_as|permute|transpose|t|flatten
                    r"detach|index_select|gather|take_along_dim|repeat_interleave|pixel_shuffle|pixel_unshuffle|channel_shuffle|unfold|fold|interpolate|upsample\w*|to|"
                    r"type|type_as|bfloat16|size|dim|numel|getattr|mean|sum|embedding|(adaptive_|lp_|fractional_)?(max|avg)_?pool\w*|masked_fill|masked_select|index|"
                    r"tuple|list|identity|requires_grad")
+POWER = re.compile(r"pow|square")
+POWERS = (1, 2, 3, 4)
 GATE = re.compile(r"sigmoid|hardsigmoid|tanh|softmax|softmin")
 THROUGH = re.compile(r"mul|rmul|multiply|dropout\w*")  # what a gate may go into beside products
 IN_PLACE = re.compile(r"setitem|i(pow|mod|and|or|xor|floordiv)")
@@ -77,6 +79,8 @@ def takes_bf16(node):
         if fits(OF_TENSORS_ALONE, name):
             return len(tensors) == 2
         return not fits(BY_NUMBERS_ALONE, name) or len(tensors) == 1 and tensors[0] is node.args[0]
+    if fits(POWER, name):
+        return name.startswith("square") or (len(node.args) > 1 and node.args[1] in POWERS)
     if fits(GATE, name):
         return all(is_harmless_behind_a_gate(user) for user in node.users)
     return any(fits(one, name) for one in (ACTIVATION, NORM, PLACE)) and not (name.startswith("masked_fill") and len(node.args) > 2 and isinstance(node.args[2], torch.fx.Node))
@@ -86,6 +90,8 @@ def is_harmless_behind_a_gate(node):
     name = name_of(node) if node.op.startswith("call") else ""
     if fits(PRODUCT, name) or fits(THROUGH, name) and not fits(NORM, name):
         return True
+    if fits(ARITHMETIC, name) and name in ("add", "radd"):  # 1 + tanh(x), a part of gelu
+        return len(node.all_input_nodes) == 1 and bool(node.users) and all(map(is_harmless_behind_a_gate, node.users))
     passes_on = fits(PLACE, name) and not re.fullmatch("mean|sum|masked_\\w+", name) or fits(NORM, name)
     return passes_on and bool(node.users) and all(map(is_harmless_behind_a_gate, node.users))
 

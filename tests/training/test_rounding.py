@@ -99,6 +99,7 @@ HARMLESS = {
     "a gate": lambda net, x: net.second(net.first(x) * torch.sigmoid(net.first(x))),
     "attention": lambda net, x: torch.softmax(scores(net, x) / 4.0, -1) @ net.second(net.first(x)),
     "a mask that bf16 has": lambda net, x: torch.softmax(scores(net, x).masked_fill(torch.eye(8, dtype=torch.bool), float("-inf")), -1) @ x,
+    "gelu written out": lambda net, x: net.second((lambda y: 0.5 * y * (1.0 + torch.tanh(0.8 * (y + 0.045 * torch.pow(y, 3.0)))))(net.first(x))),
     "images": lambda net, x: F.relu(net.norm(net.conv(x.view(2, 4, 4, 4)))).mean((2, 3)),
     "an activation in place": lambda net, x: net.second(net.first(x).relu_()),
 }
