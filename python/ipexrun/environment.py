@@ -87,8 +87,15 @@ class Noted:
         return self.held.get(name, default)
 
     def __getattr__(self, name):
+        if name in ("held", "reads"):  # of an object that copy or pickle have just made
+            raise AttributeError(name)
         self.reads.note_all()
         return getattr(self.held, name)
+
+    def __reduce_ex__(self, _):
+        """Copies are dicts."""
+        self.reads.note_all()
+        return dict, (dict(self.held),)
 
     def __setitem__(self, name, value):
         self.reads.note_all()

@@ -349,8 +349,8 @@ def test_a_variable_that_changes_under_a_remembered_trace_is_seen(tmp_path):
     assert again["out"] == pytest.approx(found([sys.executable, str(path)], LATER="1")["out"], rel=1e-5), again["note"]
 
 
-READS = """
-import os, threading
+NOTED = """
+import copy, os, threading
 from ipexrun import environment
 def names(function):
     reads = environment.Reads(True)
@@ -368,15 +368,17 @@ def missing():
         os.environ["C"]
     except KeyError:
         pass
+def copied():
+    assert type(copy.deepcopy(os.environ)._data) is type(copy.copy(os.environ._data)) is dict
 print([names(lambda: os.environ.get("A")), names(lambda: "B" in os.environ), names(missing), names(lambda: os.getenvb(b"D")), names(lambda: os.environ.setdefault("HOME", "")),
-       names(lambda: dict(os.environ)), names(lambda: list(os.environ)), names(lambda: os.environ.update(E="1")), names(lambda: os.environ.pop("E")), names(lambda: len(os.environ)),
+       names(lambda: dict(os.environ)), names(lambda: list(os.environ)), names(lambda: os.environ.update(E="1")), names(lambda: os.environ.pop("E")), names(copied), names(lambda: len(os.environ)),
        names(lambda: None)])
 """
 
 
 def test_what_is_read_of_the_environment_is_noted():
-    noted = ["['A']", "['B']", "['C']", "['D']", "['HOME']", *["'all'"] * 5, "[]"]
-    assert run([sys.executable, "-c", READS]).stdout.split("\n")[0] == f"[{', '.join(noted)}]"
+    noted = ["['A']", "['B']", "['C']", "['D']", "['HOME']", *["'all'"] * 6, "[]"]
+    assert run([sys.executable, "-c", NOTED]).stdout.split("\n")[0] == f"[{', '.join(noted)}]"
 
 
 def test_another_attribute_is_seen_in_a_file_that_looks_the_same(proved):

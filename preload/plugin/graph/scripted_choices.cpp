@@ -31,10 +31,10 @@ const Names& taking_by_mask() {
 }
 /// What gives a mask of masks where the dtype of its result is not known.
 const Names& of_masks() {
-  static const auto* made =
-      new Names{"__and__",    "__or__",      "__xor__", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
-                "bitwise_or", "bitwise_not", "all",     "any",         "clone",      "view",        "reshape",     "flatten",
-                "unsqueeze",  "squeeze",     "expand",  "expand_as",   "select",     "slice",       "detach"};
+  static const auto* made = new Names{
+      "__and__",     "__or__",  "__xor__", "logical_and", "logical_or",    "logical_xor", "logical_not", "bitwise_and", "bitwise_or",
+      "bitwise_not", "all",     "any",     "sum",         "count_nonzero", "clone",       "view",        "reshape",     "flatten",
+      "unsqueeze",   "squeeze", "expand",  "expand_as",   "select",        "slice",       "detach"};
   return *made;
 }
 
@@ -45,8 +45,11 @@ std::optional<at::ScalarType> dtype_of(const jit::Value* value) {
   return type == nullptr ? std::nullopt : type->scalarType();
 }
 
-bool may_float(const jit::Value* value) {
-  return is_tensor(value) && value->node()->kind() != prim::NumToTensor && at::isFloatingType(dtype_of(value).value_or(at::kFloat));
+/// Products, whose results are what is rounded.
+const Names& products() {
+  static const auto* made = new Names{"linear", "addmm",  "mm",     "matmul",       "bmm",         "baddbmm",
+                                      "conv1d", "conv2d", "conv3d", "_convolution", "convolution", "scaled_dot_product_attention"};
+  return *made;
 }
 
 class Search {
@@ -56,10 +59,15 @@ class Search {
   bool run(const jit::Block* block) {
     for (const jit::Node* node : block->nodes()) {
       if (chooses(node)) return true;
-      for (const jit::Block* inner : node->blocks()) {
-        if (run(inner)) return true;
+      const bool loop = node->kind() == prim::Loop;
+      for (int time = 0; time < (loop ? 2 : 1); ++time) {  // what a loop carries comes in again
+        for (const jit::Block* inner : node->blocks()) {
+          if (loop) carry_in(node, inner);
+          if (run(inner)) return true;
+        }
       }
-      if (node->kind() == prim::If) carry_out(node);
+      if (node->kind() == prim::If) carry_out(node, 0);
+      if (loop) carry_out(node, 1);
     }
     return false;
   }
@@ -67,32 +75,58 @@ class Search {
  private:
   bool chooses(const jit::Node* node) {
     const auto inputs = node->inputs();
-    const bool masked = std::any_of(inputs.begin(), inputs.end(), [&](const jit::Value* one) { return masks_.count(one) > 0; });
-    if (node->kind() == prim::ListConstruct && masked) masks_.insert(node->output());
-    if (!node->kind().is_aten()) return false;
+    const auto any_of = [&](const std::unordered_set<const jit::Value*>& found) {
+      return std::any_of(inputs.begin(), inputs.end(), [&](const jit::Value* one) { return found.count(one) > 0; });
+    };
+    const bool masked = any_of(masks_);
+    const bool rounded = any_of(rounded_);
+    if (!node->kind().is_aten()) {
+      const bool packs = node->kind() == prim::ListConstruct || node->kind() == prim::TupleConstruct || node->kind() == prim::ListUnpack ||
+                         node->kind() == prim::TupleUnpack || node->kind() == prim::TupleIndex || node->kind() == prim::unchecked_cast;
+      for (const jit::Value* output : node->outputs()) {
+        if (packs && masked) masks_.insert(output);
+        if (packs && rounded) rounded_.insert(output);
+      }
+      return node->kind() == prim::If && masked;
+    }
     const std::string_view name = node->kind().toUnqualString();
-    if (masked && taking_by_mask().count(name) > 0) return true;
-    const bool floats = std::any_of(inputs.begin(), inputs.end(), may_float);
-    if (floats && comparisons().count(name) > 0 && is_tensor(node->output())) masks_.insert(node->output());
+    if (masked && (taking_by_mask().count(name) > 0 || (name == "where" && inputs.size() == 1))) return true;
+    if (rounded && comparisons().count(name) > 0) masks_.insert(node->output());  // of tensors, and of numbers that were read from one
     if (masked) carry(node, name);
+    const bool rounds = products().count(name) > 0;
+    for (const jit::Value* output : node->outputs()) {
+      if (rounds || (rounded && masks_.count(output) == 0)) rounded_.insert(output);
+    }
     const auto found = positions_of().find(name);
-    return floats && found != positions_of().end() && found->second < node->outputs().size() && is_tensor(node->output(found->second)) &&
+    return rounded && found != positions_of().end() && found->second < node->outputs().size() && is_tensor(node->output(found->second)) &&
            is_used(node->output(found->second));
   }
 
   void carry(const jit::Node* node, std::string_view name) {
     for (const jit::Value* output : node->outputs()) {
       const auto dtype = dtype_of(output);
-      if (is_tensor(output) && (dtype ? *dtype == at::kBool : of_masks().count(name) > 0)) masks_.insert(output);
+      if (is_tensor(output) && ((dtype && *dtype == at::kBool) || of_masks().count(name) > 0)) masks_.insert(output);
     }
   }
 
-  void carry_out(const jit::Node* node) {
+  /// `first`: of what a block returns, behind the condition of a loop.
+  void carry_out(const jit::Node* node, std::size_t first) {
     for (const jit::Block* inner : node->blocks()) {
-      for (std::size_t i = 0; i < node->outputs().size(); ++i) {
-        if (masks_.count(inner->outputs()[i]) > 0) masks_.insert(node->output(i));
-      }
+      for (std::size_t i = 0; i < node->outputs().size(); ++i) carry_over(inner->outputs()[i + first], node->output(i));
     }
+  }
+
+  /// A loop has a number and a condition in front of what it carries, its block the number of the turn.
+  void carry_in(const jit::Node* loop, const jit::Block* inner) {
+    for (std::size_t i = 1; i < inner->inputs().size(); ++i) {
+      carry_over(loop->input(i + 1), inner->inputs()[i]);
+      carry_over(inner->outputs()[i], inner->inputs()[i]);
+    }
+  }
+
+  void carry_over(const jit::Value* from, const jit::Value* to) {
+    if (masks_.count(from) > 0) masks_.insert(to);
+    if (rounded_.count(from) > 0) rounded_.insert(to);
   }
 
   /// For more than being a result of the graph.
@@ -109,7 +143,8 @@ class Search {
   }
 
   const jit::Node* results_;
-  std::unordered_set<const jit::Value*> masks_;
+  std::unordered_set<const jit::Value*> rounded_;  ///< come from products
+  std::unordered_set<const jit::Value*> masks_;    ///< say where a comparison of such holds
 };
 
 }  // namespace
