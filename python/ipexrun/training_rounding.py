@@ -4,8 +4,9 @@ Autocast rounds products, and everything behind them goes on in bf16 until an op
 what follows does, in steps that come long after the one that was compared:
 
 - what tells numbers near 1 or near each other apart, or goes to infinity (1 - x, log, division, powers, losses): a sigmoid above 0.998 is 1 in bf16;
-- sigmoid, tanh and softmax whose results reach such, or leave the graph;
-- constants that bf16 does not have (torch.finfo(torch.float32).min is -inf in it).
+- sigmoid, tanh, softmax, elu and others that come to an end, where their results reach such or leave the graph;
+- products whose differences reach a root, a logarithm or an arc (distances from products, variances as differences): these are not rounded at all;
+- constants that bf16 does not have (torch.finfo(torch.float32).min is -inf in it), also in masks that a product takes.
 
 So only what is listed here takes bf16; all else gets float32, as an author writes `.float()` in front of a loss. Values that the program itself has in
 another dtype stay as they are.
@@ -22,12 +23,12 @@ from .interrupts import let_through
 
 MOST = 3.3895e38  # of bf16
 NONE = "what wants float32 is written in place"
-PRODUCT = re.compile(r"linear|bilinear|conv\w*|r?matmul|mm|bmm|mv|addmm|addbmm|baddbmm|einsum|tensordot|scaled_dot_product_attention|multi_head_attention_forward|"
+PRODUCT = re.compile(r"linear|bilinear|conv\w*|r?matmul|linalg_(matmul|vecdot|multi_dot)|inner|chain_matmul|mm|bmm|mv|addmm|addmv|addbmm|baddbmm|einsum|tensordot|scaled_dot_product_attention|multi_head_attention_forward|"
                      r"lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell")
 ARITHMETIC = re.compile(r"add|radd|iadd|mul|rmul|imul|multiply|neg|negative|sub|isub|subtract|div|truediv|itruediv|divide")
 OF_TENSORS_ALONE = re.compile(r"sub|isub|subtract")
 BY_NUMBERS_ALONE = re.compile(r"div|truediv|itruediv|divide")
-ACTIVATION = re.compile(r"relu|relu6|leaky_relu|rrelu|prelu|gelu|silu|mish|elu|celu|selu|hardswish|hardtanh|glu|softplus|threshold")
+ACTIVATION = re.compile(r"relu|relu6|leaky_relu|rrelu|prelu|gelu|silu|mish|hardswish|glu|threshold")
 NORM = re.compile(r"(batch|layer|group|instance|rms|local_response)_norm|normalized|dropout\w*|alpha_dropout|feature_\w*dropout")
 PLACE = re.compile(r"view|view_as|reshape|reshape_as|permute|transpose|t|flatten|unflatten|ravel|unsqueeze|squeeze|expand|expand_as|repeat|tile|contiguous|clone|"
                    r"chunk|split|tensor_split|unbind|getitem|select|narrow|cat|concat|concatenate|stack|hstack|vstack|roll|flip|pad|movedim|moveaxis|swapaxes|swapdims|"
@@ -36,13 +37,36 @@ PLACE = re.compile(r"view|view_as|reshape|reshape_as|permute|transpose|t|flatten
                    r"tuple|list|identity|requires_grad")
 POWER = re.compile(r"pow|square")
 POWERS = (1, 2, 3, 4)
-GATE = re.compile(r"sigmoid|hardsigmoid|tanh|softmax|softmin")
-THROUGH = re.compile(r"mul|rmul|multiply|dropout\w*")  # what a gate may go into beside products
+ELU = re.compile(r"elu|celu|selu")  # -1 from some number on, which is often made 0
+GATE = re.compile(r"sigmoid|hardsigmoid|tanh|erf|softmax|softmin|softplus|hardtanh|elu|celu|selu")
+SUMS_AND_SCALES = re.compile(r"add|radd|iadd|mul|rmul|imul|multiply")
+SENSITIVE = re.compile(r"r?sqrt|log|log2|log10|log1p|logit|reciprocal|norm|linalg_\w*norm|cdist")  # to differences
+ARC = re.compile(r"(a|arc)(cos|sin|tan)h?")  # to numbers near 1 as well
+MASKS = {"scaled_dot_product_attention": (3, "attn_mask"), "multi_head_attention_forward": (None, "attn_mask"), "baddbmm": (0, "input"),
+         "addbmm": (0, "input")}  # where a product takes what may be a mask; that of addmm is a bias nearly always
 IN_PLACE = re.compile(r"setitem|i(pow|mod|and|or|xor|floordiv)")
 
 
 def widened(value):
     return value.float() if isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16 else value
+
+
+def bounded(mask):
+    """Within what bf16 has; infinity stays."""
+    if not isinstance(mask, torch.Tensor) or mask.dtype is not torch.float32 or isinstance(mask, torch.nn.Parameter):
+        return mask
+    return torch.where(mask.isinf(), mask, mask.clamp(-MOST, MOST))
+
+
+def exactly(function):
+    """A product that is not rounded; a method by its name."""
+
+    def in_float32(*args, **kwargs):
+        args, kwargs = torch.utils._pytree.tree_map(widened, (args, kwargs))
+        with torch.autocast("cpu", enabled=False):
+            return getattr(args[0], function)(*args[1:], **kwargs) if isinstance(function, str) else function(*args, **kwargs)
+
+    return in_float32
 
 
 def name_of(node):
@@ -84,18 +108,43 @@ def takes_bf16(node):
     if fits(POWER, name):
         return name.startswith("square") or (len(node.args) > 1 and node.args[1] in POWERS)
     if fits(GATE, name):
-        return all(is_harmless_behind_a_gate(user) for user in node.users)
-    return any(fits(one, name) for one in (ACTIVATION, NORM, PLACE)) and not (name.startswith("masked_fill") and len(node.args) > 2 and isinstance(node.args[2], torch.fx.Node))
+        return bool(node.users) and all(is_harmless_behind_a_gate(user, fits(ELU, name), {}) for user in node.users)
+    return any(fits(one, name) for one in (ACTIVATION, NORM, PLACE)) and not (
+        name.startswith("masked_fill") and isinstance(node.args[2] if len(node.args) > 2 else node.kwargs.get("value"), torch.fx.Node))
 
 
-def is_harmless_behind_a_gate(node):
-    name = name_of(node) if node.op.startswith("call") else ""
-    if fits(PRODUCT, name) or fits(THROUGH, name) and not fits(NORM, name):
-        return True
-    if fits(ARITHMETIC, name) and name in ("add", "radd"):  # 1 + tanh(x), a part of gelu
-        return len(node.all_input_nodes) == 1 and bool(node.users) and all(map(is_harmless_behind_a_gate, node.users))
-    passes_on = fits(PLACE, name) and not re.fullmatch("mean|sum|masked_\\w+", name) or fits(NORM, name)
-    return passes_on and bool(node.users) and all(map(is_harmless_behind_a_gate, node.users))
+def is_harmless_behind_a_gate(node, of_elu, known):
+    """Whether it takes what a gate gave to products, norms and activations alone; by way of sums and products with others, which round no end away."""
+    if node not in known:
+        known[node] = True  # a graph has no cycles
+        name = name_of(node) if node.op in ("call_function", "call_method") else ""
+        numbers_too = len(node.all_input_nodes) < 2
+        if fits(PRODUCT, name) or fits(ACTIVATION, name) or fits(NORM, name) and "dropout" not in name:
+            return True
+        passes_on = fits(NORM, name) or fits(SUMS_AND_SCALES, name) and not (numbers_too and of_elu and "add" in name) or \
+            fits(PLACE, name) and not re.fullmatch("masked_\\w+", name)
+        known[node] = passes_on and bool(node.users) and all(is_harmless_behind_a_gate(user, of_elu, known) for user in node.users)
+    return known[node]
+
+
+def wants_exact(node, differs, known):
+    """Whether what a product gave reaches a root or a logarithm as a difference, or an arc, with nothing between but arithmetic."""
+    if (node, differs) not in known:
+        known[node, differs] = False
+        for user in node.users:
+            name = name_of(user) if user.op in ("call_function", "call_method") else ""
+            power = user.args[1] if fits(re.compile("pow"), name) and len(user.args) > 1 else None
+            root = isinstance(power, float) and 0 < abs(power) < 1
+            through = any(fits(one, name) for one in (ARITHMETIC, POWER, PLACE)) or name.startswith("clamp") or name in ("abs", "expm1")
+            if fits(ARC, name) or differs and (fits(SENSITIVE, name) or root) or through and wants_exact(user, differs or fits(OF_TENSORS_ALONE, name), known):
+                known[node, differs] = True
+    return known[node, differs]
+
+
+def mask_of(node, name):
+    place, word = MASKS.get(name, (None, ""))
+    found = node.args[place] if place is not None and place < len(node.args) else node.kwargs.get(word)
+    return found if isinstance(found, torch.fx.Node) and is_float32(found) else None
 
 
 def careful(module):
@@ -109,13 +158,20 @@ def careful(module):
 
 def rewritten(module):
     graph = torch.fx.Graph()
-    copies, rounded, changed = {}, set(), False
+    copies, rounded, changed, known = {}, set(), False, {}
     for node in module.graph.nodes:
+        if node.op == "get_attr" and isinstance(getattr(module, node.target, None), torch.fx.GraphModule):
+            return None  # a graph inside, which is not looked at
         from_bf16 = [one for one in node.all_input_nodes if one in rounded]
         name = name_of(node) if node.op in ("call_function", "call_method") else ""
         widen = set()
-        if name and fits(PRODUCT, name):
+        exact = name != "" and fits(PRODUCT, name) and wants_exact(node, False, known)
+        masks = set()
+        if exact:
+            changed = True
+        elif name and fits(PRODUCT, name):
             rounded.add(node)
+            masks = {one for one in [mask_of(node, name)] if one is not None}
         elif name and from_bf16 and takes_bf16(node):
             if name not in ("float", "double"):
                 rounded.add(node)
@@ -123,9 +179,9 @@ def rewritten(module):
             if (name.endswith("_") or fits(IN_PLACE, name)) and node.args and node.args[0] in rounded:
                 return None
             widen = {one for one in from_bf16 if is_float32(one)}
-        made = {}
-        if widen:
-            changed = True
-            made = {one: graph.call_function(widened, (copies[one],)) for one in widen}
+        made = {one: graph.call_function(widened if one in widen else bounded, (copies[one],)) for one in [*widen, *masks]}
+        changed = changed or bool(made)
         copies[node] = graph.node_copy(node, lambda one, made=made: made.get(one, copies[one]))
+        if exact:
+            copies[node].op, copies[node].target = "call_function", exactly(node.target)
     return torch.fx.GraphModule(module, graph) if changed else module

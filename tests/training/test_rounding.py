@@ -76,7 +76,48 @@ def divided(net, x):
     return 1e-3 / (1 - y / (y.abs().max() + 1e-3))
 
 
-@pytest.mark.parametrize("body", [entropy, clamped, masked_by_where, masked_by_fill, squashed, returned, divided])
+def masked_product(net, x):
+    y = net.first(x).unsqueeze(0)
+    mask = torch.zeros(1, 8, 8)
+    mask[:, 2] = LEAST
+    return torch.softmax(torch.baddbmm(mask, y, y.transpose(1, 2)), -1) @ y
+
+
+def masked_attention(net, x):
+    y = net.first(x).view(1, 1, 8, 32)
+    mask = torch.zeros(1, 1, 8, 8)
+    mask[..., 2, :] = LEAST
+    return F.scaled_dot_product_attention(y, y, y, attn_mask=mask)
+
+
+def both(net, x):
+    p = torch.sigmoid(7 + net.first(x).abs()) * torch.sigmoid(7 + net.first(x).abs())
+    return torch.log(1 - p).mean(1)
+
+
+def elu_above_zero(net, x):
+    return torch.log(F.elu(-8 - net.second(net.first(x)).abs()) + 1).mean(1)
+
+
+def distances(net, x):
+    y = net.first(x) + 8
+    z = y + 0.05
+    d = (y * y).sum(-1, keepdim=True) + (z * z).sum(-1) - 2 * net.second(y).sum() * 0 - 2 * y @ z.t()
+    return torch.sqrt(d + 1e-2)
+
+
+def arc(net, x):
+    y = F.normalize(net.first(x), dim=-1)
+    return torch.acos(0.999 * (y @ y.t())).diagonal()
+
+
+def linalg(net, x):
+    y = net.first(x)
+    return torch.log(1 - torch.sigmoid(7 + 0.1 * torch.linalg.matmul(y, y.t()))).mean(1)
+
+
+@pytest.mark.parametrize("body", [entropy, clamped, masked_by_where, masked_by_fill, squashed, returned, divided, masked_product, masked_attention, both,
+                                  elu_above_zero, distances, arc, linalg])
 def test_what_bf16_takes_to_infinity_or_to_one_is_computed_in_float32(body):
     graph, inputs = graph_of(body, torch.randn(8, 16, generator=torch.Generator().manual_seed(1)))
     stock = graph.forward(*inputs)[0]
@@ -100,6 +141,9 @@ HARMLESS = {
     "attention": lambda net, x: torch.softmax(scores(net, x) / 4.0, -1) @ net.second(net.first(x)),
     "a mask that bf16 has": lambda net, x: torch.softmax(scores(net, x).masked_fill(torch.eye(8, dtype=torch.bool), float("-inf")), -1) @ x,
     "gelu written out": lambda net, x: net.second((lambda y: 0.5 * y * (1.0 + torch.tanh(0.8 * (y + 0.045 * torch.pow(y, 3.0)))))(net.first(x))),
+    "elu": lambda net, x: net.second(F.elu(net.first(x))),
+    "gelu by erf": lambda net, x: net.second((lambda y: 0.5 * y * (1.0 + torch.erf(y / 1.41)))(net.first(x))),
+    "a norm written out": lambda net, x: net.second((lambda y: y * torch.rsqrt(y.float().pow(2).mean(-1, keepdim=True) + 1e-6))(net.first(x))).relu(),
     "images": lambda net, x: F.relu(net.norm(net.conv(x.view(2, 4, 4, 4)))).mean((2, 3)),
     "an activation in place": lambda net, x: net.second(net.first(x).relu_()),
 }
