@@ -32,11 +32,12 @@ LAYOUT_ERROR = 1e-3  # of results of "channels last" where it is: torch's batch 
 NO_TRUTH = 1e-3  # float64 results that are further from stock's are others: random numbers, most often
 SHARE_OF_FREE_MEMORY = 0.5  # that a comparison may take: activations and gradients of two more steps
 FIRST_RECHECK = 256
+LOSSES = 4096  # numbers of a result that may be losses, one a sample
 CHECKS = 8  # of one form, begun without coming to an end
 PATIENCE = 4  # steps in which the compared one's gradients may come
 
 DROPOUTS = (torch.dropout, torch.nn.functional.dropout, torch.nn.functional.dropout1d, torch.nn.functional.dropout2d)
-MAY_DRAW = re.compile("drop|rand|bernoulli|normal|multinomial|poisson|exponential|uniform|cauchy|geometric|rrelu|gumbel|attention|lstm|gru|rnn|fractional")
+MAY_DRAW = re.compile("drop|rand|bernoulli|normal(?!i)|multinomial|poisson|exponential|uniform|cauchy|geometric|rrelu|gumbel|attention|lstm|gru|rnn|fractional")
 CONVOLUTIONS = (torch.conv2d, torch.nn.functional.conv2d)
 
 
@@ -73,6 +74,11 @@ def is_torchs(function):
         return packet._qualified_op_name.split("::")[0] in LIBRARIES
     module = getattr(function, "__module__", None) or "torch"  # functions in C have none
     return module.split(".")[0] in MODULES
+
+
+def is_plain_attention(node):
+    """Without dropout, so that it draws nothing."""
+    return node.target is torch.nn.functional.scaled_dot_product_attention and len(node.args) <= 4 and node.kwargs.get("dropout_p", 0.0) == 0.0
 
 
 def writes(user, node):
@@ -125,7 +131,7 @@ class Graph:
         self.writes = True  # inputs or buffers, as far as known
         self.recheck_at = FIRST_RECHECK
         self.by_operators = operator_bounds.magnifies(module)  # checks ask how far rounded operators take it
-        self.draws = any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) for node in module.graph.nodes)
+        self.draws = any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) and not is_plain_attention(node) for node in module.graph.nodes)
         self.guard = torch.classes.ipexrun.Training()
         self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
         self.note = compiler.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
@@ -183,7 +189,7 @@ class Graph:
 
     def answer(self, kind, arguments):
         results = self.formed(kind, arguments)
-        if kind == BF16_LAST and not finite([one for one in results if isinstance(one, torch.Tensor) and one.dim() == 0]):
+        if kind == BF16_LAST and not finite([one for one in results if isinstance(one, torch.Tensor) and one.numel() <= LOSSES]):
             return self.instead_of_infinity(arguments, results)
         self.asks.ran = kind
         self.used += 1
@@ -196,7 +202,7 @@ class Graph:
         return results
 
     def instead_of_infinity(self, arguments, results):
-        """A loss that the graph computes itself is looked at before the program sees it; stock's, if that can be computed once more."""
+        """Losses that the graph computes itself are looked at before the program sees them; stock's, if these can be computed once more."""
         stock = results if self.draws or self.writes else self.module.forward(*arguments)
         self.end_in_float32("NaN or infinity in its loss")
         return stock
