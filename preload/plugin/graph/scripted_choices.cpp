@@ -25,8 +25,8 @@ const Names& comparisons() {
   return *made;
 }
 const Names& taking_by_mask() {
-  static const auto* made = new Names{"nonzero",    "nonzero_numpy", "nonzero_static", "index", "index_put",
-                                      "index_put_", "masked_select", "item",           "Bool",  "is_nonzero"};
+  static const auto* made = new Names{"nonzero", "nonzero_numpy", "nonzero_static", "index", "index_put", "index_put_", "masked_select",
+                                      "item",    "Bool",          "is_nonzero",     "Int",   "Float",     "IntImplicit"};
   return *made;
 }
 /// What gives a mask of masks where the dtype of its result is not known.
@@ -45,6 +45,12 @@ std::optional<at::ScalarType> dtype_of(const jit::Value* value) {
   return type == nullptr ? std::nullopt : type->scalarType();
 }
 
+/// What a tensor is, not what it holds.
+const Names& of_shapes() {
+  static const auto* made =
+      new Names{"size", "dim", "len", "numel", "stride", "is_floating_point", "is_complex", "__is__", "__isnot__", "_shape_as_tensor"};
+  return *made;
+}
 /// Products, whose results are what is rounded.
 const Names& products() {
   static const auto* made = new Names{"linear", "addmm",  "mm",     "matmul",       "bmm",         "baddbmm",
@@ -90,6 +96,7 @@ class Search {
       return node->kind() == prim::If && masked;
     }
     const std::string_view name = node->kind().toUnqualString();
+    if (of_shapes().count(name) > 0) return false;
     if (masked && (taking_by_mask().count(name) > 0 || (name == "where" && inputs.size() == 1))) return true;
     if (rounded && comparisons().count(name) > 0) masks_.insert(node->output());  // of tensors, and of numbers that were read from one
     if (masked) carry(node, name);
