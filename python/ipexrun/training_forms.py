@@ -92,6 +92,11 @@ def bytes_of(value):
     return sum(map(bytes_of, value)) if isinstance(value, (list, tuple)) else 0
 
 
+def few(results):
+    """Those that may be losses."""
+    return [one for one in results if isinstance(one, torch.Tensor) and one.numel() <= LOSSES]
+
+
 class ToStock(torch.autograd.Function):
     """The tensor itself; its gradient comes back as stock's would lie, for whoever looks at it or views it."""
 
@@ -129,6 +134,7 @@ class Graph:
         self.waiting = 0  # calls that the compared step's gradients may still take
         self.used = self.checks = 0
         self.writes = True  # inputs or buffers, as far as known
+        self.ends = False  # stock's results of few numbers are finite
         self.recheck_at = FIRST_RECHECK
         self.by_operators = operator_bounds.magnifies(module)  # checks ask how far rounded operators take it
         self.draws = any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) and not is_plain_attention(node) for node in module.graph.nodes)
@@ -189,7 +195,7 @@ class Graph:
 
     def answer(self, kind, arguments):
         results = self.formed(kind, arguments)
-        if kind == BF16_LAST and not finite([one for one in results if isinstance(one, torch.Tensor) and one.numel() <= LOSSES]):
+        if kind == BF16_LAST and self.ends and not finite(few(results)):
             return self.instead_of_infinity(arguments, results)
         self.asks.ran = kind
         self.used += 1
@@ -228,6 +234,7 @@ class Graph:
             if any(is_image(one) and one._version != 0 for one in copies):
                 raise Wrong("an image among its inputs is written")
             self.describe(stock, copies)
+            self.ends = finite(few(stock))
             after = torch.get_rng_state()
             self.draw_again(random)
             with self.kernels(kind):

@@ -23,17 +23,17 @@ from .interrupts import let_through
 
 MOST = 3.3895e38  # of bf16
 NONE = "what wants float32 is written in place"
-PRODUCT = re.compile(r"linear|bilinear|conv\w*|r?matmul|linalg_(matmul|vecdot|multi_dot)|inner|chain_matmul|mm|bmm|mv|addmm|addmv|addbmm|baddbmm|einsum|tensordot|scaled_dot_product_attention|multi_head_attention_forward|"
-                     r"lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell")
-ARITHMETIC = re.compile(r"add|radd|iadd|mul|rmul|imul|multiply|neg|negative|sub|isub|subtract|div|truediv|itruediv|divide")
-OF_TENSORS_ALONE = re.compile(r"sub|isub|subtract")
+PRODUCT = re.compile(r"linear|bilinear|conv\w*|r?matmul|linalg_(matmul|vecdot|multi_dot)|inner|chain_matmul|mm|bmm|mv|addmm|addmv|addbmm|baddbmm|"
+                     r"einsum|tensordot|scaled_dot_product_attention|multi_head_attention_forward|lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell")
+ARITHMETIC = re.compile(r"add|radd|iadd|mul|rmul|imul|multiply|neg|negative|sub|rsub|isub|subtract|div|truediv|itruediv|divide")
+OF_TENSORS_ALONE = re.compile(r"sub|rsub|isub|subtract")
 BY_NUMBERS_ALONE = re.compile(r"div|truediv|itruediv|divide")
 ACTIVATION = re.compile(r"relu|relu6|leaky_relu|rrelu|prelu|gelu|silu|mish|hardswish|glu|threshold")
 NORM = re.compile(r"(batch|layer|group|instance|rms|local_response)_norm|normalized|dropout\w*|alpha_dropout|feature_\w*dropout")
 PLACE = re.compile(r"view|view_as|reshape|reshape_as|permute|transpose|t|flatten|unflatten|ravel|unsqueeze|squeeze|expand|expand_as|repeat|tile|contiguous|clone|"
                    r"chunk|split|tensor_split|unbind|getitem|select|narrow|cat|concat|concatenate|stack|hstack|vstack|roll|flip|pad|movedim|moveaxis|swapaxes|swapdims|"
                    r"detach|index_select|gather|take_along_dim|repeat_interleave|pixel_shuffle|pixel_unshuffle|channel_shuffle|unfold|fold|interpolate|upsample\w*|to|"
-                   r"type|type_as|bfloat16|size|dim|numel|getattr|mean|sum|embedding|(adaptive_|lp_|fractional_)?(max|avg)_?pool\w*|masked_fill|masked_select|index|"
+                   r"type|type_as|float|double|bfloat16|size|dim|numel|getattr|mean|sum|embedding|(adaptive_|lp_|fractional_)?(max|avg)_?pool\w*|masked_fill|masked_select|index|"
                    r"tuple|list|identity|requires_grad")
 POWER = re.compile(r"pow|square")
 POWERS = (1, 2, 3, 4)
@@ -133,9 +133,10 @@ def wants_exact(node, differs, known):
         known[node, differs] = False
         for user in node.users:
             name = name_of(user) if user.op in ("call_function", "call_method") else ""
-            power = user.args[1] if fits(re.compile("pow"), name) and len(user.args) > 1 else None
+            power = user.args[1] if fits(POWER, name) and len(user.args) > 1 else None
             root = isinstance(power, float) and 0 < abs(power) < 1
-            through = any(fits(one, name) for one in (ARITHMETIC, POWER, PLACE)) or name.startswith("clamp") or name in ("abs", "expm1")
+            through = any(fits(one, name) for one in (ARITHMETIC, POWER, PLACE)) or name.startswith("clamp") or name in ("abs", "expm1") or \
+                differs and name.startswith("relu")  # above zero, in front of a root
             if fits(ARC, name) or differs and (fits(SENSITIVE, name) or root) or through and wants_exact(user, differs or fits(OF_TENSORS_ALONE, name), known):
                 known[node, differs] = True
     return known[node, differs]
@@ -175,7 +176,7 @@ def rewritten(module):
         elif name and from_bf16 and takes_bf16(node):
             if name not in ("float", "double"):
                 rounded.add(node)
-        elif name and from_bf16 and name not in ("float", "double"):
+        elif name and from_bf16:
             if (name.endswith("_") or fits(IN_PLACE, name)) and node.args and node.args[0] in rounded:
                 return None
             widen = {one for one in from_bf16 if is_float32(one)}

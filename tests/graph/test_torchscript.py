@@ -587,6 +587,7 @@ PICKS = """
     ("r = z\n                if float(z.sum()) > 0: r = z + 1", True),
     ("r = z[x.argmax(0)]", False),
     ("r = z\n                if bool((x > 0).all()): r = z + 1", False),
+    ("r = z\n                while bool(r.sum() > 1e9): r = r / 2", True),
     ("r = z.max(-1)[0] + 1", False),
     ("r = z, z.argmax(-1)", False),
     ("r = z.topk(2, -1)", False),

@@ -467,6 +467,15 @@ print(json.dumps({**counts, "error": error([g.flatten() for g in mine], [g.flatt
     assert report["error"] < 3e-2
 
 
+BESIDE_STOCK = """
+plugin_loader.start()
+model, inputs = Model().eval(), [torch.randn(ROWS, 256) for _ in range(CALLS)]
+with torch.no_grad():
+    results = [model(x) for x in inputs]
+    expected = stock(lambda: [model(x) for x in inputs])
+print(json.dumps({**report(), "errors": [error(result, truth) for result, truth in zip(results, expected)]}))
+"""
+
 EXPERTS = """
 class Experts(torch.nn.Module):
     # Each row is worked on by the two of eight experts that score highest: a flip changes the row altogether.
@@ -494,13 +503,8 @@ class Model(torch.nn.Module):
 @pytest.mark.parametrize("pick", ["self.score(x).topk(2, -1).indices", "self.score(x).sort(-1)[1][:, :2]"])
 def test_what_comes_before_a_choice_is_not_rounded(tmp_path, pick):
     report = outcome(tmp_path, EXPERTS.replace("PICK", pick) + """
-plugin_loader.start()
-model, inputs = Model().eval(), [torch.randn(512, 256) for _ in range(60)]
-with torch.no_grad():
-    results = [model(x) for x in inputs]
-    expected = stock(lambda: [model(x) for x in inputs])
-print(json.dumps({**report(), "errors": [error(result, truth) for result, truth in zip(results, expected)]}))
-""")
+ROWS, CALLS = 512, 60
+""" + BESIDE_STOCK)
     assert max(report["errors"]) < 1e-2, "with every product in bf16 it is 2e-2: rows that other experts worked on"
     assert report["drift"]["too_far"] > 0 and report["drift"]["fine"] > 0, "what comes after the choice may be rounded"
 
@@ -521,13 +525,8 @@ class Model(torch.nn.Module):
 
 def test_nor_where_what_follows_a_choice_begins_anew(tmp_path):
     report = outcome(tmp_path, CODEBOOK + """
-plugin_loader.start()
-model, inputs = Model().eval(), [torch.randn(64, 256) for _ in range(120)]
-with torch.no_grad():
-    results = [model(x) for x in inputs]
-    expected = stock(lambda: [model(x) for x in inputs])
-print(json.dumps({**report(), "errors": [error(result, truth) for result, truth in zip(results, expected)]}))
-""")
+ROWS, CALLS = 64, 120
+""" + BESIDE_STOCK)
     assert report["drift"]["too_far"] > 0, report["drift"]
     assert max(report["errors"]) < 2e-2, "rows that got another code"
 

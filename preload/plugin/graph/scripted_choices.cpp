@@ -1,6 +1,7 @@
 #include "preload/plugin/graph/scripted_choices.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -51,12 +52,6 @@ const Names& of_shapes() {
       new Names{"size", "dim", "len", "numel", "stride", "is_floating_point", "is_complex", "__is__", "__isnot__", "_shape_as_tensor"};
   return *made;
 }
-/// Products, whose results are what is rounded.
-const Names& products() {
-  static const auto* made = new Names{"linear", "addmm",  "mm",     "matmul",       "bmm",         "baddbmm",
-                                      "conv1d", "conv2d", "conv3d", "_convolution", "convolution", "scaled_dot_product_attention"};
-  return *made;
-}
 
 class Search {
  public:
@@ -73,7 +68,9 @@ class Search {
         }
       }
       if (node->kind() == prim::If) carry_out(node, 0);
-      if (loop) carry_out(node, 1);
+      if (!loop) continue;
+      carry_out(node, 1);
+      if (masks_.count(node->blocks()[0]->outputs()[0]) > 0) return true;  // how often it turns
     }
     return false;
   }
@@ -100,7 +97,7 @@ class Search {
     if (masked && (taking_by_mask().count(name) > 0 || (name == "where" && inputs.size() == 1))) return true;
     if (rounded && comparisons().count(name) > 0) masks_.insert(node->output());  // of tensors, and of numbers that were read from one
     if (masked) carry(node, name);
-    const bool rounds = products().count(name) > 0;
+    const bool rounds = is_product(node);
     for (const jit::Value* output : node->outputs()) {
       if (rounds || (rounded && masks_.count(output) == 0)) rounded_.insert(output);
     }
@@ -155,6 +152,12 @@ class Search {
 };
 
 }  // namespace
+
+bool is_product(const torch::jit::Node* node) {
+  static const auto* products = new Names{"linear", "addmm",  "mm",     "matmul",       "bmm",         "baddbmm",
+                                          "conv1d", "conv2d", "conv3d", "_convolution", "convolution", "scaled_dot_product_attention"};
+  return node->kind().is_aten() && products->count(node->kind().toUnqualString()) > 0;
+}
 
 bool chooses_by_values(const torch::jit::Graph& graph) { return Search(graph).run(graph.block()); }
 

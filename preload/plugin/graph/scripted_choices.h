@@ -6,6 +6,9 @@
 
 namespace ipexrun::preload::graph {
 
+/// Products and convolutions: what passes make faster, and round.
+bool is_product(const torch::jit::Node* node);
+
 /// Whether positions that are found among values of floating point (topk, argmax, sort, ..) are used for more than the graph's results, or
 /// rows are taken, or a branch, where a comparison of such values holds. Values of a dtype that nobody knows count as floating point.
 bool chooses_by_values(const torch::jit::Graph& graph);

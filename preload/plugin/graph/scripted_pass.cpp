@@ -100,14 +100,6 @@ bool may_belong(const jit::Node* node) {
   return (own == nullptr || !own->schema().is_mutable()) && of_interpreter(node);
 }
 
-/// What passes make faster.
-bool is_heavy(const jit::Node* node) {
-  static const auto* heavy =
-      new std::unordered_set<std::string_view>{"linear", "addmm",  "mm",     "matmul",       "bmm",         "baddbmm",
-                                               "conv1d", "conv2d", "conv3d", "_convolution", "convolution", "scaled_dot_product_attention"};
-  return node->kind().is_aten() && heavy->count(node->kind().toUnqualString()) > 0;
-}
-
 bool is_skipped(const jit::Node* node) { return node->kind() == prim::Constant || node->kind() == prim::GetAttr; }
 
 bool may_enter(const jit::Value* value) {
@@ -201,7 +193,7 @@ class Finder {
       Row row{std::move(open.back()), {}, {}};
       open.pop_back();
       trim(&row);
-      if (row.nodes.size() < 2 || std::none_of(row.nodes.begin(), row.nodes.end(), is_heavy)) continue;
+      if (row.nodes.size() < 2 || std::none_of(row.nodes.begin(), row.nodes.end(), is_product)) continue;
       const Body body = body_of(row);
       jit::Node* obstacle = crossing(row);
       if (obstacle == nullptr) obstacle = sharing(row, body);
@@ -336,7 +328,7 @@ class Finder {
 
   /// The heaviest operator's place in the program's text, or its module's name in a traced one.
   static std::string where(const Row& row) {
-    const auto heavy = std::find_if(row.nodes.begin(), row.nodes.end(), is_heavy);
+    const auto heavy = std::find_if(row.nodes.begin(), row.nodes.end(), is_product);
     if (heavy == row.nodes.end()) return "";
     std::string scope = (*heavy)->scopeName();
     if (!scope.empty()) return scope.substr(scope.rfind('/') + 1);
