@@ -5,6 +5,7 @@ import sys
 
 os.environ["IPEXRUN_CACHE"] = "off"  # nothing depends on what earlier processes measured
 os.environ.pop("IPEXRUN_SELECT", None)
+sys.path.insert(0, os.path.join(os.environ["IPEXRUN_BUILD_DIR"], "lib/ipexrun/python"))  # tests that import a module of the package before the plugin is there
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "op_tier"))
 
 from plugin_fixtures import hook, plugin  # noqa: E402, F401
