@@ -16,7 +16,6 @@ Thread rule: under the interpreter lock; capture_training.py lets one thread at 
 
 import contextlib
 import math
-import re
 import threading
 import time
 
@@ -24,7 +23,7 @@ import torch
 
 from . import compiler, double, operator_bounds, plugin, rebuilt, training_graphs, training_norms, training_rounding
 from .interrupts import let_through
-from .training_graphs import Arrivals, finite, is_image, stock_kernels
+from .training_graphs import Arrivals, few, finite, is_image, stock_kernels
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
 FLOAT32_COSINE, FLOAT32_ERROR = 0.9999, 1e-3  # of all gradients together, where bf16 is not allowed
@@ -32,12 +31,10 @@ LAYOUT_ERROR = 1e-3  # of results of "channels last" where it is: torch's batch 
 NO_TRUTH = 1e-3  # float64 results that are further from stock's are others: random numbers, most often
 SHARE_OF_FREE_MEMORY = 0.5  # that a comparison may take: activations and gradients of two more steps
 FIRST_RECHECK = 256
-LOSSES = 4096  # numbers of a result that may be losses, one a sample
 CHECKS = 8  # of one form, begun without coming to an end
 PATIENCE = 4  # steps in which the compared one's gradients may come
 
 DROPOUTS = (torch.dropout, torch.nn.functional.dropout, torch.nn.functional.dropout1d, torch.nn.functional.dropout2d)
-MAY_DRAW = re.compile("drop|rand|bernoulli|normal(?!i)|multinomial|poisson|exponential|uniform|cauchy|geometric|rrelu|gumbel|attention|lstm|gru|rnn|fractional")
 CONVOLUTIONS = (torch.conv2d, torch.nn.functional.conv2d)
 
 
@@ -76,11 +73,6 @@ def is_torchs(function):
     return module.split(".")[0] in MODULES
 
 
-def is_plain_attention(node):
-    """Without dropout, so that it draws nothing."""
-    return node.target is torch.nn.functional.scaled_dot_product_attention and len(node.args) <= 4 and node.kwargs.get("dropout_p", 0.0) == 0.0
-
-
 def writes(user, node):
     name = user.target if isinstance(user.target, str) else getattr(user.target, "__name__", "")
     return (name.endswith("_") or name in ("setitem", "__setitem__")) and bool(user.args) and user.args[0] is node
@@ -90,11 +82,6 @@ def bytes_of(value):
     if isinstance(value, torch.Tensor) and all(isinstance(size, int) for size in value.shape):
         return value.numel() * value.element_size()
     return sum(map(bytes_of, value)) if isinstance(value, (list, tuple)) else 0
-
-
-def few(results):
-    """Those that may be losses."""
-    return [one for one in results if isinstance(one, torch.Tensor) and one.numel() <= LOSSES]
 
 
 class ToStock(torch.autograd.Function):
@@ -137,7 +124,7 @@ class Graph:
         self.ends = False  # stock's results of few numbers are finite
         self.recheck_at = FIRST_RECHECK
         self.by_operators = operator_bounds.magnifies(module)  # checks ask how far rounded operators take it
-        self.draws = any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) and not is_plain_attention(node) for node in module.graph.nodes)
+        self.draws = training_graphs.may_draw(module.graph)
         self.guard = torch.classes.ipexrun.Training()
         self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
         self.note = compiler.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
@@ -320,7 +307,7 @@ class Graph:
 
     def compare_state(self, kind, copies, mine, beside):
         """Buffers that the graph writes, statistics of batch norms above all."""
-        self.writes = any(isinstance(one, torch.Tensor) and one._version != 0 for one in copies)
+        self.writes = training_graphs.written(copies)
         for i, (one, other) in enumerate(zip(copies, mine)):
             if not isinstance(one, torch.Tensor) or (one._version == 0 and other._version == 0):
                 continue

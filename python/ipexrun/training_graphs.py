@@ -10,6 +10,7 @@ Thread rule: under the interpreter lock; a step that another thread begins meanw
 
 import contextlib
 import os
+import re
 import sys
 import threading
 
@@ -23,7 +24,9 @@ from .training_steps import Stopwatch
 COSINE = 0.99  # of all gradients together; single ones near zero are rounding noise in both forms
 ERROR = 0.15  # relative, of all gradients together: stock's own autocast has a few hundredths
 PATIENCE = 4  # steps in which the compared one's gradients may come
+LOSSES = 4096  # numbers of a result that may be losses, one a sample
 FIRST_RECHECK = 256  # steps in bf16 after which they are compared again; then twice as many, and so on
+MAY_DRAW = re.compile("drop|rand|bernoulli|normal(?!i)|multinomial|poisson|exponential|uniform|cauchy|geometric|rrelu|gumbel|attention|lstm|gru|rnn|fractional")
 ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 
 
@@ -51,6 +54,26 @@ def stock_kernels():
 
 def finite(tensors):
     return all(bool(one.isfinite().all()) for one in tensors if one is not None)
+
+
+def few(results):
+    """Those that may be losses."""
+    return [one for one in results if isinstance(one, torch.Tensor) and one.numel() <= LOSSES]
+
+
+def written(copies):
+    """Whether a graph that ran on these copies writes its inputs."""
+    return any(isinstance(one, torch.Tensor) and one._version != 0 for one in copies)
+
+
+def may_draw(graph):
+    """Whether it may draw random numbers, by the names of its operators."""
+    return any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) and not is_plain_attention(node) for node in graph.nodes)
+
+
+def is_plain_attention(node):
+    """Without dropout, so that it draws nothing."""
+    return node.target is torch.nn.functional.scaled_dot_product_attention and len(node.args) <= 4 and node.kwargs.get("dropout_p", 0.0) == 0.0
 
 
 def copy_of(value):
@@ -107,6 +130,8 @@ class TrainingForms:
         self.module, self.captured = module, captured
         self.inside = training_rounding.careful(module)  # what runs in bf16; None: there is none
         self.faces = None  # of stock's results: dtype and memory format
+        self.draws, self.writes = may_draw(module.graph), True  # random numbers; inputs, as far as known
+        self.ends = False  # stock's results of few numbers are finite
         self.trial = torch.classes.ipexrun.Trial()
         self.asked_for = ASKED_FOR or dtype == "bfloat16"
         self.guard = torch.classes.ipexrun.Training()
@@ -185,6 +210,7 @@ class TrainingForms:
             if any(is_image(one) and one._version != 0 for one in copies):
                 raise compiler.Unsupported("an image among its inputs is written")
             self.describe(stock, copies)
+            self.ends, self.writes = finite(few(stock)), written(copies)
             torch.set_rng_state(random)
             mine, mine_copies = self.on_copies(self.rounded, arguments)
             self.compare_results(stock, mine)
@@ -252,6 +278,10 @@ class TrainingForms:
         watch = Stopwatch()
         results = self.rounded(arguments) if bf16 else self.captured(*arguments)
         forward_ns = watch.ns()
+        if bf16 and self.ends and not finite(few(results)):
+            # Losses that the graph computes itself are looked at before the program sees them; stock's, if these can be computed once more.
+            self.end_in_float32("NaN or infinity in its loss")
+            return results if self.draws or self.writes else self.captured(*arguments)
         self.used += bf16
         self.note["taken"] += bf16
         if bf16:
@@ -261,9 +291,7 @@ class TrainingForms:
 
             def passed(gradients):
                 if bf16 and not finite(gradients):
-                    if not self.guard.is_off():  # which has said so
-                        plugin.say("training: a captured graph goes on in float32: NaN or infinity in the gradients that it was given")
-                    self.lose("NaN or infinity in the gradients that it was given")
+                    self.end_in_float32("NaN or infinity in the gradients that it was given")
                 elif self.phase == "race":
                     self.ended(bf16, forward_ns + arrivals.backward_ns)
 
@@ -286,6 +314,11 @@ class TrainingForms:
             self.say_choice()
         elif result < 0:
             self.lose(f"not faster, {1 / self.trial.ratio():.2f} of the captured form's speed")
+
+    def end_in_float32(self, why):
+        if not self.guard.is_off():  # which has said so
+            plugin.say(f"training: a captured graph goes on in float32: {why}")
+        self.lose(why)
 
     def lose(self, why):
         self.phase = "captured"

@@ -224,6 +224,40 @@ def test_nan_takes_a_graph_back(how):
     assert sum("float32" in line and "training:" in line for line in done.stderr.splitlines()) == 1, done.stderr
 
 
+class Distance(nn.Module):
+    """Its loss is infinite where a product is 1, which it is in bf16 for all numbers near it."""
+
+    def __init__(self, writes):
+        super().__init__()
+        self.last = nn.Linear(64, 64, bias=False)
+        nn.init.eye_(self.last.weight)
+        self.register_buffer("calls", torch.zeros(()))
+        self.writes = writes
+
+    def forward(self, x):
+        if self.writes:
+            self.calls.add_(1)
+        return (1 / (self.last(x) - 1)).mean()
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["stock_again", "next_step"])
+def test_losses_that_bf16_makes_infinite(hook, writes, capfd):
+    net = Distance(writes)
+    call = torch.compile(net, backend="ipex", options=BF16)
+    losses = []
+    for value in (3.0, 3.0, 3.0, 1.001, 3.0, 1.001):
+        net.zero_grad()
+        loss = call(torch.full((16, 64), value))
+        loss.backward()
+        losses.append(loss.item())
+    note = notes()[-1]
+    assert note["taken"] == 2 and note["choice"] == "captured" and "NaN or infinity in its loss" in note["lost"][0], note
+    for i, (value, loss) in enumerate(zip((0.5, 0.5, 0.5, 1e3, 0.5, 1e3), losses, strict=True)):
+        assert loss == (float("inf") if writes and i == 3 else pytest.approx(value, rel=1e-2))
+    assert net.calls == (6 if writes else 0)
+    assert capfd.readouterr().err.count("goes on in float32") == 1
+
+
 def test_autocast_of_the_program_is_its_own(hook):
     torch.manual_seed(0)
     net, x = nn.Linear(32, 8), torch.randn(4, 32)
