@@ -60,7 +60,7 @@ def refusal(graph):
     return ""
 
 
-LIBRARIES = {"aten", "prim", "prims", "torchvision"}  # whose operators only compute
+LIBRARIES = {"aten", "prim", "prims", "torchvision", "transformers"}  # whose operators only compute
 MODULES = {"torch", "operator", "_operator", "builtins", "math", "einops"}
 
 

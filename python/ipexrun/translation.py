@@ -32,6 +32,20 @@ def known_sizes(sizes):
     return [size if isinstance(size, int) else -1 for size in sizes]
 
 
+def same_of_torchs(target, arguments):
+    """(operator, arguments) of torch's own that computes what another library's does; the operator itself where there is none.
+
+    transformers calls torch._grouped_mm for mixtures of experts, and under TorchDynamo an operator of its own in that one's place, which multiplies group by
+    group as torch's kernel for CPUs does. torch's wants the rows of all operands to begin at multiples of 16 bytes."""
+    if target.namespace != "transformers" or target._schema.name != "transformers::grouped_mm_fallback" or len(arguments) != 3:
+        return target, arguments
+    rows, weights, ends = (one.meta.get("val") for one in arguments)
+    aligned = all(exactly(size * one.element_size()) % 16 == 0 for one in (rows, weights) for size in one.shape[-1:]) and weights.shape[1] * weights.element_size() % 16 == 0
+    if not aligned or ends.dtype is not torch.int32 or rows.dtype is not weights.dtype:
+        return target, arguments
+    return torch.ops.aten._grouped_mm.default, arguments
+
+
 def exactly(number):
     """What is compared without asking torch to prove anything of sizes that change."""
     return number.node.expr if isinstance(number, torch.SymInt) else number
@@ -188,6 +202,7 @@ class Translation:
         arguments, named = node.args, node.kwargs
         if target is torch.ops.prims.convert_element_type.default:  # of a float of the program that torch made an input
             target, arguments, named = torch.ops.aten._to_copy.default, node.args[:1], {"dtype": node.args[1]}
+        target, arguments = same_of_torchs(target, arguments)
         schema = target._schema
         if not schema.returns or "_assert" in schema.name:  # nobody reads what it gives, so passes would take it away
             raise Unsupported(f"{schema.name} may raise")
