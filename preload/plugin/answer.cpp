@@ -61,7 +61,8 @@ Site& exact_site(TierState& state, const OpCall& call, Site& of) noexcept {
 
 /// Where the call races and is answered: at its own site, or beside it.
 Site& answering_site(TierState& state, const OpCall& call, Site& site, OpTrial& trial) {
-  if (!state.drift.keeps_some() || site.training) [[likely]] return site;
+  if (!state.drift.keeps_some() || site.training) [[likely]]
+    return site;
   try {
     if (!trial.is_kept_from_choice()) return site;
   } catch (const std::bad_alloc&) {
@@ -102,7 +103,8 @@ bool in_backward(TierState& state) {
   if (state.last_backward.exchange(task, std::memory_order_relaxed) != task) {
     state.weights.saw_backward();
     state.training.begin_backward();
-    // A pass that is recorded itself (create_graph). What is computed again for a checkpoint is recorded too, inside a pass that keeps no graph.
+    // A pass that is recorded itself (create_graph). What is computed again for a checkpoint is recorded too, inside a pass that keeps no
+    // graph.
     if (state.options.dtype == DtypePolicy::kAuto && c10::GradMode::is_enabled() && torch::autograd::get_current_graph_task_keep_graph()) {
       state.training.needs_exact("gradients of gradients are asked for");
     }
@@ -116,12 +118,29 @@ bool is_training(const OpCall& call, const at::Tensor& a, const at::Tensor& b) {
          tier()->last_backward.load(std::memory_order_relaxed) != -1;
 }
 
+namespace {
+
+/// Elements from the begin, the middle and the end of the memory that a weight of float32 spans; zeros for others.
+TrainingGuard::Sample sample_of(const at::Tensor& weight) {
+  TrainingGuard::Sample sample{};
+  if (weight.scalar_type() != at::kFloat || weight.numel() == 0 || weight.storage().data() == nullptr) return sample;
+  std::int64_t last = 0;
+  for (std::int64_t dim = 0; dim < weight.dim(); ++dim) last += (weight.size(dim) - 1) * weight.stride(dim);
+  if (static_cast<std::size_t>(weight.storage_offset() + last + 1) * sizeof(float) > weight.storage().nbytes()) return sample;
+  const float* first = weight.const_data_ptr<float>();
+  const auto parts = static_cast<std::int64_t>(sample.size());
+  for (std::int64_t i = 0; i < parts; ++i) sample[static_cast<std::size_t>(i)] = first[last * i / parts + last / (2 * parts)];
+  return sample;
+}
+
+}  // namespace
+
 void note_weight(const at::Tensor& weight) {
   if (!weight.requires_grad()) return;
   const at::TensorBase& owner = weight.is_view() ? weight._base() : weight;
   const c10::VariableVersion& version = weight.unsafeGetTensorImpl()->version_counter();
   if (!owner.is_leaf() || !version.enabled()) return;
-  tier()->training.saw_weight(weight.storage().unsafeGetStorageImpl(), version.current_version());
+  tier()->training.saw_weight(owner.unsafeGetTensorImpl(), version.current_version(), sample_of(weight));
 }
 
 bool allowed_here() {

@@ -368,7 +368,11 @@ for step in range(80):
         (gradient,) = torch.autograd.grad(loss, net[0].weight, create_graph=True)
         loss = loss + gradient.square().sum()
     loss.backward()
-    if kind != "looks" and not (kind == "parts" and step % 8 != 7): plain.step()
+    if kind in ("data", "new_data"):
+        for p in net.parameters():
+            if kind == "data": p.data.sub_(0.01 * p.grad.data)
+            else: p.data = p.data - 0.01 * p.grad
+    elif kind != "looks" and not (kind == "parts" and step % 8 != 7): plain.step()
 rounded = [site for site in ipexrun.report()["sites"] if "training=1" in site["site"] and site["taken"] and "bf16" in site["choice"]]
 print(json.dumps({"sites": ipexrun.report()["sites"], "rounded": len(rounded), "why": ipexrun.report()["training"]["float32_because"]}))
 """
@@ -393,7 +397,7 @@ def pins(tmp_path_factory):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("looks", False, ""),
+@pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("data", True, ""), ("new_data", True, ""), ("looks", False, ""),
                                                       ("twice", False, "gradients of gradients are asked for"),
                                                       ("lines", False, "its optimizer searches along lines")])
 def test_only_gradients_of_steps_are_rounded(pins, kind, rounded, why):

@@ -120,6 +120,20 @@ TEST_F(TrainingGuardTest, sees_the_step_of_an_optimizer_that_moves_no_version) {
   EXPECT_FALSE(guard_.steps()) << "only gradients from here on";
 }
 
+TEST_F(TrainingGuardTest, sees_elements_that_move_by_a_part_of_their_size) {
+  const double weight = 0;
+  guard_.saw_weight(&weight, 7, {1, -2, 3, 4});
+  guard_.begin_backward();
+  guard_.saw_weight(&weight, 7, {1, -2, 3, 4});
+  EXPECT_FALSE(guard_.steps()) << "nothing moved";
+  guard_.begin_backward();
+  guard_.saw_weight(&weight, 7, {-4, 1, 2, -3});
+  EXPECT_FALSE(guard_.steps()) << "another weight in the same place";
+  guard_.begin_backward();
+  guard_.saw_weight(&weight, 7, {-4, 1, 2.01F, -3});
+  EXPECT_TRUE(guard_.steps()) << "one element by its hundredth";
+}
+
 TEST_F(TrainingGuardTest, a_program_that_needs_exact_gradients_is_told_only_what_changed) {
   guard_.needs_exact("its optimizer searches along lines");
   EXPECT_TRUE(guard_.off());
