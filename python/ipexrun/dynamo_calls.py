@@ -80,7 +80,7 @@ class Convert:
             with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)
                 converted = self.inner(frame, *rest, **options)
-            if rebuilt.makes_iterators(converted, frame.f_globals):
+            if rebuilt.makes_otherwise(converted, frame.f_globals):
                 target.problems.append(rebuilt.REASON)
                 return ConvertFrameReturn()
             return converted

@@ -13,6 +13,8 @@ import weakref
 from .interrupts import let_through
 
 GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTENDED_ARG"])
+SWITCH, OF_A_CALL = "set_grad_enabled", ("PUSH_NULL", "SWAP", "LOAD_CONST", "PRECALL")
+ENTERS = ("BEFORE_WITH", "SETUP_WITH")
 REASON = "what it gives to the program would come out as another kind of object"
 OWN_STREAM = "a random stream of its own"
 NUMPY = "NumPy inside: its numbers are its own"
@@ -98,15 +100,36 @@ def is_written(variable, changed, effects):
     return variable in changed or (inside is not None and effects.is_modified(inside))
 
 
-def makes_iterators(converted, names):
-    """Of what became of a frame, whose globals are `names`: whether its new code makes iterators for the program, also where it has no operator and no
-    backend was asked. Loops of the program's are in none of TorchDynamo's code: it has followed them, or left them to functions that go on behind."""
+def makes_otherwise(converted, names):
+    """Of what became of a frame, whose globals are `names`: whether its new code makes iterators or contexts for the program, also where it has no operator
+    and no backend was asked. Loops of the program's are in none of TorchDynamo's code: it has followed them, or left them to functions that go on behind."""
     code = getattr(getattr(converted, "guarded_code", None), "code", None)
     if code is None:
         return False
     operations = code.co_code[::2]
     kept = any(one == GET_ITER and then not in LOOPS for one, then in zip(operations, operations[1:]))  # it fills dicts in loops
-    return kept or any(names.get(one) is iter for one in code.co_names)
+    return kept or any(names.get(one) is iter for one in code.co_names) or switches_gradients(code)
+
+
+def switches_gradients(code):
+    """Whether it makes a context of gradients that it does not enter (`context = torch.no_grad()` in front of a split, entered behind it or never): it makes
+    torch.set_grad_enabled(...) for it, which switches them where it is made. One that is entered across a split goes into a local of a known name first."""
+    if SWITCH not in code.co_names:
+        return False
+    operations = [one for one in dis.get_instructions(code) if one.opname not in ("CACHE", "NOP", "EXTENDED_ARG")]
+    for i, one in enumerate(operations):
+        if one.opname not in ("LOAD_ATTR", "LOAD_METHOD") or one.argval != SWITCH:
+            continue
+        then = i + 1
+        while operations[then].opname in OF_A_CALL:
+            then += 1
+        if not operations[then].opname.startswith("CALL"):
+            continue  # the class alone, which is called behind
+        kept = operations[then + 1]
+        is_entered = kept.opname.startswith("STORE_FAST") and "___context_manager" in str(kept.argval) or kept.opname in ENTERS
+        if not is_entered and kept.opname != "POP_TOP":
+            return True
+    return False
 
 
 def refused(backend, target):

@@ -110,6 +110,72 @@ def test_results_are_of_the_kinds_that_the_program_makes(mode):
     same_as_stock(KINDS.replace("GRAD", "False").replace("STEPS", "12"), "--graph-mode", mode)
 
 
+HELD = """
+import sys
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 128), nn.Linear(128, 64)
+
+class Held(Model):
+    def forward(self, x):
+        context = torch.no_grad() if GRAD else torch.enable_grad()
+        print(end="")
+        y = torch.relu(self.first(x))
+        with context:
+            return y, self.last(y)
+
+class Behind(Model):
+    def forward(self, x):
+        y = torch.relu(self.first(x))
+        context = torch.no_grad() if GRAD else torch.enable_grad()
+        print(end="")
+        return y, self.last(y), context is None
+
+class Called(Model):
+    def made(self):
+        print(end="")
+        return self.last
+
+    def forward(self, x):
+        y = torch.relu(self.first(x))
+        return torch.set_grad_enabled(not GRAD)(self.made())(y), y
+
+class Entered(Model):
+    def forward(self, x):
+        y = torch.relu(self.first(x))
+        with torch.set_grad_enabled(not GRAD):
+            y = torch.tanh(y * 2)
+            print(end="")
+            return y, self.last(y).exp()
+
+for kind in (Held, Behind, Called, Entered):
+    torch.manual_seed(0)
+    model, seen = kind(), []
+    for _ in range(12):
+        torch.set_grad_enabled(GRAD)
+        results = model(torch.randn(8, 64))
+        seen.append([torch.is_grad_enabled(), *(one.requires_grad for one in results if isinstance(one, torch.Tensor))])
+    torch.set_grad_enabled(True)
+    print(kind.__name__, [one for i, one in enumerate(seen) if one not in seen[:i]])
+try:
+    import ipexrun
+    print([(one["module"], one["state"]) for one in ipexrun.report().get("modules", [])], file=sys.stderr)
+except ImportError:
+    pass
+"""
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_contexts_of_gradients_are_entered_where_the_program_does(grad):
+    """TorchDynamo makes torch.set_grad_enabled() for one that lives across a split, which switches where it is made."""
+    stderr = same_as_stock(HELD.replace("GRAD", str(grad)), "--graph-mode", "dynamo")
+    assert grad or "('Entered', 'captured')" in stderr, stderr
+
+
 def test_what_comes_out_as_it_is_stays_captured():
     """TorchDynamo's own code loops where it fills a dict."""
     stderr = same_as_stock("""
