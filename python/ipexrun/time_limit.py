@@ -8,6 +8,7 @@ Thread rule: a TimeLimit belongs to the thread that entered it."""
 
 import _thread  # not of threading.enumerate(), in which the program would see it
 import ctypes
+import sys
 import threading
 import time
 
@@ -34,6 +35,33 @@ def _raise_in(thread, what):
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if what is None else ctypes.py_object(what))
 
 
+class Unraised:
+    """While somebody is inside, sys.unraisablehook is not told of TookTooLong: it may come upon a callback of a weak reference, or a `__del__`, out of which
+    Python raises nothing."""
+
+    def __init__(self):
+        self.lock, self.depth, self.before = threading.RLock(), 0, None
+
+    def tell(self, what):
+        if what.exc_type is not TookTooLong:
+            (self.before or sys.__unraisablehook__)(what)
+
+    def enter(self):
+        with self.lock:
+            self.depth += 1
+            if self.depth == 1 and self.before is None:  # else a hook of somebody else's calls this one still
+                self.before, sys.unraisablehook = sys.unraisablehook, self.tell
+
+    def leave(self):
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0 and sys.unraisablehook == self.tell:  # nobody has put one of his own there
+                sys.unraisablehook, self.before = self.before, None
+
+
+_unraised = Unraised()
+
+
 class TimeLimit:
     """`with TimeLimit(seconds):` raises TookTooLong in the body after so many seconds of CPU time of this thread, and never after it."""
 
@@ -57,6 +85,8 @@ class TimeLimit:
                     return
                 now = time.clock_gettime(self.clock)
                 if now > self.until:
+                    if not self.fired:
+                        _unraised.enter()
                     self.fired = True
                     self.until = now + AGAIN_S  # not while what was open is being closed
                     _raise_in(self.thread, TookTooLong)
@@ -70,4 +100,5 @@ class TimeLimit:
             self.left.release()
             if self.fired:
                 _raise_in(self.thread, None)  # one that is still on its way
+                _unraised.leave()
         return False

@@ -132,3 +132,27 @@ def test_a_module_whose_trace_takes_too_long_answers_itself(options):
     modules = json.loads(done.stdout)
     assert "its trace took too long" in modules["Long"]["state"]
     assert "Sequential" in modules  # looked at by itself
+
+
+def test_what_python_cannot_raise_is_not_told(capfd):
+    """It comes upon a `__del__`."""
+    from ipexrun import time_limit
+
+    class Spins:
+        def __del__(self):
+            spin(lambda: limit.fired)
+            for _ in range(1000):
+                pass
+
+    told = []
+    before, sys.unraisablehook = sys.unraisablehook, told.append
+    mine = sys.unraisablehook
+    try:
+        with contextlib.suppress(time_limit.TookTooLong):
+            with time_limit.TimeLimit(0.0) as limit:
+                Spins()
+                spin()
+        assert sys.unraisablehook == mine
+    finally:
+        sys.unraisablehook = before
+    assert not told and not capfd.readouterr().err
