@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "preload/plugin/drift_check.h"
 #include "preload/plugin/op_trial.h"
@@ -120,13 +121,13 @@ bool is_training(const OpCall& call, const at::Tensor& a, const at::Tensor& b) {
 
 namespace {
 
-/// Elements from the begin, the middle and the end of the memory that a weight of float32 spans; zeros for others.
-TrainingGuard::Sample sample_of(const at::Tensor& weight) {
-  TrainingGuard::Sample sample{};
-  if (weight.scalar_type() != at::kFloat || weight.numel() == 0 || weight.storage().data() == nullptr) return sample;
+/// Elements from all parts of the memory that a weight of float32 spans.
+std::optional<TrainingGuard::Sample> sample_of(const at::Tensor& weight) {
+  if (weight.scalar_type() != at::kFloat || weight.numel() == 0 || weight.storage().data() == nullptr) return std::nullopt;
   std::int64_t last = 0;
   for (std::int64_t dim = 0; dim < weight.dim(); ++dim) last += (weight.size(dim) - 1) * weight.stride(dim);
-  if (static_cast<std::size_t>(weight.storage_offset() + last + 1) * sizeof(float) > weight.storage().nbytes()) return sample;
+  if (static_cast<std::size_t>(weight.storage_offset() + last + 1) * sizeof(float) > weight.storage().nbytes()) return std::nullopt;
+  TrainingGuard::Sample sample{};
   const float* first = weight.const_data_ptr<float>();
   const auto parts = static_cast<std::int64_t>(sample.size());
   for (std::int64_t i = 0; i < parts; ++i) sample[static_cast<std::size_t>(i)] = first[last * i / parts + last / (2 * parts)];
@@ -135,12 +136,12 @@ TrainingGuard::Sample sample_of(const at::Tensor& weight) {
 
 }  // namespace
 
-void note_weight(const at::Tensor& weight) {
-  if (!weight.requires_grad()) return;
+std::optional<bool> weight_steps(const at::Tensor& weight) {
+  if (!weight.requires_grad()) return std::nullopt;
   const at::TensorBase& owner = weight.is_view() ? weight._base() : weight;
   const c10::VariableVersion& version = weight.unsafeGetTensorImpl()->version_counter();
-  if (!owner.is_leaf() || !version.enabled()) return;
-  tier()->training.saw_weight(owner.unsafeGetTensorImpl(), version.current_version(), sample_of(weight));
+  if (!owner.is_leaf() || !version.enabled()) return std::nullopt;
+  return tier()->training.saw_weight(owner.unsafeGetTensorImpl(), version.current_version(), sample_of(weight));
 }
 
 bool allowed_here() {

@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
 
+#include <optional>
+
 #include "preload/plugin/op_call.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
@@ -32,9 +34,10 @@ bool apart(const at::Tensor& a, const at::Tensor& b);
 /// Whether a call with these operands belongs to a training step: in a backward pass, or recorded for one in a process that has seen one.
 bool is_training(const OpCall& call, const at::Tensor& a, const at::Tensor& b);
 
-/// The right operand of a call that is recorded for a backward pass and fits: where it is a weight, or a view of one, its versions tell whether the
-/// program changes it. (A left one may be a leaf too: an input whose gradient is asked for, in memory that another had before.)
-void note_weight(const at::Tensor& weight);
+/// The right operand of a call that is recorded for a backward pass and fits, where it is a weight or a view of one: whether the program's
+/// steps change it (training_guard.h). Nothing for others. (A left one may be a leaf too: an input whose gradient is asked for, in memory
+/// that another had before.)
+std::optional<bool> weight_steps(const at::Tensor& weight);
 
 /// Hands a call that fits to selection. `stock_aside` computes into new memory what `stock` may write in place.
 Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside);

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -86,7 +87,8 @@ class OpCall {
   Op op{};
   Declined declined = Declined::kForm;  ///< why an adapter found that the call does not fit
   bool backward = false;                ///< inside a backward pass
-  bool training = false;  ///< part of a training step: operands change with each, so nothing of them is kept (training_guard.h)
+  std::optional<bool> steps;  ///< whether the weight of a recorded forward call changes with the program's steps, where that is known
+  bool training = false;      ///< part of a training step: operands change with each, so nothing of them is kept (training_guard.h)
 
   virtual ~OpCall() = default;
 

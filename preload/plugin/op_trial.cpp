@@ -84,11 +84,11 @@ bool OpTrial::rounds_training(int candidate) const {
          static_cast<at::ScalarType>(site_->id.form & kFormDtypeBits) == at::kFloat;
 }
 
-/// Gradients of weights that nobody changes are results: with bf16 inside the attributions of a small network are 6e-2 away. Races do without, as
-/// above: their user gets stock's.
+/// Gradients of weights that nobody changes are results: with bf16 inside the attributions of a small network are 6e-2 away. Races do
+/// without, as above: their user gets stock's.
 bool OpTrial::may_round_training() const {
   if (state_.training.off()) return false;
-  return forced_ || racing_ || state_.options.dtype != DtypePolicy::kAuto || state_.training.steps();
+  return forced_ || racing_ || state_.options.dtype != DtypePolicy::kAuto || call_.steps.value_or(state_.training.steps());
 }
 
 /// Nobody uses them any more.

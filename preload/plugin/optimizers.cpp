@@ -30,13 +30,12 @@ void drop_packs_of(at::TensorList weights) noexcept {
 template <auto Stock>
 struct Watched;
 
-/// The stock kernel, then the packs of what it wrote (dropped after it: a pack made meanwhile would be as stale), and that weights changed.
+/// The stock kernel, then the packs of what it wrote (dropped after it: a pack made meanwhile would be as stale).
 template <typename... Arguments, void (*Stock)(at::TensorList, Arguments...)>
 struct Watched<Stock> {
   static void call(at::TensorList self, Arguments... arguments) {
     Stock(self, std::forward<Arguments>(arguments)...);
     drop_packs_of(self);
-    tier()->training.saw_step();
   }
 };
 

@@ -69,15 +69,22 @@ struct Training final : torch::CustomClassHolder {
   void note_use() {
     if (tier() != nullptr) tier()->training.note_use(true);
   }
-  /// A captured step is about to use this weight: whether gradients belong to steps that change weights (training_guard.h).
-  bool trains(const at::Tensor& weight) {
+  /// A captured step is about to use these weights: whether gradients belong to steps that change one of them (training_guard.h).
+  bool trains(const std::vector<at::Tensor>& weights) {
     if (tier() == nullptr) return true;
-    if (plain(weight)) note_weight(weight);
-    return tier()->options.dtype != DtypePolicy::kAuto || tier()->training.steps();
+    bool any = false;
+    bool known = false;
+    for (const at::Tensor& weight : weights) {
+      const std::optional<bool> steps = plain(weight) ? weight_steps(weight) : std::nullopt;
+      known = known || steps.has_value();
+      any = any || steps.value_or(false);
+    }
+    return tier()->options.dtype != DtypePolicy::kAuto || any || (!known && tier()->training.steps());
   }
   /// An optimizer searches along lines, where values of the loss are compared to more digits than bf16 gives.
   void searches_lines() {
-    if (tier() != nullptr && tier()->options.dtype == DtypePolicy::kAuto) tier()->training.needs_exact("its optimizer searches along lines");
+    if (tier() != nullptr && tier()->options.dtype == DtypePolicy::kAuto)
+      tier()->training.needs_exact("its optimizer searches along lines");
   }
   /// Whether the guard took training back to float32.
   bool is_off() { return tier() != nullptr && tier()->training.off(); }
@@ -107,7 +114,7 @@ void register_training_class() {
           .def("dropout",
                [](const c10::intrusive_ptr<Training>& /*self*/, const at::Tensor& from, double p) { return masked_dropout(from, p); })
           .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })
-          .def("trains", [](const c10::intrusive_ptr<Training>& self, const at::Tensor& weight) { return self->trains(weight); })
+          .def("trains", [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> weights) { return self->trains(weights); })
           .def("searches_lines", [](const c10::intrusive_ptr<Training>& self) { self->searches_lines(); })
           .def("is_off", [](const c10::intrusive_ptr<Training>& self) { return self->is_off(); });
 }

@@ -8,54 +8,70 @@
 // Thread rule: all functions may be called from any thread; passes of several threads share one look.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace ipexrun::preload {
 
 inline constexpr int kFailedChecks = 3;  ///< kinds of call whose results failed when they were checked again
 /// Calls of a kind after which its accuracy is checked again: when their number is a power of two from here on.
 inline constexpr std::uint64_t kFirstRecheck = 256;
-inline constexpr std::uint32_t kPassesOfAStep =
-    64;  ///< backward passes that may go by without a change of weights: gradients of a large batch in parts
+inline constexpr std::uint32_t kPassesOfAStep = 64;  ///< backward passes between two changes of a weight at most: a large batch in parts
 
 class TrainingGuard {
  public:
-  using Sample = std::array<float, 4>;  ///< some elements of a weight, from places of it that are always the same
+  using Sample = std::array<float, 8>;  ///< some elements of a weight, from places of it that are always the same
 
   /// A backward pass that was not seen before began: its first product is looked at.
   void begin_backward() noexcept {
     look_.store(true, std::memory_order_relaxed);
     forward_.store(false, std::memory_order_relaxed);
-    passes_seen_.fetch_add(1, std::memory_order_relaxed);
-    if (steps()) passes_.fetch_add(1, std::memory_order_relaxed);
+    passes_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  /// A weight is used in a forward pass that is recorded; `tensor` only names it. Some weights are watched, each in a place of its own: one
-  /// that finds its place taken by another, which was used lately, is not. A step that writes or replaces `weight.data` moves no version,
-  /// but some of the elements in `sample`, by a part of their size; another weight in the same place has other ones.
-  void saw_weight(const void* tensor, std::uint32_t version, const Sample& sample = {}) noexcept {
+  /// A weight is used in a forward pass that is recorded; `tensor` only names it. Gives whether steps change it: it changed since its last
+  /// use, or fewer backward passes ago than lay between two changes of it before. Some weights are watched, each in a place of its own; of
+  /// one that finds its places taken by others, which were used lately, what is said is that of others of the pass.
+  ///
+  /// A step moves elements: of float32 weights `sample` is compared. It need not move the version (weight.data is written or replaced,
+  /// torch's fused optimizers), but then moves elements by a part of their size: another weight in the same place has other ones. And a
+  /// version alone says nothing where elements are given (values that were put back).
+  bool saw_weight(const void* tensor, std::uint32_t version, const std::optional<Sample>& sample = std::nullopt) noexcept {
     const auto name = reinterpret_cast<std::uintptr_t>(tensor);
     const std::uint64_t now = static_cast<std::uint64_t>(name) << 16 | (version & 0xffff);  // user addresses have 47 bits
-    const std::uint32_t pass = passes_seen_.load(std::memory_order_relaxed);
-    Place& place = weights_[(name >> 4 ^ name >> 12) % kWeights];
+    const std::uint32_t pass = passes_.load(std::memory_order_relaxed);
+    Place* found = place_of(name, pass);
+    if (found == nullptr) return steps() && pass_.load(std::memory_order_relaxed) == pass;
+    Place& place = *found;
     const std::uint64_t was = place.weight.load(std::memory_order_relaxed);
-    const std::uint32_t last = place.pass.load(std::memory_order_relaxed);
-    if (was == now && last == pass) return;
-    const bool stepped = stepped_to(&place, sample);
     const bool same = was >> 16 == now >> 16;
-    if (!same && was != 0 && pass - last <= kPassesOfAStep) return;
+    if (was == now && place.pass.load(std::memory_order_relaxed) == pass) return steps_at(place, pass);
+    const bool changed = place.moved(sample, was != now) && same;
     place.weight.store(now, std::memory_order_relaxed);
     place.pass.store(pass, std::memory_order_relaxed);
-    if (same && (was != now || stepped)) passes_.store(0, std::memory_order_relaxed);
+    if (!same) {
+      place.gap.store(0, std::memory_order_relaxed);
+      place.changed.store(pass, std::memory_order_relaxed);
+    } else if (changed) {
+      const std::uint32_t since = std::clamp(pass - place.changed.load(std::memory_order_relaxed), 1U, kPassesOfAStep);
+      place.gap.store(std::max(since, place.gap.load(std::memory_order_relaxed)), std::memory_order_relaxed);
+      place.changed.store(pass, std::memory_order_relaxed);
+    }
+    const bool steps = steps_at(place, pass);
+    if (pass_.exchange(pass, std::memory_order_relaxed) != pass) {
+      steps_.store(steps, std::memory_order_relaxed);
+    } else if (steps) {
+      steps_.store(true, std::memory_order_relaxed);
+    }
+    return steps;
   }
-  /// An operator that is nothing but an optimizer's step ran; torch's fused ones write weights whose versions stay.
-  void saw_step() noexcept { passes_.store(0, std::memory_order_relaxed); }
-  /// Whether a weight changed not long ago.
-  [[nodiscard]] bool steps() const noexcept { return passes_.load(std::memory_order_relaxed) <= kPassesOfAStep; }
+  /// Whether steps change one of the weights that were used since the last backward pass began, or where none was, before it.
+  [[nodiscard]] bool steps() const noexcept { return steps_.load(std::memory_order_relaxed); }
 
   [[nodiscard]] bool wants_look() noexcept {
     return look_.load(std::memory_order_relaxed) && look_.exchange(false, std::memory_order_relaxed);
@@ -100,30 +116,52 @@ class TrainingGuard {
     if (reason_.compare_exchange_strong(none, why, std::memory_order_relaxed) && aloud && tell_ != nullptr) tell_(why);
   }
 
-  static constexpr std::size_t kWeights = 64;
+  static constexpr std::size_t kWeights = 128;
+  static constexpr std::size_t kTries = 4;
   static constexpr float kStepAtMost = 0.25F;
 
   struct Place {
-    std::atomic<std::uint64_t> weight{0};  ///< memory and version
-    std::atomic<std::uint32_t> pass{0};    ///< in which it was used last
-    std::array<std::atomic<float>, 4> sample{};
+    std::atomic<std::uint64_t> weight{0};   ///< tensor and version
+    std::atomic<std::uint32_t> pass{0};     ///< in which it was used last
+    std::atomic<std::uint32_t> changed{0};  ///< in which it was found changed last, or was seen first
+    std::atomic<std::uint32_t> gap{0};      ///< passes between two changes at most; 0: none was seen
+    std::array<std::atomic<float>, std::tuple_size_v<Sample>> sample{};
+
+    /// Keeps what is there now, and tells whether that is a step.
+    bool moved(const std::optional<Sample>& elements, bool version_moved) noexcept {
+      if (!elements) return version_moved;
+      float by = 0;
+      float size = 0;
+      for (std::size_t i = 0; i < sample.size(); ++i) {
+        const float before = sample[i].exchange((*elements)[i], std::memory_order_relaxed);
+        by += std::fabs((*elements)[i] - before);
+        size += std::fabs(before);
+      }
+      return version_moved ? !(by == 0) : by > 0 && by <= kStepAtMost * size;  // NaN is a change
+    }
   };
 
-  /// Keeps what is there now. Whether it is near to what was there and not the same.
-  static bool stepped_to(Place* place, const Sample& sample) noexcept {
-    float moved = 0;
-    float size = 0;
-    for (std::size_t i = 0; i < sample.size(); ++i) {
-      const float before = place->sample[i].exchange(sample[i], std::memory_order_relaxed);
-      moved += std::fabs(sample[i] - before);
-      size += std::fabs(before);
+  /// Where the weight is watched, or may be from now on.
+  Place* place_of(std::uintptr_t name, std::uint32_t pass) noexcept {
+    Place* free = nullptr;
+    for (std::size_t i = 0; i < kTries; ++i) {
+      Place& place = weights_[((name >> 4 ^ name >> 12) + i) % kWeights];
+      const std::uint64_t was = place.weight.load(std::memory_order_relaxed);
+      if (was >> 16 == (static_cast<std::uint64_t>(name) << 16) >> 16) return &place;
+      const bool unused = was == 0 || pass - place.pass.load(std::memory_order_relaxed) > kPassesOfAStep;
+      if (free == nullptr && unused) free = &place;
     }
-    return moved > 0 && moved <= kStepAtMost * size;
+    return free;
+  }
+
+  static bool steps_at(const Place& place, std::uint32_t pass) noexcept {
+    return pass - place.changed.load(std::memory_order_relaxed) < place.gap.load(std::memory_order_relaxed);
   }
 
   std::array<Place, kWeights> weights_{};
-  std::atomic<std::uint32_t> passes_seen_{0};
-  std::atomic<std::uint32_t> passes_{kPassesOfAStep + 1};  ///< backward passes since a weight changed
+  std::atomic<std::uint32_t> passes_{0};
+  std::atomic<std::uint32_t> pass_{0};  ///< to which steps_ belongs
+  std::atomic<bool> steps_{false};
   std::atomic<bool> look_{false};
   std::atomic<bool> used_{false};
   std::atomic<bool> forward_{false};

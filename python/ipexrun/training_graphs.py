@@ -24,6 +24,7 @@ from .training_steps import Stopwatch
 COSINE = 0.99  # of all gradients together; single ones near zero are rounding noise in both forms
 ERROR = 0.15  # relative, of all gradients together: stock's own autocast has a few hundredths
 PATIENCE = 4  # steps in which the compared one's gradients may come
+ASKED_WEIGHTS = 16  # at most, from all parts of a graph: the first is an embedding, often, of which a step changes few rows
 LOSSES = 4096  # numbers of a result that may be losses, one a sample
 FIRST_RECHECK = 256  # steps in bf16 after which they are compared again; then twice as many, and so on
 MAY_DRAW = re.compile("drop|rand|bernoulli|normal(?!i)|multinomial|poisson|exponential|uniform|cauchy|geometric|rrelu|gumbel|attention|lstm|gru|rnn|fractional")
@@ -87,9 +88,9 @@ def copy_of(value):
 
 
 def trains(guard, arguments):
-    """Whether gradients of these parameters belong to steps that change them: others are results, and stay float32 (docs/training.md)."""
-    weight = next((one for one in arguments if isinstance(one, torch.nn.Parameter) and one.requires_grad), None)
-    return weight is None or guard.trains(weight)
+    """Whether gradients of these parameters belong to steps that change one of them: others are results, and stay float32 (docs/training.md)."""
+    weights = [one for one in arguments if isinstance(one, torch.nn.Parameter) and one.requires_grad]
+    return not weights or guard.trains(weights[:: 1 + len(weights) // ASKED_WEIGHTS])
 
 
 class Arrivals:

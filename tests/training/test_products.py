@@ -356,11 +356,17 @@ import json, sys, torch, ipexrun
 torch.manual_seed(0)
 net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Tanh(), torch.nn.Linear(512, 256), torch.nn.Tanh(), torch.nn.Linear(256, 4))
 x, y, kind = torch.randn(256, 256), torch.arange(256) % 4, sys.argv[1]
-plain, lines = torch.optim.SGD(net.parameters(), lr=0.01), torch.optim.LBFGS(net.parameters(), max_iter=4)
+plain, lines = torch.optim.SGD(net.parameters(), lr=0.01, fused=kind == "fused"), torch.optim.LBFGS(net.parameters(), max_iter=4)
 def loss_of(): return torch.nn.functional.cross_entropy(net(x), y)
 def closure():
     lines.zero_grad(); loss = loss_of(); loss.backward(); return loss
+other = torch.nn.Linear(96, 96)
+beside, z = torch.optim.SGD(other.parameters(), lr=0.01), torch.randn(96, 96)
+def rounded(): return sum(site["taken"] for site in ipexrun.report()["sites"] if "training=1" in site["site"] and "bf16" in site["choice"] and "96" not in site["site"])
 for step in range(80):
+    if kind == "after" and step == 50: before = rounded()
+    if kind == "beside": beside.zero_grad(); other(z).square().mean().backward(); beside.step()
+    if kind == "back": net.load_state_dict({name: one.clone() for name, one in net.state_dict().items()})
     if kind == "lines": lines.step(closure); continue
     net.zero_grad()
     loss = loss_of()
@@ -372,9 +378,8 @@ for step in range(80):
         for p in net.parameters():
             if kind == "data": p.data.sub_(0.01 * p.grad.data)
             else: p.data = p.data - 0.01 * p.grad
-    elif kind != "looks" and not (kind == "parts" and step % 8 != 7): plain.step()
-rounded = [site for site in ipexrun.report()["sites"] if "training=1" in site["site"] and site["taken"] and "bf16" in site["choice"]]
-print(json.dumps({"sites": ipexrun.report()["sites"], "rounded": len(rounded), "why": ipexrun.report()["training"]["float32_because"]}))
+    elif kind not in ("looks", "beside", "back") and not (kind == "after" and step >= 49) and not (kind == "parts" and step % 8 != 7): plain.step()
+print(json.dumps({"sites": ipexrun.report()["sites"], "rounded": rounded() - (before if kind == "after" else 0), "why": ipexrun.report()["training"]["float32_because"]}))
 """
 
 
@@ -397,7 +402,8 @@ def pins(tmp_path_factory):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("data", True, ""), ("new_data", True, ""), ("looks", False, ""),
+@pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("data", True, ""), ("new_data", True, ""), ("fused", True, ""), ("looks", False, ""),
+                                                      ("beside", False, ""), ("back", False, ""), ("after", False, ""),
                                                       ("twice", False, "gradients of gradients are asked for"),
                                                       ("lines", False, "its optimizer searches along lines")])
 def test_only_gradients_of_steps_are_rounded(pins, kind, rounded, why):

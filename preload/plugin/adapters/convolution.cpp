@@ -31,7 +31,7 @@ bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Ten
   call->w = &w;
   call->dtype = x.scalar_type();
   call->training = is_training(*call, x, w);
-  if (call->training && !call->backward) note_weight(w);
+  if (call->training && !call->backward) call->steps = weight_steps(w);
   if (bias.has_value() && bias->defined()) {
     if (bias->dim() != 1 || bias->scalar_type() != call->dtype || !plain(*bias)) return false;
     call->bias = &*bias;

@@ -73,7 +73,7 @@ bool describe_2d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
       !call->is(Declined::kSmall, worthwhile(*call)) || !call->is(Declined::kKind, plain(x) && plain(w))) {
     return false;
   }
-  if (call->training && !call->backward) note_weight(w);
+  if (call->training && !call->backward) call->steps = weight_steps(w);
   return true;
 }
 
@@ -96,7 +96,7 @@ bool describe_3d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
     if (!call->is(Declined::kLayout, w.stride(0) > 0 && (by_rows || read_left_transposed(call, x)))) return false;
   }
   if (!call->is(Declined::kSmall, worthwhile(*call)) || !call->is(Declined::kKind, plain(x) && plain(w))) return false;
-  if (call->training && !call->backward) note_weight(w);
+  if (call->training && !call->backward) call->steps = weight_steps(w);
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <thread>
 #include <vector>
@@ -80,23 +81,53 @@ TEST_F(TrainingGuardTest, checks_again_ever_more_seldom) {
   EXPECT_EQ(calls, (std::vector<std::uint64_t>{256, 512, 1024, 2048, 4096}));
 }
 
-TEST_F(TrainingGuardTest, trains_once_a_weight_changed_and_not_for_ever) {
-  const int first = 0;
-  const int second = 0;
+TEST_F(TrainingGuardTest, trains_while_a_weight_changes_as_often_as_before) {
+  const int weight = 0;
+  const auto next = [&](std::uint32_t version) {
+    guard_.begin_backward();
+    return guard_.saw_weight(&weight, version);
+  };
   EXPECT_FALSE(guard_.steps());
-  for (int use = 0; use < 3; ++use) {
-    guard_.saw_weight(&first, 1);
-    guard_.saw_weight(&second, 7);
-  }
-  EXPECT_FALSE(guard_.steps()) << "each is as it was";
-  guard_.saw_weight(&first, 2);
+  EXPECT_FALSE(guard_.saw_weight(&weight, 1));
+  EXPECT_FALSE(next(1)) << "it is as it was";
+  EXPECT_TRUE(next(2));
+  EXPECT_TRUE(guard_.saw_weight(&weight, 2)) << "the same pass";
+  EXPECT_TRUE(next(2)) << "gradients of a large batch come in parts, two it seems";
+  EXPECT_FALSE(next(2));
+  EXPECT_FALSE(guard_.steps());
+  EXPECT_FALSE(next(2));
+  EXPECT_TRUE(next(3)) << "four";
   EXPECT_TRUE(guard_.steps());
-  for (std::uint32_t pass = 0; pass < kPassesOfAStep; ++pass) guard_.begin_backward();
-  EXPECT_TRUE(guard_.steps()) << "gradients of a large batch come in parts";
+  for (int part = 0; part < 3; ++part) EXPECT_TRUE(next(3));
+  EXPECT_FALSE(next(3));
+}
+
+TEST_F(TrainingGuardTest, no_more_than_so_many_passes_belong_to_a_step) {
+  const int weight = 0;
+  guard_.saw_weight(&weight, 1);
+  for (std::uint32_t pass = 0; pass < 3 * kPassesOfAStep; ++pass) guard_.begin_backward();
+  guard_.saw_weight(&weight, 2);
   guard_.begin_backward();
-  EXPECT_FALSE(guard_.steps());
-  guard_.saw_weight(&first, 3);
-  EXPECT_TRUE(guard_.steps());
+  guard_.saw_weight(&weight, 3);
+  for (std::uint32_t pass = 0; pass < kPassesOfAStep; ++pass) guard_.begin_backward();
+  EXPECT_FALSE(guard_.saw_weight(&weight, 3));
+}
+
+TEST_F(TrainingGuardTest, a_weight_beside_one_that_trains_does_not) {
+  std::array<double, 2> weights{};
+  for (std::uint32_t step = 0; step < 8; ++step) {
+    guard_.begin_backward();
+    EXPECT_EQ(guard_.saw_weight(&weights[0], step), step > 0);
+    EXPECT_EQ(guard_.steps(), step > 0) << "the backward pass behind it, and products of no weight";
+    guard_.begin_backward();
+    EXPECT_FALSE(guard_.saw_weight(&weights[1], 7));
+    EXPECT_FALSE(guard_.steps());
+  }
+  guard_.begin_backward();
+  EXPECT_FALSE(guard_.saw_weight(&weights[1], 7));
+  EXPECT_TRUE(guard_.saw_weight(&weights[0], 9));
+  EXPECT_FALSE(guard_.saw_weight(&weights[1], 7));
+  EXPECT_TRUE(guard_.steps()) << "one pass has both";
 }
 
 TEST_F(TrainingGuardTest, sees_a_step_of_a_thousand_weights) {
@@ -108,30 +139,29 @@ TEST_F(TrainingGuardTest, sees_a_step_of_a_thousand_weights) {
   }
 }
 
-TEST_F(TrainingGuardTest, sees_the_step_of_an_optimizer_that_moves_no_version) {
+TEST_F(TrainingGuardTest, sees_elements_that_move_by_a_part_of_their_size) {
+  using Sample = TrainingGuard::Sample;
   const double weight = 0;
-  for (int step = 0; step < 3; ++step) {
-    guard_.saw_weight(&weight, 7);
+  const auto next = [&](std::uint32_t version, const Sample& sample) {
     guard_.begin_backward();
-    EXPECT_EQ(guard_.steps(), step > 0);
-    guard_.saw_step();
-  }
-  for (std::uint32_t pass = 0; pass <= kPassesOfAStep; ++pass) guard_.begin_backward();
-  EXPECT_FALSE(guard_.steps()) << "only gradients from here on";
+    return guard_.saw_weight(&weight, version, sample);
+  };
+  EXPECT_FALSE(next(7, {1, -2, 3, 4}));
+  EXPECT_FALSE(next(7, {1, -2, 3, 4})) << "nothing moved";
+  EXPECT_FALSE(next(7, {-4, 1, 2, -3})) << "another weight in the same place";
+  EXPECT_TRUE(next(7, {-4, 1, 2.01F, -3})) << "one element by its hundredth";
 }
 
-TEST_F(TrainingGuardTest, sees_elements_that_move_by_a_part_of_their_size) {
+TEST_F(TrainingGuardTest, a_version_says_nothing_where_elements_stay) {
+  using Sample = TrainingGuard::Sample;
   const double weight = 0;
-  guard_.saw_weight(&weight, 7, {1, -2, 3, 4});
-  guard_.begin_backward();
-  guard_.saw_weight(&weight, 7, {1, -2, 3, 4});
-  EXPECT_FALSE(guard_.steps()) << "nothing moved";
-  guard_.begin_backward();
-  guard_.saw_weight(&weight, 7, {-4, 1, 2, -3});
-  EXPECT_FALSE(guard_.steps()) << "another weight in the same place";
-  guard_.begin_backward();
-  guard_.saw_weight(&weight, 7, {-4, 1, 2.01F, -3});
-  EXPECT_TRUE(guard_.steps()) << "one element by its hundredth";
+  const auto next = [&](std::uint32_t version, const Sample& sample) {
+    guard_.begin_backward();
+    return guard_.saw_weight(&weight, version, sample);
+  };
+  EXPECT_FALSE(next(7, {1, -2, 3, 4}));
+  EXPECT_FALSE(next(8, {1, -2, 3, 4})) << "values that were put back";
+  EXPECT_TRUE(next(9, {5, 5, 5, 5})) << "a large step";
 }
 
 TEST_F(TrainingGuardTest, a_program_that_needs_exact_gradients_is_told_only_what_changed) {
