@@ -26,6 +26,7 @@ from .call_kinds import has_state, signature, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
 from .dynamo_calls import no_marks, ways_of_calling
+from .sizes import Sizes
 from .unguarded import Unguarded
 
 FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
@@ -222,6 +223,7 @@ class Target:
         self.phase = self.wait
         self.module_hooks = None  # until it is traced
         self.unguarded = Unguarded()
+        self.sizes = Sizes()
         self.trial = torch.classes.ipexrun.Trial()
         self.builder = torch.classes.ipexrun.Graph()  # asked for what the process has chosen so far
         self.unsettled = 0  # captured calls of the race in which kernels inside were still being chosen
@@ -323,7 +325,8 @@ class Target:
     def wait(self, module, args, kwargs):
         """What earlier processes decided: calls that won are traced at once, those that lost never. Others after the usual time, or a
         multiple of it where tracing may well be in vain."""
-        known = "" if self.again and not self.pinned else self.known.of_call(signature_of_call(args, kwargs))
+        call = signature_of_call(args, kwargs)
+        known = "" if self.again and not self.pinned else self.known.of_call(call)
         if known == remembered.CAPTURED and not self.express_recalled:
             from . import express  # which needs this one
 
@@ -334,8 +337,12 @@ class Target:
             result = traces(module, *args, **kwargs)
             if result is not None:
                 return result
-        doubtful = known == remembered.UNDECIDED or (not known and (self.was_undecided or has_state(args) or has_state(kwargs)))
+        self.sizes.see(call, args, kwargs)
+        with_state = has_state(args) or has_state(kwargs)
+        doubtful = known == remembered.UNDECIDED or (not known and (self.was_undecided or (with_state and not self.sizes.alone_change(call))))
         won = known == remembered.CAPTURED
+        if won and with_state and not AT_ONCE and not self.sizes.are_known(call):
+            return self.eager  # a few calls, which save the first of two traces
         if self.pays() if won else (self.wait_longer_s if doubtful else self.wait_s) <= 0:
             self.phase = self.capture
             return self.capture(module, args, kwargs)
@@ -461,7 +468,7 @@ class Target:
             self.certain = (self.pinned or not self.again) and self.known.of_call(self.signature) == remembered.CAPTURED
             ran = compiler.ran()
             self.hook.end_drift_check()
-            with no_marks(module):
+            with no_marks(module), self.sizes.told(args, kwargs):
                 result = raised.call_or_leave(self, trace, module, args, kwargs)
             if self.compiled and self.capture_s == 0 and self.waited < EXPLORING:  # this call had its graphs: one that has none is meant
                 self.attempts -= 1

@@ -15,7 +15,7 @@ import time
 
 import torch
 
-from . import choices, decompositions, double, plugin, raised, remembered
+from . import choices, decompositions, double, number_results, plugin, raised, remembered
 from .interrupts import let_through
 from .parts import Parts, leave_out
 from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
@@ -505,14 +505,19 @@ def static_inputs(count):
 def compile_graph(module, example_inputs, dtype, made, timed, where):
     try:
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
-            compiled = Compiled(module, Translation(module, static_inputs(len(example_inputs))).run(), dtype, timed, where)
+            tensors, numbers, places = number_results.apart(module)
+            compiled = Compiled(tensors, Translation(tensors, static_inputs(len(example_inputs))).run(), dtype, timed, where)
         if made is not None:
             made.append(compiled)
-        return compiled
+        return number_results.WithNumbers(compiled, numbers, places) if places else compiled
     except Exception as problem:  # nothing of ours may end the program
         let_through(problem)
         new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
         return _boxed(function_of(module))
+
+
+def inside_of(compiled):
+    return compiled.compiled if isinstance(compiled, number_results.WithNumbers) else compiled
 
 
 def _boxed(function):
@@ -567,8 +572,9 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
 
     def inference_graph(captured, inputs):
         compiled = compile_graph(captured, inputs, dtype, made, timed, where)
-        if isinstance(compiled, Compiled):
-            mine.append(compiled)
+        inside = inside_of(compiled)
+        if isinstance(inside, Compiled):
+            mine.append(inside)
         return compiled
 
     written = []
@@ -581,8 +587,9 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             fixed = static_inputs(len(example_inputs))
             written.append([i for i, one in enumerate(metadata.input_info) if one.mutates_data or i not in fixed])
         compiled = inference_graph(captured, inputs)
-        if isinstance(compiled, Compiled):
-            compiled.writes = writes
+        inside = inside_of(compiled)
+        if isinstance(inside, Compiled):
+            inside.writes = writes
         return compiled
 
     compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph)

@@ -14,7 +14,7 @@ import types as py_types
 
 import torch
 
-from . import capturable, capture, choices
+from . import capturable, capture, choices, untraced
 from .quiet import record
 from .structures import Taken, Unknown
 
@@ -69,7 +69,7 @@ class Plain(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if function in SIZES or (function in CONSTRUCTORS and args and of_numbers(args[0])):
-            tracing = torch._C._get_tracing_state()
+            tracing = untraced.tracing_state()
             torch._C._set_tracing_state(None)
             try:
                 result = function(*args, **kwargs)
@@ -346,12 +346,12 @@ class Trace:
                 raise Refused("torch traces other tensors than the given ones")
             self.begun = True
             try:
-                with plain, traceable_indices():
+                with plain, traceable_indices(), untraced.Untraced():
                     self.result = module(*args, **kwargs)
             except BaseException as problem:
                 self.problem = problem
                 raise
-            if torch._C._get_tracing_state() is None:  # and torch would end the process (stock 2.13: SIGSEGV in torch.jit.trace, too)
+            if untraced.tracing_state() is None:  # and torch would end the process (stock 2.13: SIGSEGV in torch.jit.trace, too)
                 raise Refused("an operator in it fails, and the module goes on")
             self.taken = Taken(self.result)
             return tuple(self.taken.tensors)

@@ -888,15 +888,15 @@ def refused_assertions():
 
 
 @case
-def refused_code_for_exporters():
-    """What asks whether it is traced goes ways that nobody else goes; sizes are tensors to an exporter's tracer."""
+def ways_of_exporters():
+    """What asks whether it is traced is told what it is told in all other calls: its result goes to the program."""
 
-    class RefusedExport(Block):
+    class Export(Block):
         def forward(self, x):
-            rows = torch.stack(list(x.shape))[0] if torch.jit.is_tracing() else x.shape[0]
-            return super().forward(x) * rows
+            rows = torch.stack(list(x.shape))[0] if torch.jit.is_tracing() or torch._C._get_tracing_state() is not None else x.shape[0]
+            return super().forward(x) * rows, None if torch.jit.is_tracing() else [x * 2]
 
-    return called(RefusedExport().eval(), inputs(8, 64))
+    return called(Export().eval(), inputs(8, 64))
 
 
 @case

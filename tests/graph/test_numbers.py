@@ -1,0 +1,49 @@
+"""Graphs whose results hold numbers that are computed from sizes (python/ipexrun/number_results.py).
+
+Risk covered: a cache that counts what it has seen left to stock; a number at another's place, or of another call.
+"""
+
+import pytest
+import torch
+from ipexrun import compiler
+from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    compiler.graphs.clear()
+
+
+class Cache:
+    def __init__(self):
+        self.keys, self.seen, self.last, self.calls = torch.zeros(0, 64), 3, 5, 2
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(64, 128), nn.Linear(128, 64)
+
+    def forward(self, x, cache):
+        h = self.last(torch.nn.functional.gelu(self.first(x)))
+        cache.seen, cache.last = cache.seen + x.shape[0], 2 * x.shape[0] - cache.last
+        cache.keys = torch.cat([cache.keys, h])[-(cache.seen % 7 + 8):]
+        return h, cache.keys.mean(0), cache.keys.shape[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "auto"])
+def test_numbers_stand_where_they_belong(dtype):
+    model = Model().eval()
+    fast = torch.compile(model, backend="ipex", dynamic=True, options={"dtype": dtype})
+    mine, stock = Cache(), Cache()
+    with torch.no_grad():
+        for step in range(40):
+            x = torch.randn(3 + step * 5 % 11, 64, generator=torch.Generator().manual_seed(step))
+            results, wanted = fast(x, mine), model(x, stock)
+            for one, other in ((results[0], wanted[0]), (results[1], wanted[1]), (mine.keys, stock.keys)):
+                assert one.shape == other.shape and (one - other).norm() <= 1e-2 * other.norm()
+            assert (mine.seen, mine.last, results[2]) == (stock.seen, stock.last, wanted[2]) and type(mine.seen) is int
+    assert not any("left_alone" in note for note in compiler.graphs), compiler.graphs
+    assert max(note["calls"] for note in compiler.graphs) > 20, compiler.graphs
