@@ -14,7 +14,7 @@ import types as py_types
 
 import torch
 
-from . import capturable, capture, choices, untraced
+from . import asked, capturable, capture, choices
 from .quiet import record
 from .structures import Taken, Unknown
 
@@ -69,7 +69,7 @@ class Plain(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if function in SIZES or (function in CONSTRUCTORS and args and of_numbers(args[0])):
-            tracing = untraced.tracing_state()
+            tracing = asked.tracing_state()
             torch._C._set_tracing_state(None)
             try:
                 result = function(*args, **kwargs)
@@ -334,6 +334,7 @@ class Trace:
     def __init__(self, module, args, kwargs, tensors, state, containers):
         self.problem = self.refused = self.result = None
         self.begun = False
+        self.asked = False  # whether it is traced: its result may be another one than the program's
         self.clean = True  # a call that raised has changed nothing that we would see
         held = state.tensors
         plain = plain_for(module)
@@ -346,12 +347,13 @@ class Trace:
                 raise Refused("torch traces other tensors than the given ones")
             self.begun = True
             try:
-                with plain, traceable_indices(), untraced.Untraced():
+                with plain, traceable_indices(), asked.Asked() as whether:
                     self.result = module(*args, **kwargs)
             except BaseException as problem:
                 self.problem = problem
                 raise
-            if untraced.tracing_state() is None:  # and torch would end the process (stock 2.13: SIGSEGV in torch.jit.trace, too)
+            self.asked = whether.by_the_program
+            if torch._C._get_tracing_state() is None:  # and torch would end the process (stock 2.13: SIGSEGV in torch.jit.trace, too)
                 raise Refused("an operator in it fails, and the module goes on")
             self.taken = Taken(self.result)
             return tuple(self.taken.tensors)
@@ -366,7 +368,7 @@ class Trace:
             except Exception as problem:
                 self.refused = capture.first_line(problem)
         try:
-            if self.problem is not None:
+            if self.problem is not None or self.asked:
                 self.clean = not plain.wrote and not containers.are_changed() and state.holds(module)
                 self.clean = self.clean and (versions(tensors + held), random_states()) == before
             if self.refused is not None:

@@ -496,6 +496,8 @@ class Target:
             self.refused(made.refused)
             return self.eager
         result = made.result
+        if made.asked and (self.proved or made.clean):
+            result = self.eager  # stock answers the call
         if made.refused is not None:
             self.refused(made.refused)
             return result

@@ -148,10 +148,15 @@ def test_what_only_seems_to_do_more_is_traced(body, before, tmp_path):
     assert note.get("by") == "trace", note
 
 
-def test_code_that_asks_is_not_traced(tmp_path):
-    """Code for exporters, to which sizes are tensors; and what it leaves out of the result would be missing in the one call that is traced."""
+def test_what_a_trace_alone_raises_is_not_the_programs(tmp_path):
+    """Code for exporters, to which sizes are tensors, in a module that TorchDynamo followed."""
     note = both(program(tmp_path / "program.py", "x = x * (torch.stack(list(x.shape))[0] if torch.jit.is_tracing() else x.shape[0])"), tmp_path)
-    assert note["state"] == "captured" and note["by"] == "trace", note
+    assert note["state"] == "captured" and "by" not in note and "expected Tensor as element 0" in note["no_trace"], note
+
+
+@pytest.mark.parametrize("way", ["x = x * (1 if torch.jit.is_tracing() else 2)", "x = x if torch._C._get_tracing_state() else torch.relu(x)"])
+def test_code_that_asks_gives_what_it_gives_elsewhere(way, tmp_path):
+    both(program(tmp_path / "program.py", way), tmp_path)
 
 
 @pytest.mark.sampled(2)

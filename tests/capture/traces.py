@@ -889,14 +889,31 @@ def refused_assertions():
 
 @case
 def ways_of_exporters():
-    """What asks whether it is traced is told what it is told in all other calls: its result goes to the program."""
+    """What asks whether it is traced goes another way: stock answers that call."""
 
     class Export(Block):
         def forward(self, x):
-            rows = torch.stack(list(x.shape))[0] if torch.jit.is_tracing() or torch._C._get_tracing_state() is not None else x.shape[0]
-            return super().forward(x) * rows, None if torch.jit.is_tracing() else [x * 2]
+            return super().forward(x), None if torch.jit.is_tracing() else [x * 2]
 
-    return called(Export().eval(), inputs(8, 64))
+    class Quiet(Block):
+        def forward(self, x):
+            if torch._C._get_tracing_state() is None and float(x.sum()) > 1e6:  # a short cut that a trace cannot take
+                return x
+            return super().forward(x)
+
+    return [called(kind().eval(), inputs(8, 64)) for kind in (Export, Quiet)]
+
+
+@case
+def refused_code_for_exporters():
+    """Sizes are tensors to an exporter's tracer."""
+
+    class RefusedExport(Block):
+        def forward(self, x):
+            rows = torch.stack(list(x.shape))[0] if torch.jit.is_tracing() else x.shape[0]
+            return super().forward(x) * rows
+
+    return called(RefusedExport().eval(), inputs(8, 64))
 
 
 @case
