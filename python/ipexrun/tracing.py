@@ -13,7 +13,6 @@ Thread rule: every function runs under the interpreter lock; a Target may be cal
 
 import atexit
 import collections
-import os
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ import weakref
 
 import torch
 
-from . import call_kinds, capturable, capture, compiler, plugin, remembered
+from . import asked, call_kinds, capturable, capture, compiler, plugin, remembered
 from .interrupts import let_through
 from .structures import Containers, Taken, Unknown, describe
 from .traced_graph import WRITES, Refused, State, Trace
@@ -42,7 +41,7 @@ FAILED = 3  # kinds of calls that raised what torch raises, and none that did no
 LOOK_AGAIN = 16  # the first call that is judged after the race; then each power of four
 SKIPPED = 1000  # calls in a row that no trace can take
 ASKING = frozenset(("is_tracing", "_is_tracing", "_get_tracing_state"))  # names by which code asks whether it is traced
-NOT_THE_PROGRAMS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, __file__))  # code of torch and of ours
+NOT_THE_PROGRAMS = asked.TORCHS
 
 targets = weakref.WeakSet()
 

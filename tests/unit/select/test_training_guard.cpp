@@ -22,6 +22,11 @@ class TrainingGuardTest : public ::testing::Test {
     said().clear();
     guard_.on_leave([](const char* reason) { said().emplace_back(reason); });
   }
+  /// A weight of these elements in the next forward pass.
+  bool next(std::uint32_t version, const TrainingGuard::Sample& sample) {
+    guard_.begin_backward();
+    return guard_.saw_weight(this, version, sample);
+  }
   TrainingGuard guard_;
 };
 
@@ -140,12 +145,6 @@ TEST_F(TrainingGuardTest, sees_a_step_of_a_thousand_weights) {
 }
 
 TEST_F(TrainingGuardTest, sees_elements_that_move_by_a_part_of_their_size) {
-  using Sample = TrainingGuard::Sample;
-  const double weight = 0;
-  const auto next = [&](std::uint32_t version, const Sample& sample) {
-    guard_.begin_backward();
-    return guard_.saw_weight(&weight, version, sample);
-  };
   EXPECT_FALSE(next(7, {1, -2, 3, 4}));
   EXPECT_FALSE(next(7, {1, -2, 3, 4})) << "nothing moved";
   EXPECT_FALSE(next(7, {-4, 1, 2, -3})) << "another weight in the same place";
@@ -153,12 +152,6 @@ TEST_F(TrainingGuardTest, sees_elements_that_move_by_a_part_of_their_size) {
 }
 
 TEST_F(TrainingGuardTest, a_version_says_nothing_where_elements_stay) {
-  using Sample = TrainingGuard::Sample;
-  const double weight = 0;
-  const auto next = [&](std::uint32_t version, const Sample& sample) {
-    guard_.begin_backward();
-    return guard_.saw_weight(&weight, version, sample);
-  };
   EXPECT_FALSE(next(7, {1, -2, 3, 4}));
   EXPECT_FALSE(next(8, {1, -2, 3, 4})) << "values that were put back";
   EXPECT_TRUE(next(9, {5, 5, 5, 5})) << "a large step";
