@@ -457,7 +457,7 @@ class Compiled:
                 self.postponed = True
                 return True
             exact = double.results(self.module, values) or []
-        right = (self.trial if trial is None else trial).check_beside(truth, mine, bf16, exact)
+        right = (self.trial if trial is None else trial).check_to_win(truth, mine, bf16, exact)
         if right and self.margins is not None:
             self.margins.note(truth, mine)
         return right

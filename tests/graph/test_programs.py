@@ -131,6 +131,19 @@ def test_what_is_as_far_from_the_truth_as_stock_passes():
     assert not passes(mine, exact * 1.1) and not passes(mine, exact[:3])  # no truth
 
 
+def test_a_form_in_bf16_wins_only_with_room_for_other_inputs():
+    stock = torch.randn(4, 64)
+
+    def judged(share, bf16=True, dtype=torch.float32, how="check_to_win"):
+        mine = (stock * (1 + share)).to(dtype)
+        return getattr(torch.classes.ipexrun.Trial(), how)([stock.to(dtype)], [mine], bf16, *([[]] if how == "check_to_win" else []))
+
+    assert judged(2.3e-2) and not judged(2.5e-2)
+    assert judged(2.7e-2, how="check") and not judged(3.1e-2, how="check")  # calls that follow
+    assert judged(2.7e-2, dtype=torch.bfloat16) and not judged(3.5e-2, dtype=torch.bfloat16)  # stock rounds as well
+    assert judged(5e-7, bf16=False) and not judged(2e-6, bf16=False)
+
+
 def test_a_graph_runs_in_float64():
     from ipexrun import double
 

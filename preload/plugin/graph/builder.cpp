@@ -394,6 +394,10 @@ void register_classes() {
                [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
                   std::vector<std::optional<at::Tensor>> mine, bool bf16,
                   std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact); })
+          .def("check_to_win",
+               [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
+                  std::vector<std::optional<at::Tensor>> mine, bool bf16,
+                  std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact, true); })
           .def("add",
                [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns, std::int64_t mine_ns) { self->add(stock_ns, mine_ns); })
           .def("add_unsettled", [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns,

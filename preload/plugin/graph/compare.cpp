@@ -27,6 +27,9 @@ at::Tensor rows(const at::Tensor& tensor) {
   return tensor.to(at::kDouble).reshape({samples, -1});
 }
 
+/// [samples], contiguous in the memory of the CPU.
+at::Tensor per_sample(const at::Tensor& values) { return values.sum(1).cpu().contiguous(); }
+
 constexpr double kUsableTruth = 1e-2;  // float64 that is this far from stock computed something else
 
 /// RMS(values - truth) / RMS(truth) of each sample.
@@ -65,18 +68,22 @@ void judge(const at::Tensor& stock, const at::Tensor& mine, const std::optional<
     truth = at::where(finite, truth, zero);
     found = at::where(finite, found, zero);
   }
-  const at::Tensor apart = (found - truth).square().sum(1);
-  const at::Tensor size = truth.square().sum(1);
-  const at::Tensor other = found.square().sum(1);
-  const at::Tensor dot = (truth * found).sum(1);
+  const at::Tensor apart = per_sample((found - truth).square());
+  const auto samples = apart.size(0);
+  const double* const off = apart.const_data_ptr<double>();
+  if (std::all_of(off, off + samples, [](double one) { return one == 0; })) return;
+  const at::Tensor size = per_sample(truth.square());
+  const at::Tensor other = per_sample(found.square());
+  const at::Tensor dot = per_sample(truth * found);
+  const double* const norm = size.const_data_ptr<double>();
+  const double* const length = other.const_data_ptr<double>();
+  const double* const along = dot.const_data_ptr<double>();
   double error = 0;
-  for (std::int64_t i = 0; i < size.size(0); ++i) {
-    const double off = apart[i].item<double>();
-    const double norm = size[i].item<double>();
-    if (off == 0) continue;
-    error = std::max(error, std::sqrt(off / norm));  // infinite where the truth is 0
-    const double length = std::sqrt(norm * other[i].item<double>());
-    worst->cosine = std::min(worst->cosine, length > 0 ? dot[i].item<double>() / length : 0);
+  for (std::int64_t i = 0; i < samples; ++i) {  // a tensor may have thousands of samples: an operator for each takes seconds
+    if (off[i] == 0) continue;
+    error = std::max(error, std::sqrt(off[i] / norm[i]));  // infinite where the truth is 0
+    const double lengths = std::sqrt(norm[i] * length[i]);
+    worst->cosine = std::min(worst->cosine, lengths > 0 ? along[i] / lengths : 0);
   }
   if (exact && error > 0) error = beyond_stock(truth, found, finite, rows(*exact), error);
   worst->error = std::max(worst->error, error);

@@ -480,7 +480,7 @@ bool Region::right(Exploring& run, ProgramTrial* trial) const {
   const bool bf16 = bf16_inside_allowed(tier()->options);
   const Results theirs = tensors_of(truth.data(), outputs_);
   const Results ours = tensors_of(run.mine.data(), outputs_);
-  const bool right = trial->check(theirs, ours, bf16);
+  const bool right = trial->check(theirs, ours, bf16, {}, true);
   if (right && bf16) run.form.choice->margins[static_cast<std::size_t>(run.candidate)].note(theirs, ours);
   return right;
 }
