@@ -100,28 +100,51 @@ def watch_optimizers(torch, by="optimizers"):
     if posix.environ.get(b"IPEXRUN_SELECT") == b"off" and posix.environ.get(b"IPEXRUN_SPLIT_SGD") != b"1":
         return
     base = sys.modules["torch.optim.optimizer"]
+    is_compiling = torch.compiler.is_compiling
+    module = None
+    resting, inside, step_ended = {}, {}, None  # of optimizers.py, once it is there
 
     def ours():
-        import importlib
+        nonlocal module, resting, inside, step_ended
+        if module is None:
+            import importlib
 
-        return importlib.import_module(load_package().__name__ + f".{by}")
+            package = load_package().__name__
+            found = importlib.import_module(f"{package}.{by}")
+            steppers = sys.modules[package + ".optimizers"]
+            resting, inside, step_ended = steppers.resting, steppers._inside, steppers.kept_memory.step_ended
+            module = found
+        return module
 
-    def told(name):
-        def hook(optimizer, args, kwargs):
-            if torch.compiler.is_compiling():
-                return None
-            try:
-                getattr(ours(), name)(optimizer)
-            except Exception as problem:  # nothing of ours may end a step
-                if of_signal(problem):
-                    raise  # but what is the program's own
-                say(f"optimizers: {type(problem).__name__}: {problem}")
-            return None
+    def tell(name, optimizer):
+        try:
+            getattr(ours(), name)(optimizer)
+        except Exception as problem:  # nothing of ours may end a step
+            if of_signal(problem):
+                raise  # but what is the program's own
+            say(f"optimizers: {type(problem).__name__}: {problem}")
 
-        return hook
+    # An optimizer at rest leaves its steps to stock for good: what is asked about each of them may cost as much as a small one.
+    def before(optimizer, args, kwargs):
+        if is_compiling():
+            return
+        known = resting.get(id(optimizer))
+        if known is None or inside or known[0]() is not optimizer:
+            tell("before", optimizer)
+        elif known[1] is not None:
+            known[1].steps += 1
 
-    base.register_optimizer_step_pre_hook(told("before"))
-    base.register_optimizer_step_post_hook(told("after"))
+    def after(optimizer, args, kwargs):
+        if is_compiling():
+            return
+        known = resting.get(id(optimizer))
+        if known is None or known[0]() is not optimizer:
+            tell("after", optimizer)
+        else:
+            step_ended()
+
+    base.register_optimizer_step_pre_hook(before)
+    base.register_optimizer_step_post_hook(after)
 
 
 def cpus_of(text):
@@ -218,6 +241,14 @@ def asks_for_something_else(torch):
     return answer
 
 
+def functorch_transforms(torch):
+    """A function that says whether one of functorch's transforms is at work. Asking for their stack would make it for the thread, and each backward pass
+    copies what there is (3 us)."""
+    from functools import partial
+
+    return partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode)
+
+
 def capture_options(torch):
     """What the extension needs to offer hot modules to capture.py; nothing where this torch has other insides, or the user wants no compiler."""
     environment = posix.environ
@@ -228,7 +259,7 @@ def capture_options(torch):
             torch._C._get_tracing_state,
             torch._C._len_torch_function_stack,
             torch._C._len_torch_dispatch_stack,
-            torch._C._functorch.peek_interpreter_stack,
+            functorch_transforms(torch),
             torch._C._dynamo.eval_frame.get_eval_frame_callback,
             torch.are_deterministic_algorithms_enabled,
             torch.is_anomaly_enabled,

@@ -28,12 +28,14 @@ BOUND = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the accuracy rule
 MODULES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Adagrad": "adagrad"}  # class: module and function of torch.optim
 STATES = {"sgd": 1, "adam": 3, "adagrad": 1}  # lists of state tensors beside parameters and gradients; a list of steps may follow
 PLAIN = {torch.Tensor, torch.nn.Parameter}
+FUNCTORCH = torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode  # included while one of its transforms is at work
 OTHER_AGES = "parameters of different ages"  # for some steps: stock answers these
 TIMED = os.environ.get("IPEXRUN_SELECT") != "off"
 SPLIT_SGD = os.environ.get("IPEXRUN_SPLIT_SGD") == "1"  # --split-sgd
 
 _steppers = weakref.WeakKeyDictionary()
 _inside = {}  # thread: Stepper of the step that it is in, or of one that raised
+resting = {}  # id of an optimizer whose steps are stock's for good: (weak reference, Stepper, or None where it is none of ours); entry.py asks for nothing else
 _kept = collections.deque(maxlen=64)  # the last of them, for the report: a program's optimizer may be gone by then
 _told = []  # what became of each optimizer, for report()
 
@@ -50,9 +52,7 @@ def plain_here():
         return False
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
         return False
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    return True
+    return not torch._C._dispatch_tls_is_dispatch_key_included(FUNCTORCH)
 
 
 def allowed_here():
@@ -73,7 +73,11 @@ def begins(optimizer, allowed, class_of):
     if left is not None:
         left.end(raised=True)  # a step that raised, or one whose closure steps this optimizer
     kind = kind_of(optimizer)
-    if kind is None or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling():
+        return
+    if kind is None:
+        if not isinstance(optimizer, torch.optim.LBFGS):  # each step of whose is told
+            rest(optimizer, None)
         return
     stepper = _steppers.get(optimizer)
     if stepper is not None and stepper.phase == "split":
@@ -84,6 +88,11 @@ def begins(optimizer, allowed, class_of):
         stepper = _steppers[optimizer] = class_of(kind)(optimizer, kind)
         _kept.append(stepper)
     stepper.begin(optimizer)
+
+
+def rest(optimizer, stepper):
+    key = id(optimizer)
+    resting[key] = weakref.ref(optimizer, lambda _: resting.pop(key, None)), stepper
 
 
 def stepper_class(kind):
@@ -170,7 +179,9 @@ class Stepper:
 
     def begin(self, optimizer):
         self.steps += 1
-        if self.phase == "stock" or self.thread is not None:  # another thread steps the same optimizer
+        if self.phase == "stock":
+            return rest(optimizer, self)
+        if self.thread is not None:  # another thread steps the same optimizer
             return
         if not all(map(default_form, optimizer.param_groups)):
             return self.stay("foreach, fused, capturable or differentiable is set by the program")

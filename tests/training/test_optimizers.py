@@ -8,6 +8,7 @@ One file, though long: every case trains the same few networks beside stock and 
 """
 
 import copy
+import gc
 import io
 import pickle
 import sys
@@ -164,6 +165,33 @@ def test_subclasses_and_other_optimizers_stay(hook):
         optimizer = kind(net.parameters())
         train(net, optimizer, 4)
         assert optimizer not in sys.modules["ipexrun.optimizers"]._steppers
+
+
+@pytest.mark.parametrize("make", [lambda ps: torch.optim.RMSprop(ps), lambda ps: SGD(ps, lr=0.1, foreach=False), lambda ps: torch.optim.LBFGS(ps, max_iter=1)])
+def test_optimizers_that_are_left_to_stock_are_asked_about_no_more(hook, monkeypatch, make):
+    net = model()
+    optimizer = make(net.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        loss_of(net, 0).backward()
+        optimizer.step(lambda: loss_of(net, 0))
+
+    step()
+    step()
+    optimizers, asked = sys.modules["ipexrun.optimizers"], []
+    monkeypatch.setattr(optimizers, "before", lambda optimizer: asked.append("before"))
+    monkeypatch.setattr(optimizers, "after", lambda optimizer: asked.append("after"))
+    for _ in range(3):
+        step()
+    known = id(optimizer) in optimizers.resting
+    assert (known, asked) == ((False, ["before", "after"] * 3) if isinstance(optimizer, torch.optim.LBFGS) else (True, []))
+    if optimizer in optimizers._steppers:
+        assert note_of(optimizer)["steps"] == 5
+    key = id(optimizer)
+    del optimizer, step
+    gc.collect()
+    assert key not in optimizers.resting
 
 
 @pytest.mark.parametrize("kind", [SGD, Adagrad])

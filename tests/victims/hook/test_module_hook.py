@@ -270,7 +270,7 @@ def test_jit_trace_and_script():
     assert torch.equal(torch.jit.script(model)(x), model(x))
 
 
-def reinstall():
+def reinstall(**capture):
     HOOK.install(
         module=nn.Module,
         tensor=torch.Tensor,
@@ -278,6 +278,7 @@ def reinstall():
         is_grad_enabled=torch.is_grad_enabled,
         tracing_state=torch._C._get_tracing_state,
         function_mode_count=torch._C._len_torch_function_stack,
+        **capture,
     )
 
 
@@ -289,6 +290,37 @@ def test_install_twice_is_refused_and_uninstall_restores():
         nn.Identity()(torch.zeros(1))
         assert fake.calls(PLUGIN) == []
     finally:
+        reinstall()
+
+
+def test_few_of_many_short_calls_are_counted_and_stand_for_the_others():
+    looks, spent = [], []
+
+    class Long(nn.Module):
+        def forward(self, x):
+            for _ in range(200_000):
+                pass
+            return x
+
+    def attempt(module, seconds, grad):
+        spent.append(seconds)
+        return 1e6  # not again
+
+    HOOK.uninstall()
+    try:
+        reinstall(attempt=attempt, world=(lambda: looks.append(1),), first_wait=0.0)
+        tiny = nn.Identity()
+        x = torch.zeros(1)
+        for _ in range(1000):
+            tiny(x)
+        assert spent == [0.0] and 1000 / 24 <= len(looks) <= 1000 / 7, len(looks)
+        looks.clear()
+        long = Long()
+        for _ in range(20):
+            long(x)
+        assert len(looks) == 20 and len(spent) == 2
+    finally:
+        HOOK.uninstall()
         reinstall()
 
 
