@@ -1,5 +1,5 @@
 """What does ipexrun cost a program that has nothing to gain? Start-up, a call of an operator that it does not own, and one that it owns and
-declines; Python and C++, whole processes with and without `ipexrun`, interleaved.
+declines; in Python also calls of a tiny module and steps of training it; Python and C++, whole processes with and without `ipexrun`, interleaved.
 
 Usage: idle.py [--rounds N] [--build DIR] [--smoke]
 
@@ -33,8 +33,20 @@ def least(call, rounds):
     return best
 x, a = torch.ones(16), torch.ones(2, 2, dtype=torch.float64)
 with torch.inference_mode():
-    print(json.dumps({"add": least(lambda: torch.add(x, x), ROUNDS), "view": least(lambda: x.view(4, 4), ROUNDS),
-                      "mm float64 (declined)": least(lambda: torch.mm(a, a), ROUNDS)}))
+    found = {"add": least(lambda: torch.add(x, x), ROUNDS), "view": least(lambda: x.view(4, 4), ROUNDS),
+             "mm float64 (declined)": least(lambda: torch.mm(a, a), ROUNDS)}
+layer, rows = torch.nn.Linear(10, 1), torch.randn(64, 10)
+optimizer = torch.optim.SGD(layer.parameters(), lr=1e-6)
+def train():
+    optimizer.zero_grad()
+    layer(rows).square().mean().backward()
+    optimizer.step()
+train()
+with torch.no_grad():
+    found["Linear(10, 1), 64 rows"] = least(lambda: layer(rows), ROUNDS)
+found["SGD's step of it"] = least(optimizer.step, max(ROUNDS // 4, 1))
+found["training step of it"] = least(train, max(ROUNDS // 4, 1))
+print(json.dumps(found))
 """
 
 

@@ -102,7 +102,8 @@ def test_forms_were_taken(captured):
     for graph in captured["graphs"]:
         taken[graph["where"]] = taken.get(graph["where"], 0) + graph["taken"]
     assert taken["Mlp (training)"] >= captured_cases.STEPS - 3, captured["graphs"]
-    assert taken["Accumulated (training)"] >= 3 * captured_cases.STEPS - 3, captured["graphs"]
+    # Three passes before the first change of its weights, two that are compared; fewer where they lie at those of a module that is gone.
+    assert taken["Accumulated (training)"] >= 3 * captured_cases.STEPS - 5, captured["graphs"]
 
 
 def test_what_cannot_be_proved_stays(captured):
