@@ -43,6 +43,7 @@ CHANGED, BEGINNINGS = 4, 3  # calls in a row that found it changed before a modu
 EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 QUIET = 2  # calls in a row in which no operator tried anything or waited for a check of whole passes
 OPERATORS = 48  # calls in which operators may decide before several graphs in float32 race them
+SHORTEST_S, FIRST_CALLS = 15e-6, 64  # where Python is as fast as the reference, of calls on average: what surrounds a captured call takes as much
 IDLE = 8  # likewise calls in which none of these took part
 REST, LONGEST_REST = 64, 4096  # calls that the module answers after IDLE others in which no part of a graph got on; twice as many each time
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
@@ -185,6 +186,7 @@ class Target:
         self.pinned = known.pinned() != ""
         self.wait_s = wait_s  # of calls that nothing is known of, before the first trace
         self.wait_longer_s = wait_longer_s  # the same where tracing may well be in vain
+        self.waits, self.waited_s = 0, 0.0  # such calls so far, and their time
         self.was_undecided = known.last() == remembered.UNDECIDED
         self.calls_that_pay = None  # see pays()
         self.known_stock = 0
@@ -300,6 +302,9 @@ class Target:
             spent_s = self.clock() - key.began
             self.wait_longer_s -= spent_s
             self.wait_s -= 0.0 if key.doubtful else spent_s
+            self.waits, self.waited_s = self.waits + 1, self.waited_s + spent_s
+            if self.waits == FIRST_CALLS and self.waited_s < FIRST_CALLS * SHORTEST_S * python_speed.slowness():
+                self.ask_later()
         elif isinstance(key, Changed):
             self.changed_s = (self.changed_s if self.changed else 0.0) + self.clock() - key.began
             self.changed += 1
@@ -423,6 +428,13 @@ class Target:
             self.note.pop(what, None)
         targets.discard(self)  # the next one speaks at the end
         self.verdict = 0.0
+        self.end()
+
+    def ask_later(self):
+        """Its calls are so short that a captured one would hardly take less, and looking at each takes longer. They may grow: attempt() is asked again."""
+        self.note["state"] = f"waiting: its calls take {1e6 * self.waited_s / self.waits:.0f} us, about what surrounds a captured one"
+        targets.discard(self)
+        self.verdict = LATER * PATIENCE * predicted_s(self.modules_inside)
         self.end()
 
     def end(self):

@@ -48,6 +48,33 @@ def test_several_graphs_in_float32_race_once_operators_have_decided():
     assert calls_until_race(range(99), [True] * 99) == capture.OPERATORS + 1, "nobody waits for ever"
 
 
+@pytest.mark.parametrize("us, looked_at", [(10, False), (29, False), (31, True), (500, True)])
+def test_modules_of_very_short_calls_are_asked_about_later(monkeypatch, us, looked_at):
+    """Where Python is half as fast as the reference's: calls of 30 us are not worth a trace."""
+    from ipexrun import capture
+
+    now = [0.0]
+    monkeypatch.setattr(capture.python_speed, "slowness", lambda: 2.0)
+    monkeypatch.setattr(capture, "_scale", None)
+    target = object.__new__(capture.Target)
+    target.clock = lambda: now[0]
+    target.timed, target.express, target.compiled, target.found, target.note, target.verdict = {}, None, [], [], {"state": ""}, None
+    target.wait_s = target.wait_longer_s = 1e9
+    target.waits, target.waited_s, target.modules_inside, target.phase = 0, 0.0, 3, target.wait
+    answers = []
+    for _ in range(200):
+        target.timed[threading.get_ident()] = capture.Waiting(False, now[0])
+        now[0] += us * 1e-6
+        answers.append(target.took(us * 1000, None, False))
+        if answers[-1] is not None:
+            break
+    if looked_at:
+        assert answers == [None] * 200 and target.phase == target.wait
+    else:
+        assert answers == [None] * 63 + [capture.LATER * capture.PATIENCE * 2.0 * (capture.BASE_S + 3 * capture.PER_MODULE_S)]
+        assert target.phase == target.answered_by_stock and f"{us} us" in target.note["state"]
+
+
 def test_who_lost_by_little_races_again_ever_later_and_then_no_more(monkeypatch):
     """Also risk: a program is left with what a neighbour on the machine decided, or pays for races without end."""
     from ipexrun import capture
