@@ -41,7 +41,7 @@ static struct {
   uint64_t first_wait_ns;
 } hook;
 
-enum { SHORT_CALL_NS = 200000, LEAST_UNCOUNTED = 7, MOST_UNCOUNTED = 23 };
+enum { SHORT_CALL_NS = 200000, SHORTS_IN_A_ROW = 8, LEAST_UNCOUNTED = 7, MOST_UNCOUNTED = 23 };
 
 static _Thread_local int depth;
 static _Thread_local int inside; /* a module that counts, or one that must not be captured, is running */
@@ -243,17 +243,18 @@ static PyObject* handled_call(PyObject* handler, int grad, PyObject* function, P
   return result;
 }
 
-/* Adds a counted call and those that it stands for. How many the next one is to stand for is drawn anew each time, so that programs whose calls
- * differ in turn are counted right on average. */
+/* Adds a counted call and those that it stands for, each as long as a short one at most. After some short calls in a row few are counted;
+ * how many are not is drawn anew each time, so that a program whose calls differ in turn is counted right on average. */
 static void count(Target* target, uint64_t spent_ns) {
   static uint32_t drawn = 1; /* under the interpreter lock */
-  target->spent_ns += spent_ns * (target->stands_for > 0 ? target->stands_for : 1);
+  target->spent_ns += spent_ns + target->skipped * (spent_ns < SHORT_CALL_NS ? spent_ns : SHORT_CALL_NS);
+  target->shorts = spent_ns < SHORT_CALL_NS ? target->shorts + 1 : 0;
   target->left = 0;
-  if (spent_ns < SHORT_CALL_NS) {
+  if (target->shorts >= SHORTS_IN_A_ROW) {
     drawn = drawn * 1664525u + 1013904223u;
     target->left = LEAST_UNCOUNTED + (drawn >> 16) % (MOST_UNCOUNTED - LEAST_UNCOUNTED + 1);
   }
-  target->stands_for = target->left + 1;
+  target->skipped = target->left;
 }
 
 /* A call that no module which counts is running around. */

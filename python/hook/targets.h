@@ -23,8 +23,9 @@ typedef struct {
   PyObject* handler;
   uint64_t spent_ns; /* of CPU time of the calling threads */
   uint64_t wait_ns;  /* asks again once so much was spent */
-  uint32_t left; /* calls that go uncounted, since calls are short: reading the clock and what else is on costs as much as a small one */
-  uint32_t stands_for; /* calls that the next counted one stands for; 0: itself */
+  uint32_t left;    /* calls that go uncounted, since calls are short: reading the clock and what else is on costs as much as a small one */
+  uint32_t skipped; /* calls before the next counted one that it stands for */
+  uint32_t shorts;  /* counted calls in a row that were short */
   TargetState state;
 } Target;
 
