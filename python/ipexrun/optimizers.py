@@ -92,7 +92,8 @@ def begins(optimizer, allowed, class_of):
 
 def rest(optimizer, stepper):
     key = id(optimizer)
-    resting[key] = weakref.ref(optimizer, lambda _: resting.pop(key, None)), stepper
+    # Bound, since an optimizer may outlive this module's globals at exit.
+    resting[key] = weakref.ref(optimizer, lambda _, kept=resting, key=key: kept.pop(key, None)), stepper
 
 
 def stepper_class(kind):
