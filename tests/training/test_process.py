@@ -129,3 +129,17 @@ def test_a_loader_that_dies(how):
     # A worker that is gone shows as one of several errors, in stock as well; now and then as a second one, after the loop.
     assert (mine.stdout == stock.stdout or how == "exit") and stock.stdout.strip() and mine.stdout.strip(), (stock.stderr, mine.stderr)
     assert mine.returncode == stock.returncode or (how == "exit" and {mine.returncode, stock.returncode} <= {0, 1})
+
+
+def test_an_optimizer_that_outlives_everything_says_nothing_at_exit(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""import torch
+layer = torch.nn.Linear(4, 1)
+optimizer = torch.optim.RMSprop(layer.parameters())
+layer(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+torch.kept = optimizer
+optimizer.step()
+""")
+    done = run([IPEXRUN, sys.executable, str(program)])
+    assert done.returncode == 0 and all(line.startswith("ipexrun:") for line in done.stderr.splitlines()), done.stderr
