@@ -112,25 +112,29 @@ def watch_optimizers(torch, by="optimizers"):
             package = load_package().__name__
             found = importlib.import_module(f"{package}.{by}")
             steppers = sys.modules[package + ".optimizers"]
-            resting, inside, step_ended = steppers.resting, steppers._inside, steppers.kept_memory.step_ended
+            resting, inside, step_ended = steppers.resting, steppers.inside, found.step_ended
             module = found
         return module
 
     def tell(name, optimizer):
+        getattr(ours(), name)(optimizer)
+
+    def guarded(call, *arguments):
         try:
-            getattr(ours(), name)(optimizer)
+            call(*arguments)
         except Exception as problem:  # nothing of ours may end a step
             if of_signal(problem):
                 raise  # but what is the program's own
             say(f"optimizers: {type(problem).__name__}: {problem}")
 
-    # An optimizer at rest leaves its steps to stock for good: what is asked about each of them may cost as much as a small one.
+    # An optimizer at rest leaves its steps to stock for good: what is asked about each of them may cost as much as a small one. Not while a thread
+    # is inside a step of ours, which may be one of this optimizer.
     def before(optimizer, args, kwargs):
         if is_compiling():
             return
         known = resting.get(id(optimizer))
         if known is None or inside or known[0]() is not optimizer:
-            tell("before", optimizer)
+            guarded(tell, "before", optimizer)
         elif known[1] is not None:
             known[1].steps += 1
 
@@ -138,10 +142,10 @@ def watch_optimizers(torch, by="optimizers"):
         if is_compiling():
             return
         known = resting.get(id(optimizer))
-        if known is None or known[0]() is not optimizer:
-            tell("after", optimizer)
+        if known is None or inside or known[0]() is not optimizer:
+            guarded(tell, "after", optimizer)
         else:
-            step_ended()
+            guarded(step_ended)
 
     base.register_optimizer_step_pre_hook(before)
     base.register_optimizer_step_post_hook(after)

@@ -41,7 +41,7 @@ static struct {
   uint64_t first_wait_ns;
 } hook;
 
-enum { SHORT_CALL_NS = 200000, SHORTS_IN_A_ROW = 8, LEAST_UNCOUNTED = 7, MOST_UNCOUNTED = 23 };
+enum { SHORT_CALL_NS = 200000, SHORTS_IN_A_ROW = 8, LEAST_UNCOUNTED = 7, MOST_UNCOUNTED = 23, MOST_LEFT_OUT = 1000 };
 
 static _Thread_local int depth;
 static _Thread_local int inside; /* a module that counts, or one that must not be captured, is running */
@@ -204,7 +204,8 @@ static PyObject* inside_original(PyObject* function, PyObject* const* args, size
 }
 
 /* Tells the handler how long stock took, what it gave, and whether candidates of operators were measured meanwhile; its answer may end its
- * work: False (stock, for good), True (stock, but look inside), or a float (after so many seconds more in it attempt() is asked again). */
+ * work: False (stock, for good), True (stock, but look inside), or a float (after so many seconds more in it attempt() is asked again).
+ * An integer: the handler has seen enough for so many calls, which stock answers. */
 static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns, PyObject* result, int explored) {
   PyObject* ns = PyLong_FromUnsignedLongLong(took_ns);
   PyObject* answer =
@@ -212,6 +213,12 @@ static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns
   Py_XDECREF(ns);
   if (answer == NULL) forget_error();
   Target* target = answer == Py_None ? NULL : target_of(module, grad, hook.first_wait_ns);
+  if (target != NULL && target->handler == handler && answer != NULL && PyLong_CheckExact(answer)) {
+    const long calls = PyLong_AsLong(answer);
+    if (PyErr_Occurred()) PyErr_Clear();
+    target->left = calls > 0 && calls <= MOST_LEFT_OUT ? (uint32_t)calls : 0;
+    target = NULL;
+  }
   const double wait = answer != NULL && PyFloat_CheckExact(answer) ? PyFloat_AS_DOUBLE(answer) : -1;
   Py_XDECREF(answer);
   if (target == NULL || target->handler != handler) return;
@@ -263,7 +270,7 @@ static PyObject* countable_call(PyObject* function, PyObject* const* args, size_
   Target* target = NULL;
   const int grad = truth_of_call(hook.is_grad_enabled, 1);
   if (hook.api->enabled()) target = target_of(module, grad, hook.first_wait_ns);
-  if (target != NULL && target->state == TARGET_COUNTING && target->left > 0) {
+  if (target != NULL && (target->state == TARGET_COUNTING || target->state == TARGET_HANDLED) && target->left > 0) {
     --target->left;
     return inside_original(function, args, nargsf, kwnames);
   }

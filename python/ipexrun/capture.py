@@ -44,6 +44,7 @@ EXPLORING = 200  # calls after which graphs that are not decided wait no longer
 QUIET = 2  # calls in a row in which no operator tried anything or waited for a check of whole passes
 OPERATORS = 48  # calls in which operators may decide before several graphs in float32 race them
 SHORTEST_S, FIRST_CALLS = 15e-6, 64  # where Python is as fast as the reference, of calls on average: what surrounds a captured call takes as much
+SHORT_S, LEFT_OUT = 5e-4, 16  # after FIRST_CALLS, of such calls so many go by for each one that is looked at, which costs 13 to 70 us
 IDLE = 8  # likewise calls in which none of these took part
 REST, LONGEST_REST = 64, 4096  # calls that the module answers after IDLE others in which no part of a graph got on; twice as many each time
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
@@ -91,6 +92,16 @@ def limit_s(price_s):
     return max(TIMES_LONGER * python_speed.slowness() * price_s, LEAST_S)
 
 
+def is_one_operator(module):
+    """A layer of torch's, which the op tier has."""
+    return type(module).__module__.startswith("torch.nn.modules.") and next(module.children(), None) is None
+
+
+def holds_more(module):
+    """Whether something inside may be captured by itself: else each call of a layer inside would be looked up for nothing."""
+    return module is not None and not all(one is module or is_one_operator(one) for one in module.modules())
+
+
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls went by: who answers from now on; seconds to wait for; None: stock, for good;
     False: stock, but look at the modules inside."""
@@ -106,8 +117,8 @@ def attempt(module, spent_s):
         opened.add(module)
         return False
     parts = sum(1 for _ in module.modules())
-    if parts == 1 and type(module).__module__.startswith("torch.nn.modules."):
-        return None  # one operator, which the op tier has
+    if is_one_operator(module):
+        return None
     want_s = PATIENCE * predicted_s(parts)
     known = remembered.OfModule(module)
     if spent_s < want_s / 2 and not AT_ONCE and not known.last():
@@ -186,7 +197,8 @@ class Target:
         self.pinned = known.pinned() != ""
         self.wait_s = wait_s  # of calls that nothing is known of, before the first trace
         self.wait_longer_s = wait_longer_s  # the same where tracing may well be in vain
-        self.waits, self.waited_s = 0, 0.0  # such calls so far, and their time
+        self.waits, self.waited_s = 0, 0.0  # such calls so far that were looked at, and their time
+        self.left_out = 0  # calls before the next one of them
         self.was_undecided = known.last() == remembered.UNDECIDED
         self.calls_that_pay = None  # see pays()
         self.known_stock = 0
@@ -290,7 +302,8 @@ class Target:
         return self.phase(module, args, kwargs)
 
     def took(self, nanoseconds, result, explored):
-        """Stock answered the call that was EAGER. None: go on; else what attempt() gives."""
+        """Stock answered the call that was EAGER. None: go on; a whole number: after so many calls that stock answers; else what attempt() gives."""
+        left_out = 0
         key = self.timed.pop(threading.get_ident(), None)
         traces = self.express  # which another thread may end
         traced = traces.timed.pop(threading.get_ident(), None) if traces is not None else None
@@ -299,12 +312,7 @@ class Target:
             if why:
                 self.give_up(why)
         elif isinstance(key, Waiting):  # exploring is a share of the time (decisions/0003): waiting for calls without it can take many times longer
-            spent_s = self.clock() - key.began
-            self.wait_longer_s -= spent_s
-            self.wait_s -= 0.0 if key.doubtful else spent_s
-            self.waits, self.waited_s = self.waits + 1, self.waited_s + spent_s
-            if self.waits == FIRST_CALLS and self.waited_s < FIRST_CALLS * SHORTEST_S * python_speed.slowness():
-                self.ask_later()
+            left_out = self.looked_at(self.clock() - key.began, key.doubtful, explored)
         elif isinstance(key, Changed):
             self.changed_s = (self.changed_s if self.changed else 0.0) + self.clock() - key.began
             self.changed += 1
@@ -325,7 +333,21 @@ class Target:
                 one.spent_s += nanoseconds * 1e-9
             if key.rests and self.misses and self.phase == self.wait_for_parts:
                 self.missed(nanoseconds * 1e-9)
-        return self.verdict
+        return self.verdict if left_out == 0 else left_out
+
+    def looked_at(self, spent_s, doubtful, explored):
+        """took() of a call while nothing is traced yet: how many others go by now."""
+        stands_for, self.left_out = self.left_out, 0
+        self.seen += stands_for
+        spent_with_s = spent_s + stands_for * min(spent_s, SHORT_S)
+        self.wait_longer_s -= spent_with_s
+        self.wait_s -= 0.0 if doubtful else spent_with_s
+        self.waits, self.waited_s = self.waits + 1, self.waited_s + spent_s
+        if self.waits == FIRST_CALLS and self.waited_s < FIRST_CALLS * SHORTEST_S * python_speed.slowness():
+            self.ask_later()
+        elif self.waits >= FIRST_CALLS and spent_s < SHORT_S and self.express is None and not explored:
+            self.left_out = LEFT_OUT
+        return self.left_out
 
     def wait(self, module, args, kwargs):
         """What earlier processes decided: calls that won are traced at once, those that lost never. Others after the usual time, or a
@@ -404,12 +426,13 @@ class Target:
         self.tell(remembered.CAPTURED, reason)
 
     def give_up(self, why, look_inside=False, remember=True):
+        look_inside = look_inside and holds_more(self.module())
         self.note["state"] = f"stock: {why}"
         if remember and not self.taken:
             self.remember(remembered.INSIDE if look_inside else remembered.STOCK, "slower")
         self.tell(remembered.STOCK, why)
         self.verdict = look_inside
-        if look_inside and self.module() is not None:
+        if look_inside:
             opened.add(self.module())
         self.end()
 

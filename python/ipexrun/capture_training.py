@@ -425,8 +425,8 @@ class Target:
         if remember and not self.taken and self.times:
             self.remember(remembered.STOCK, "slower")
         self.tell(remembered.STOCK, why)
-        self.verdict = look_inside
-        if look_inside and self.module() is not None:
+        self.verdict = look_inside = look_inside and capture.holds_more(self.module())
+        if look_inside:
             opened.add(self.module())
         self.phase = self.answered_by_stock
         self.kind = self.code = self.trace = self.run = None

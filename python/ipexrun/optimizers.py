@@ -12,6 +12,7 @@ Thread rule: functions run under the interpreter lock; a step belongs to the thr
 
 import atexit
 import collections
+import itertools
 import os
 import sys
 import threading
@@ -24,6 +25,8 @@ from . import kept_memory
 from .interrupts import let_through
 
 SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
+# Checking costs about 0.5 ms. A program that made so many optimizers may make one for each task, of a few steps: others are looked at from this step on.
+MADE, LATER_STEP = 16, 8
 BOUND = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the accuracy rule
 MODULES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Adagrad": "adagrad"}  # class: module and function of torch.optim
 STATES = {"sgd": 1, "adam": 3, "adagrad": 1}  # lists of state tensors beside parameters and gradients; a list of steps may follow
@@ -34,9 +37,10 @@ TIMED = os.environ.get("IPEXRUN_SELECT") != "off"
 SPLIT_SGD = os.environ.get("IPEXRUN_SPLIT_SGD") == "1"  # --split-sgd
 
 _steppers = weakref.WeakKeyDictionary()
-_inside = {}  # thread: Stepper of the step that it is in, or of one that raised
+inside = {}  # thread: Stepper of the step that it is in, or of one that raised
 resting = {}  # id of an optimizer whose steps are stock's for good: (weak reference, Stepper, or None where it is none of ours); entry.py asks for nothing else
 _kept = collections.deque(maxlen=64)  # the last of them, for the report: a program's optimizer may be gone by then
+_made = itertools.count(1)  # Steppers
 _told = []  # what became of each optimizer, for report()
 
 
@@ -69,7 +73,7 @@ def before(optimizer):
 
 def begins(optimizer, allowed, class_of):
     """before(), for steppers of the class class_of(kind) where allowed(kind)."""
-    left = _inside.get(threading.get_ident())
+    left = inside.get(threading.get_ident())
     if left is not None:
         left.end(raised=True)  # a step that raised, or one whose closure steps this optimizer
     kind = kind_of(optimizer)
@@ -110,10 +114,13 @@ def ends(optimizer):
         stepper.end()
 
 
+step_ended = kept_memory.step_ended  # after() of an optimizer at rest
+
+
 def after(optimizer):
     """It ended: hooks of all optimizers come after the optimizer's own."""
     ends(optimizer)
-    kept_memory.step_ended()
+    step_ended()
 
 
 def report():
@@ -155,6 +162,7 @@ class Stepper:
         self.reason = ""
         self.trial = None
         self.facts = self.make_facts()
+        self.first_step = 1 if next(_made) <= MADE else LATER_STEP
         self.checked = set()  # kinds of groups whose sample went through both forms
         self.of = None  # the optimizer whose step is under way, as a weak reference
         self.mine = None  # numbers of its parameters, once they are asked for
@@ -182,7 +190,7 @@ class Stepper:
         self.steps += 1
         if self.phase == "stock":
             return rest(optimizer, self)
-        if self.thread is not None:  # another thread steps the same optimizer
+        if self.thread is not None or self.steps < self.first_step:  # the former: another thread steps the same optimizer
             return
         if not all(map(default_form, optimizer.param_groups)):
             return self.stay("foreach, fused, capturable or differentiable is set by the program")
@@ -198,7 +206,7 @@ class Stepper:
         here = threading.get_ident()
         self.of, self.mine = weakref.ref(optimizer), None
         self.thread = here
-        _inside[here] = self
+        inside[here] = self
         self.before = getattr(self.module, self.kind)
         self.stock = stock_function(self.module, self.kind)
         setattr(self.module, self.kind, self.function)
@@ -212,9 +220,9 @@ class Stepper:
         outer = getattr(self.before, "__self__", None)  # whose closure steps this optimizer
         nested = isinstance(outer, Stepper) and outer is not self and outer.is_inside()
         if nested:
-            _inside[here] = outer
-        elif _inside.get(here) is self:
-            del _inside[here]
+            inside[here] = outer
+        elif inside.get(here) is self:
+            del inside[here]
         if getattr(getattr(self.module, self.kind), "__self__", None) is self:  # not what another thread's step or the program put there
             setattr(self.module, self.kind, self.before if nested else self.stock)
         self.before = None

@@ -39,6 +39,10 @@ def after(optimizer):
     optimizers.ends(optimizer)
 
 
+def step_ended():
+    """after() of an optimizer at rest: nothing to do."""
+
+
 def report_lines():
     """For report_text() of xpu.py."""
     return [

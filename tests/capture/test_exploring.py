@@ -140,3 +140,40 @@ def test_a_graph_of_long_calls_costs_few_calls_of_stock():
     assert stock_runs[:4] == [0, 1, 2, 2]  # the last one judges the winner
     assert checks[:2] == [0, 2]
     assert len(timed_at) == 1 and timed_at[0] > 100, timed_at
+
+
+WAITS = """
+import torch
+from torch import nn
+from ipexrun import capture
+
+class Twice(nn.Module):  # about 0.1 ms
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(12)])
+
+    def forward(self, x):
+        return self.layers(x), 2 * x
+
+capture._scale = 0.1  # of what a capture usually takes
+looked_at, real = [], capture.Target.__call__
+def call(target, *args, **kwargs):
+    looked_at.append(target.phase == target.wait)
+    return real(target, *args, **kwargs)
+capture.Target.__call__ = call
+model, x = Twice().eval(), torch.randn(4, 16)
+with torch.no_grad():
+    for calls in range(1, 20000):
+        model(x)
+        if capture.report() and capture.report()[0].get("capture_s", 0) > 0:
+            break
+print((calls, sum(looked_at), capture.report()[0]["capture_s"]))
+"""
+
+
+def test_few_of_the_calls_before_a_trace_are_looked_at():
+    done = run([*launched(), sys.executable, "-c", WAITS])
+    assert done.returncode == 0, done.stderr
+    calls, looked_at, capture_s = ast.literal_eval(done.stdout)
+    assert capture_s > 0 and calls < 19_999, "it is traced in the end"
+    assert 64 <= looked_at <= calls / 3, "half of the time goes by before, and 1 of 17 is looked at after 64"

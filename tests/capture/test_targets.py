@@ -48,8 +48,8 @@ def test_several_graphs_in_float32_race_once_operators_have_decided():
     assert calls_until_race(range(99), [True] * 99) == capture.OPERATORS + 1, "nobody waits for ever"
 
 
-@pytest.mark.parametrize("us, looked_at", [(10, False), (29, False), (31, True), (500, True)])
-def test_modules_of_very_short_calls_are_asked_about_later(monkeypatch, us, looked_at):
+@pytest.mark.parametrize("us, later, left_out", [(10, True, 0), (29, True, 0), (31, False, 16), (400, False, 16), (600, False, 0)])
+def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(monkeypatch, us, later, left_out):
     """Where Python is half as fast as the reference's: calls of 30 us are not worth a trace."""
     from ipexrun import capture
 
@@ -60,19 +60,28 @@ def test_modules_of_very_short_calls_are_asked_about_later(monkeypatch, us, look
     target.clock = lambda: now[0]
     target.timed, target.express, target.compiled, target.found, target.note, target.verdict = {}, None, [], [], {"state": ""}, None
     target.wait_s = target.wait_longer_s = 1e9
-    target.waits, target.waited_s, target.modules_inside, target.phase = 0, 0.0, 3, target.wait
+    target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.phase = 0, 0.0, 0, 0, 3, target.wait
     answers = []
     for _ in range(200):
         target.timed[threading.get_ident()] = capture.Waiting(False, now[0])
         now[0] += us * 1e-6
         answers.append(target.took(us * 1000, None, False))
-        if answers[-1] is not None:
+        if target.verdict is not None:
             break
-    if looked_at:
-        assert answers == [None] * 200 and target.phase == target.wait
-    else:
+    if later:
         assert answers == [None] * 63 + [capture.LATER * capture.PATIENCE * 2.0 * (capture.BASE_S + 3 * capture.PER_MODULE_S)]
         assert target.phase == target.answered_by_stock and f"{us} us" in target.note["state"]
+    else:
+        assert answers == [None] * 63 + [left_out or None] * 137 and target.phase == target.wait
+        assert target.seen == 136 * left_out and 1e9 - target.wait_s == pytest.approx((200 + target.seen) * us * 1e-6, abs=1e-4)
+
+
+@pytest.mark.parametrize("inside, more", [(torch.nn.Dropout(), False), (torch.nn.Sequential(torch.nn.ReLU()), True), (torch.nn.LSTM(2, 2), False)])
+def test_layers_alone_are_nothing_to_look_for_inside(inside, more):
+    from ipexrun import capture
+
+    assert capture.holds_more(torch.nn.Sequential(torch.nn.Linear(2, 2), inside)) == more
+    assert not capture.holds_more(None)
 
 
 def test_who_lost_by_little_races_again_ever_later_and_then_no_more(monkeypatch):

@@ -194,6 +194,20 @@ def test_optimizers_that_are_left_to_stock_are_asked_about_no_more(hook, monkeyp
     assert key not in optimizers.resting
 
 
+def test_of_many_optimizers_those_of_a_few_steps_are_not_checked(hook):
+    """A program that makes one for each task would pay 0.5 ms each."""
+    train(model(), SGD(model().parameters(), lr=0.1), 1)
+    optimizers = sys.modules["ipexrun.optimizers"]
+    nets = [model() for _ in range(optimizers.MADE + 1)]
+    made = [SGD(net.parameters(), lr=0.1) for net in nets]
+    for net, optimizer in zip(nets, made):
+        train(net, optimizer, 1)
+    steppers = [optimizers._steppers[optimizer] for optimizer in made]
+    assert steppers[0].phase == "race" and steppers[-1].phase == "check" and not steppers[-1].checked
+    train(nets[-1], made[-1], optimizers.LATER_STEP)
+    assert steppers[-1].phase != "check"
+
+
 @pytest.mark.parametrize("kind", [SGD, Adagrad])
 def test_sparse_gradients_stay(hook, kind):
     def run():

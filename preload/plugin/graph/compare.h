@@ -10,7 +10,7 @@ namespace ipexrun::preload::graph {
 
 inline constexpr double kModuleF32Error = 1e-6;   ///< float32 inside
 inline constexpr double kModuleBf16Error = 3e-2;  ///< bf16 inside
-/// While a form with bf16 inside is tried. Of networks with random weights the worst of 24 inputs lay up to 1.3 times as far from stock as the worst
+/// While a form with bf16 inside is tried. Of networks with random weights the worst of 24 batches lay up to 1.3 times as far from stock as the worst
 /// of the first four.
 inline constexpr double kBf16ErrorToWin = 0.8 * kModuleBf16Error;
 inline constexpr double kModuleCosine = 0.999;    ///< likewise

@@ -324,6 +324,33 @@ def test_few_of_many_short_calls_are_counted_and_stand_for_the_others():
         reinstall()
 
 
+def test_a_handler_may_leave_out_calls():
+    class Handler:
+        asked = 0
+
+        def __call__(self, module, *args):
+            self.asked += 1
+            return HOOK.EAGER
+
+        def took(self, nanoseconds, result, explored):
+            return {1: 5, 2: 0, 3: -1, 4: 10**30, 5: None}.get(self.asked, False)
+
+    handler = Handler()
+    HOOK.uninstall()
+    try:
+        reinstall(attempt=lambda module, seconds, grad: handler, world=(), first_wait=0.0)
+        layer = nn.Identity()
+        x = torch.zeros(1)
+        asked = []
+        for _ in range(14):
+            assert layer(x) is x
+            asked.append(handler.asked)
+        assert asked == [1] * 6 + [2, 3, 4, 5, 6, 6, 6, 6]  # numbers that are none leave out nothing
+    finally:
+        HOOK.uninstall()
+        reinstall()
+
+
 def graphs_and_breaks(model, x):
     report = torch._dynamo.explain(model)(x)
     return report.graph_count, report.graph_break_count
