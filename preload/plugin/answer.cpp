@@ -172,10 +172,13 @@ Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outpu
     state.selector.call_forced(*site, trial, forced);
     return std::move(trial).result();
   }
+  const auto watched = [&] {
+    return !site->training && state.drift.watching(state.calls.load(std::memory_order_relaxed)) && torch::autograd::get_current_graph_task_id() == -1;
+  };
+  if (!watched() && state.selector.leaves_to_stock(*site)) return stock();
   OpTrial trial(state, call, *site, false, stock, stock_aside);
   state.selector.call(answering_site(state, call, *site, trial), trial);
-  if (site->training) return std::move(trial).result();
-  if (!state.drift.watching(state.calls.load(std::memory_order_relaxed)) || torch::autograd::get_current_graph_task_id() != -1) [[likely]]
+  if (!watched()) [[likely]]
     return std::move(trial).result();
   const std::uint64_t mark = trial.pass_mark();
   Outputs result = std::move(trial).result();

@@ -59,6 +59,11 @@ std::vector<double> Race::blocks() const {
 RaceResult Race::result() const {
   const std::vector<double> ratios = order_matters() ? blocks() : ratios_;
   const int n = static_cast<int>(ratios.size());
+  const bool slow = n > 0 && *std::min_element(rival_.begin(), rival_.end()) >= kSlowNs;
+  if (slow && n >= kSlowPairs && n < kMinPairs) {
+    if (*std::min_element(ratios.begin(), ratios.end()) > kSlowHopeless) return RaceResult::kLost;
+    if (n >= kSlowMinPairs && median(ratios) > kSlowBehind) return RaceResult::kLost;
+  }
   // As unlikely as a clear win, and a third pair of calls of a second each would cost more than it tells.
   if (n == kPlainPairs && !doubtful_ && *std::min_element(rival_.begin(), rival_.end()) >= kLongNs &&
       *std::max_element(ratios.begin(), ratios.end()) <= kPlainRatio) {
@@ -76,7 +81,7 @@ RaceResult Race::result() const {
     if (middle <= kWinRatio && slower <= allowed_losses(n, doubtful_)) return RaceResult::kWon;
     if (middle > 1) return RaceResult::kLost;
   }
-  const int most = median(ratios) <= kWinRatio ? kMostPairs : kMaxPairs;
+  const int most = median(ratios) <= kWinRatio ? kMostPairs : slow ? kSlowMaxPairs : kMaxPairs;
   return pairs() >= most || misses_ >= kMaxPairs ? RaceResult::kLost : RaceResult::kUndecided;
 }
 

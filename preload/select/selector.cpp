@@ -96,6 +96,13 @@ int Selector::call(Site& site, Trial& trial) {
   return kStock;
 }
 
+bool Selector::leaves_to_stock(Site& site) noexcept {
+  if (site.state.load(std::memory_order_acquire) == SiteState::kExploring || site.choice.load(std::memory_order_relaxed) != kStock) return false;
+  if (site.rematch_at.load(std::memory_order_relaxed) != 0 || site.calls.load(std::memory_order_relaxed) % kSampleEvery == 0) return false;
+  site.calls.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
 int Selector::run_decided(Site& site, Trial& trial, int choice) {
   if (site.rechecking.load(std::memory_order_relaxed) && may_explore(predicted_ns(site))) {
     return recheck(site, trial, choice);

@@ -82,6 +82,10 @@ class Selector {
   /// Runs one call; returns whose result the user gets (kStock or the candidate). Throws only what stock throws.
   int call(Site& site, Trial& trial);
 
+  /// Whether call() would run stock and nothing else: it is counted then, and the caller runs stock. Most calls of sites that stock keeps, whose
+  /// operators may take no longer than what a Trial is made of.
+  [[nodiscard]] bool leaves_to_stock(Site& site) noexcept;
+
   /// Runs `candidate` where it is ready and accurate, stock elsewhere; no timing.
   int call_forced(Site& site, Trial& trial, int candidate);
 

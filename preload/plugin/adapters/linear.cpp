@@ -24,11 +24,13 @@ constexpr std::int64_t kProductsOfMatrix = 2000;        ///< that stock could do
 
 /// Reads the last two dimensions of the right operand; false when they are neither row-major nor transposed, or overlap.
 bool read_right(LinearCall* call, const at::Tensor& w) {
-  const std::int64_t dim = w.dim();
-  call->k = w.size(dim - 2);
-  call->n = w.size(dim - 1);
-  call->stride_k = w.stride(dim - 2);
-  call->stride_n = w.stride(dim - 1);
+  const at::IntArrayRef sizes = w.sizes();
+  const at::IntArrayRef strides = w.strides();
+  const std::size_t at = sizes.size() - 2;
+  call->k = sizes[at];
+  call->n = sizes[at + 1];
+  call->stride_k = strides[at];
+  call->stride_n = strides[at + 1];
   if (call->stride_k == 1 && call->stride_n >= call->k) {
     call->w_layout = 't';
     return true;
@@ -38,21 +40,25 @@ bool read_right(LinearCall* call, const at::Tensor& w) {
 }
 
 bool read_left(LinearCall* call, const at::Tensor& x) {
-  const std::int64_t dim = x.dim();
-  call->m = x.size(dim - 2);
-  call->lda = x.stride(dim - 2);
+  const at::IntArrayRef sizes = x.sizes();
+  const at::IntArrayRef strides = x.strides();
+  const std::size_t at = sizes.size() - 2;
+  call->m = sizes[at];
+  call->lda = strides[at];
   call->x_layout = call->lda == call->k ? 'c' : 's';
-  return x.size(dim - 1) == call->k && (x.stride(dim - 1) == 1 || call->k == 1) && call->lda >= call->k;
+  return sizes[at + 1] == call->k && (strides[at + 1] == 1 || call->k == 1) && call->lda >= call->k;
 }
 
 /// The same of a transposed matrix.
 bool read_left_transposed(LinearCall* call, const at::Tensor& x) {
-  const std::int64_t dim = x.dim();
-  call->m = x.size(dim - 2);
-  call->lda = x.stride(dim - 2);
-  call->x_step = x.stride(dim - 1);
+  const at::IntArrayRef sizes = x.sizes();
+  const at::IntArrayRef strides = x.strides();
+  const std::size_t at = sizes.size() - 2;
+  call->m = sizes[at];
+  call->lda = strides[at];
+  call->x_step = strides[at + 1];
   call->x_layout = 't';
-  return x.size(dim - 1) == call->k && call->lda == 1 && call->x_step >= call->m;
+  return sizes[at + 1] == call->k && call->lda == 1 && call->x_step >= call->m;
 }
 
 bool worthwhile(const LinearCall& call) {

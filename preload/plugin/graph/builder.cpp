@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/count_operators.h"
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/executor.h"
@@ -363,6 +364,8 @@ void register_classes() {
           .def("choosing_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs()); })
           .def("unsettled_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
           .def("drift_waits", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->drift.counts().waiting > 0; })
+          .def("count_operators", [](const c10::intrusive_ptr<Builder>&) { count_operators(); })
+          .def("operators_counted", [](const c10::intrusive_ptr<Builder>&) { return operators_counted(); })
           .def("exploration_ns", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(exploration_ns()); })
           .def("set_apart", [](const c10::intrusive_ptr<Builder>&, bool apart) { return drift_set_apart(apart); })
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })

@@ -38,7 +38,7 @@ int Duel::way(int ways, const WaysTried& tried) const noexcept {
     const int runs = runs_[at].load(std::memory_order_relaxed);
     const int begun = begun_[at].load(std::memory_order_relaxed);
     if (begun == 0) return way;
-    if (runs >= kRuns) continue;
+    if (runs >= wanted(way, ways)) continue;
     if (tried.has(way)) {
       if (own >= 0 && runs >= own_runs) continue;
       own = way;
@@ -72,6 +72,17 @@ void Duel::failed(int way, int ways) noexcept {
   decide(ways);
 }
 
+int Duel::wanted(int way, int ways) const noexcept {
+  const std::int64_t mine = least_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed);
+  if (mine < kLongNs) return kRuns;
+  for (int other = 0; other < ways; ++other) {
+    const auto at = static_cast<std::size_t>(other);
+    const std::int64_t least = least_[at].load(std::memory_order_relaxed);
+    if (least > 0 && !out_[at].load(std::memory_order_relaxed) && static_cast<double>(mine) > kFar * static_cast<double>(least)) return 1;
+  }
+  return kLongRuns;
+}
+
 void Duel::decide(int ways) noexcept {
   if (decided()) return;
   int best = -1;
@@ -86,7 +97,7 @@ void Duel::decide(int ways) noexcept {
   for (int way = 0; left > 1 && way < ways; ++way) {
     const auto at = static_cast<std::size_t>(way);
     if (out_[at].load(std::memory_order_relaxed)) continue;
-    if (runs_[at].load(std::memory_order_relaxed) < kRuns) return;
+    if (runs_[at].load(std::memory_order_relaxed) < wanted(way, ways)) return;
     const auto ns = static_cast<double>(least_[at].load(std::memory_order_relaxed)) * (way == 0 ? kFaster : 1);
     if (best_ns != 0 && ns >= best_ns) continue;
     best = way;

@@ -54,10 +54,15 @@ class Duel {
   void failed(int way, int ways) noexcept;
 
  private:
-  static constexpr int kRuns = 4;          ///< of each way that count
+  static constexpr int kRuns = 4;                      ///< of each way that count
+  static constexpr std::int64_t kLongNs = 20'000'000;  ///< of such runs, each of which takes of the program's time as much as thousands of others,
+  static constexpr int kLongRuns = 2;                  ///< so many,
+  static constexpr double kFar = 1.25;                 ///< and one where it took so many times as long as another way's
   static constexpr double kFaster = 0.97;  ///< of way 0's time, for another to win
 
   void decide(int ways) noexcept;
+  /// Runs of that way that are to count.
+  [[nodiscard]] int wanted(int way, int ways) const noexcept;
 
   std::array<std::atomic<int>, kMostWays> begun_{};  ///< first runs of steps
   std::array<std::atomic<int>, kMostWays> runs_{};   ///< that count

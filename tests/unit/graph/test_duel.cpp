@@ -81,6 +81,15 @@ TEST(Duel, TheFirstWayStaysUnlessAnotherIsClearlyFaster) {
   EXPECT_EQ(clear.winner(), 1);
 }
 
+TEST(Duel, LongRunsAreFew) {
+  const std::int64_t ms = 1'000'000;
+  Model model(1, {500 * ms, 400 * ms, 900 * ms}, {0, 0, 0});
+  EXPECT_EQ(model.play(), 3 + 2 + 2 + 1);  // the first ones, which do not count, and one of what is far behind
+  EXPECT_EQ(model.winner(), 1);
+  Model short_ones(1, {500, 400, 900}, {0, 0, 0});
+  EXPECT_EQ(short_ones.play(), 15);
+}
+
 TEST(Duel, AWayThatCannotBeTakenLoses) {
   Model model(3, {200, 150, 100}, {0, 0, 0});
   model.call();

@@ -67,6 +67,21 @@ TEST(Race, a_hopeless_challenger_is_dropped_after_three_pairs) {
   EXPECT_EQ(race.result(), RaceResult::kLost);
 }
 
+/// Each pair of such calls takes as much of the program's time as thousands of others.
+TEST(Race, slow_calls_that_gain_nothing_have_few_pairs) {
+  const auto pairs_until_lost = [](double ratio, std::int64_t rival_ns) {
+    Race race;
+    while (race.result() == RaceResult::kUndecided) race.add(rival_ns, static_cast<std::int64_t>(ratio * static_cast<double>(rival_ns)));
+    EXPECT_EQ(race.result(), RaceResult::kLost);
+    return race.pairs();
+  };
+  EXPECT_EQ(pairs_until_lost(1.15, 50'000'000), kSlowPairs);
+  EXPECT_EQ(pairs_until_lost(1.05, 50'000'000), kSlowMinPairs);
+  EXPECT_EQ(pairs_until_lost(0.97, 50'000'000), kSlowMaxPairs);
+  EXPECT_EQ(pairs_until_lost(1.15, 50'000), kMinPairs);
+  EXPECT_EQ(pairs_until_lost(0.97, 50'000), kMaxPairs);
+}
+
 TEST(Race, one_outlier_does_not_save_or_sink_anybody) {
   Race race;
   for (int i = 0; i < 9; ++i) race.add(1000, i == 3 ? 9000 : 600);

@@ -147,6 +147,29 @@ TEST_F(SelectorTest, slower_candidates_leave_stock) {
 /// Stock takes now 1000, now 10000, the candidate 1050 whoever runs beside it: stock looks faster in most pairs.
 std::int64_t disturbed_cost(int candidate, int* n) { return candidate != kStock ? 1050 : ++*n % 4 == 0 ? 10000 : 1000; }
 
+TEST_F(SelectorTest, calls_that_stock_keeps_need_no_trial_but_where_they_are_timed) {
+  EXPECT_FALSE(selector.leaves_to_stock(site)) << "nothing is known yet";
+  trial.cost = [](int c) { return c == kStock ? 1000 : 2000; };
+  while (site.state.load() == SiteState::kExploring) calls(1);
+  ASSERT_EQ(site.choice.load(), kStock);
+  const std::uint64_t counted = site.calls.load();
+  int timed = 0;
+  for (std::uint64_t i = 0; i < 4 * kSampleEvery; ++i) {
+    if (selector.leaves_to_stock(site)) continue;
+    ++timed;
+    calls(1);
+  }
+  EXPECT_EQ(timed, 4);
+  EXPECT_EQ(site.calls.load(), counted + 4 * kSampleEvery);
+  Site won;
+  won.candidates = {1};
+  trial.cost = [](int c) { return c == kStock ? 1000 : 100; };
+  while (won.choice.load() == kStock) selector.call(won, trial);
+  EXPECT_FALSE(selector.leaves_to_stock(won));
+  site.rematch_at = counted + 1000;
+  EXPECT_FALSE(selector.leaves_to_stock(site)) << "call() asks whether it is time";
+}
+
 TEST_F(SelectorTest, a_loss_on_a_busy_machine_is_put_to_the_test_again) {
   site.candidates = {1};
   int n = 0;
