@@ -22,10 +22,11 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from . import as_module, compiler, parts, plugin, python_speed, raised, remembered
-from .call_kinds import has_state, signature, signature_of_call
+from .call_kinds import has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .interrupts import let_through
 from .dynamo_calls import no_marks, ways_of_calling
+from .fits import Fits
 from .sizes import Sizes
 from .unguarded import Unguarded
 
@@ -34,8 +35,10 @@ TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
 EXPRESS = not FORCED  # traces may answer before TorchDynamo's graphs do
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 0.9, 0.006  # price of a capture where Python is as fast as python_speed's reference
-LATER = 4.0  # ... and so many times that where tracing may well be in vain
-PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # capture once so many times its price was spent in the module
+PER_OPERATOR_S, CHANGING = 0.0011, 2.0  # the same by the operators of a call, where that is more; sizes that change take so many times longer
+LATER = 3.0  # ... and so many times that where tracing may well be in vain
+TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
+PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
 TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 OF_A_FORM = ("by", "no_trace", "breaks", "speed", "reason", "error", "capture_s", "graphs")  # what a note says of what was captured
@@ -49,7 +52,7 @@ IDLE = 8  # likewise calls in which none of these took part
 REST, LONGEST_REST = 64, 4096  # calls that the module answers after IDLE others in which no part of a graph got on; twice as many each time
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
 KNOWN_STOCK_CALLS = 64  # after so many calls in a row that stock answered faster before, the module is not looked at again
-WITHOUT = 8  # calls of like sizes without a graph, after which no more of them are captured, once no further trace comes
+LEAST_COVERAGE = 1 / 64  # of calls by graphs; a further trace waits so many times longer at most for those that were there doing little
 RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
 
 targets = weakref.WeakSet()
@@ -60,7 +63,8 @@ modules = []  # what became of each module that was looked at, for report()
 _scale = None  # measured price of the last capture / that one
 
 
-Waiting = collections.namedtuple("Waiting", "doubtful began")  # a call while nothing is traced yet
+Waiting = collections.namedtuple("Waiting", "doubtful began counts")  # a call while nothing is traced yet
+Missing = collections.namedtuple("Missing", "began rests")  # a call that no graph fits, and so many behind it
 Changed = collections.namedtuple("Changed", "began")  # a call that found hooks, methods or what it reads to be others than when it was traced
 Saving = collections.namedtuple("Saving", "parts rests")  # a call while these wait for being worth it, or want calls in vain
 Resting = collections.namedtuple("Resting", "graphs")  # a call in which none of these tries its form
@@ -81,9 +85,14 @@ def first_line(problem):
     return compiler.first_line(problem)
 
 
-def predicted_s(modules):
+def usual_price_s(modules, operators=0, changing=False):
+    """What a capture takes where Python is as fast as the reference."""
+    return BASE_S + max(PER_MODULE_S * modules, PER_OPERATOR_S * operators * (CHANGING if changing else 1))
+
+
+def predicted_s(modules, operators=0, changing=False):
     """What capturing a module of so many is going to take, by the last capture if there was one."""
-    return (python_speed.slowness() if _scale is None else _scale) * (BASE_S + PER_MODULE_S * modules)
+    return (python_speed.slowness() if _scale is None else _scale) * usual_price_s(modules, operators, changing)
 
 
 def limit_s(price_s):
@@ -224,7 +233,8 @@ class Target:
         self.misses = False  # the last one was one
         self.waited = 0  # calls that had their graphs while one without was to be traced
         self.alone = 0  # calls in a row without any graph
-        self.without = {}  # signature: calls without any graph that were seen since no further trace comes
+        self.fits = Fits()
+        self.operators = 0  # of a call, once they were counted
         self.turn = self.rematches = 0
         self.calls = 0
         self.idle = 0
@@ -240,6 +250,7 @@ class Target:
         self.sizes = Sizes()
         self.trial = torch.classes.ipexrun.Trial()
         self.builder = torch.classes.ipexrun.Graph()  # asked for what the process has chosen so far
+        self.rounds = self.builder.bf16_allowed("")  # long calls nearly always gain by that: what trying it costs is soon earned
         self.unsettled = 0  # captured calls of the race in which kernels inside were still being chosen
         self.in_float32 = False  # its graphs, because there are several
         self.quiet, self.undecided = 0, -1  # calls in a row in which no operator was undecided, and what was counted then
@@ -282,6 +293,9 @@ class Target:
             for one in target.compiled[before:]:
                 one.alone = whole
                 one.only_computes = only_computes and not one.writes
+                one.module_races = timed and not target.certain
+                one.long_calls = whole and compiler.BOUNDED and target.mean_s() > compiler.LONG_S
+                one.module_answers = one.long_calls and one.only_computes and target.can_tell_from_results(one)
             target.found += seen  # not where that raises: TorchDynamo begins anew with numbers as tensors, say
             return compiled
 
@@ -312,7 +326,10 @@ class Target:
             if why:
                 self.give_up(why)
         elif isinstance(key, Waiting):  # exploring is a share of the time (decisions/0003): waiting for calls without it can take many times longer
-            left_out = self.looked_at(self.clock() - key.began, key.doubtful, explored)
+            spent_s = self.clock() - key.began
+            if key.counts:
+                self.operators = max(self.builder.operators_counted(), 0)
+            left_out = self.looked_at(spent_s, key.doubtful, explored)
         elif isinstance(key, Changed):
             self.changed_s = (self.changed_s if self.changed else 0.0) + self.clock() - key.began
             self.changed += 1
@@ -321,6 +338,10 @@ class Target:
         elif isinstance(key, Racing):
             beside_ns = self.builder.exploration_ns() - key.beside_ns if explored else 0
             self.pair(key.key, Half(nanoseconds - beside_ns, stock=True, settled=not explored))
+        elif isinstance(key, Missing):
+            left_out = key.rests
+            self.seen += key.rests
+            self.missed((self.clock() - key.began) * (1 + key.rests))
         elif isinstance(key, Resting):
             for one in key.graphs:
                 one.rested(nanoseconds * 1e-9)
@@ -370,19 +391,42 @@ class Target:
         won = known == remembered.CAPTURED
         if won and with_state and not AT_ONCE and not self.sizes.are_known(call):
             return self.eager  # a few calls, which save the first of two traces
-        if self.pays() if won else (self.wait_longer_s if doubtful else self.wait_s) <= 0:
+        if self.pays() if won else self.is_worth_a_trace(doubtful):
             self.phase = self.capture
             return self.capture(module, args, kwargs)
         if won:
             return self.eager
         if not known or doubtful:
             self.known_stock = 0
-            self.timed[threading.get_ident()] = Waiting(doubtful, self.clock())
+            counts = self.waits == 1  # not the first one, in which things are made
+            if counts:
+                self.builder.count_operators()
+            self.timed[threading.get_ident()] = Waiting(doubtful, self.clock(), counts)
             return self.eager
         self.known_stock += 1
         if known == remembered.INSIDE or self.known_stock >= KNOWN_STOCK_CALLS:
             self.give_up("pinned" if self.pinned else "remembered", look_inside=known == remembered.INSIDE, remember=False)
         return self.eager
+
+    def is_worth_a_trace(self, doubtful):
+        """Whether its calls took as long as a capture's price asks for, which calls that take long are part of."""
+        if AT_ONCE:
+            return (self.wait_longer_s if doubtful else self.wait_s) <= 0
+        more_s = self.price_s() - predicted_s(self.modules_inside) if self.waits else 0.0
+        more_s = PATIENCE * (more_s + (0 if self.rounds else TRIAL_CALLS * self.mean_s()))
+        return self.wait_longer_s + LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
+
+    def price_s(self):
+        return predicted_s(self.modules_inside, self.operators, self.sizes.change())
+
+    def mean_s(self):
+        """Seconds of a call while nothing is traced yet."""
+        return self.waited_s / self.waits if self.waits else 0.0
+
+    def can_tell_from_results(self, graph):
+        """Whether the graph's form need not run beside stock's in the call that is traced, which the module answers and is compared with: what is
+        rounded to bf16 may lie further apart than that comparison allows."""
+        return graph.open == [False] and not graph.bf16_inside
 
     def pays(self):
         """Whether a module that won in an earlier process is traced now: at once if the last run was long enough to earn what that takes, and twice;
@@ -422,7 +466,8 @@ class Target:
         self.pairs.clear()
         stock_ns, captured_ns = self.medians()
         if 0 < captured_ns < stock_ns:
-            self.known.remember_number("pays", 1 + int(1e9 * self.note.get("capture_s", 0) / (stock_ns - captured_ns)))
+            price_s = self.note.get("capture_s", 0) + sum(graph.beside_s for graph in self.compiled)
+            self.known.remember_number("pays", 1 + int(1e9 * price_s / (stock_ns - captured_ns)))
         self.tell(remembered.CAPTURED, reason)
 
     def give_up(self, why, look_inside=False, remember=True):
@@ -485,6 +530,7 @@ class Target:
             self.attempts += 1
             self.express_begun = not EXPRESS or self.is_part
             self.capture_s, self.missed_s, self.calls = 0.0, 0.0, 0
+            usual_s = usual_price_s(self.modules_inside, self.operators, self.sizes.change())
             self.limit_s = limit_s(BASE_S + PER_MODULE_S * self.modules_inside)
             if not self.prepared:
                 self.prepared = True
@@ -515,7 +561,8 @@ class Target:
                 self.in_float32 = True
                 for graph in self.compiled:
                     graph.keep_float32()
-            _scale = min(max(self.capture_s / (BASE_S + PER_MODULE_S * self.modules_inside), 0.1), 20.0)
+            _scale = min(max(self.capture_s / usual_s, 0.1), 20.0)
+            self.fits = Fits()
             self.note.update(capture_s=round(self.note.get("capture_s", 0) + self.capture_s, 2), graphs=len(self.compiled))
             if self.breaks:
                 self.note["breaks"] = sorted(set(self.breaks))
@@ -526,29 +573,38 @@ class Target:
             elif len(self.compiled) > before or self.phase == self.capture:
                 self.note["state"] = "trying its graphs"
                 self.phase = self.explore
-            if len(self.compiled) == before + 1 and self.compiled[before].only_computes and result is not self.eager:
+            only_one = len(self.compiled) == before + 1 and self.compiled[before].only_computes
+            if (only_one or any(graph.module_answers for graph in self.compiled[before:])) and result is not self.eager:
                 self.timed[threading.get_ident()] = Beside(result)
                 return self.eager
             return result
         finally:
+            for graph in self.compiled:
+                graph.module_answers = False
             self.lock.release()
 
     def is_last_trace(self):
         return self.attempts >= ATTEMPTS or not self.graphs_a_call
 
     def patience_s(self):
-        """Time in calls that no graph answers, after which one more trace is worth its price."""
+        """Time in calls that no graph answers, after which one more trace may be worth its price."""
         return 0.0 if AT_ONCE else PATIENCE * max(self.note.get("capture_s", 0.0), 1.0)
+
+    def serves(self):
+        """The share of calls that a further trace is likely to be of use for: that of the last one, unless it did not know yet what changes."""
+        return max(self.fits.coverage(), LEAST_COVERAGE) if self.sizes.tells or self.attempts > 1 else 1.0
 
     def missed(self, seconds):
         self.missed_s += seconds
-        if self.missed_s > self.patience_s() and self.attempts < ATTEMPTS:
+        if self.missed_s > self.patience_s() / self.serves() and self.attempts < ATTEMPTS and self.phase != self.answered_by_stock:
             self.phase = self.capture
 
     def captured(self, module, args, kwargs):
         """Its result, or EAGER; and how long it took, a Half, if a graph took part."""
-        key = (signature(args), signature(kwargs)) if self.is_last_trace() else None
-        if key is not None and self.without.get(key, 0) >= WITHOUT:
+        rests = self.fits.rests() if self.phase != self.answer else 0
+        if rests or self.fits.leaves_out(args, kwargs):
+            self.alone += 1 + rests
+            self.timed[threading.get_ident()] = Missing(self.clock(), rests)
             return self.eager, None
         before, tries, unsettled = compiler.ran(), parts.tries(), self.builder.unsettled_runs()
         self.hook.end_drift_check()
@@ -564,8 +620,7 @@ class Target:
         nanoseconds = time.perf_counter_ns() - started
         graphs = compiler.ran() - before
         self.alone = 0 if graphs else self.alone + 1
-        if key is not None:
-            self.without[key] = 0 if graphs else self.without.get(key, 0) + 1
+        self.fits.note(args, kwargs, bool(graphs))
         self.misses = graphs < self.graphs_a_call
         if self.misses:  # some of them have no form for this call
             self.missed(self.clock() - began)
@@ -771,8 +826,8 @@ class Target:
             if result is not None and result is not self.eager:
                 return result
             waiting = traces.timed.pop(threading.get_ident(), None)
-        self.taken += 1
         result, half = self.captured(module, args, kwargs)
+        self.taken += result is not self.eager
         if waiting is not None and half is not None:
             waiting.pair(half.nanoseconds, stock=True)
         return result

@@ -28,7 +28,8 @@ SHARE, LEAD_SHARE = 0.05, 0.2  # of stock's time may go into trying a form after
 LEAD_S = 9.0  # seconds in one graph that a form that leads, or chooses kernels, may be tried in without a rest
 LEADS, RECENT = 0.95, 6  # of stock's time, in the middle of so many last pairs: it may well win. By single calls a form that is level led for minutes
 BOUNDED = os.environ.get("IPEXRUN_GRAPH_WAIT") != "0" and os.environ.get("IPEXRUN_GRAPH_MODE") != "dynamo"
-LONG_S, NEAR = 0.1, 1e-4  # of such calls, and of results so near stock's, float64 tells the rest later; of such calls also the time of each operator
+LONG_S, NEAR = 0.1, 1e-4  # of such calls, and of results so near stock's, float64 tells the rest later; of such calls also the time of each operator;
+# and each call that tries a form is followed by a rest (decisions/0052)
 LOOK_AGAIN = 16  # the first call answered with bf16 inside that is judged once more; then each power of four
 SMALL_SHARE = 8  # one call of so many may have results that are too small for what bf16 rounds
 SMALL_AT_FIRST = 32  # such calls after which that is asked of a form that answers
@@ -111,6 +112,9 @@ class Compiled:
         self.laid_out = False  # it was made anew for how stock's results lie
         self.alone = False  # it is all that a call of the captured module does: see raised.py
         self.only_computes = self.writes = False  # nothing but its results is left of a call: see as_module.py; it writes inputs or buffers
+        self.module_races = False  # what wins here races once more, as a part of its module
+        self.module_answers = False  # this call, whose results are compared with the form's
+        self.long_calls = False  # as the module knows before any call of this graph
         self.open = [False]  # candidates that are still to be tried: whether products of float32 may be bf16
         # Where bf16 is allowed the operators that our float32 form leaves to torch may be answered in it by the op tier.
         self.bf16_inside = self.graph.bf16_allowed(dtype or "")
@@ -181,12 +185,20 @@ class Compiled:
         ratios = [mine / max(stock, 1) for stock, mine in zip(*(times[-RECENT:] for times in self.times))]
         return bool(ratios) and statistics.median(ratios) <= LEADS
 
+    def is_long(self):
+        """Each call that tries a form takes much of a program's time, and says much."""
+        return self.stock_s > LONG_S or self.long_calls
+
     def is_costly(self, more_s=0.0):
         """A form that gains little is decided by many pairs, and a model of long calls would take twice as long for a minute."""
         return BOUNDED and self.timed and self.beside_s + more_s > FREE_S
 
     def rest_after(self, beside_s, choosing):
         """Seconds of stock's calls before the form is tried again, after a call that took so many more than stock's."""
+        if self.open and BOUNDED and self.is_long():
+            if self.calls == 1 and self.open[0]:
+                return 0.0  # where bf16 is native long calls nearly always gain by it
+            return beside_s / (LEAD_SHARE if self.calls == 1 or choosing or self.leads() else SHARE)
         if not (self.open and self.is_costly()):
             return 0.0
         leads = self.leads()
@@ -291,6 +303,8 @@ class Compiled:
     def explore(self, values):
         """The user gets stock's result; ours is computed beside it, judged and timed."""
         candidate = self.open[0]
+        if self.calls == 0 and self.module_answers:
+            return self.packed(candidate, values)
         unsettled = self.graph.unsettled_runs()
         mine_first = self.calls % 2 == 1
         if mine_first:
@@ -322,8 +336,11 @@ class Compiled:
                 self.trial.add_unsettled(stock_ns, mine_ns)
             self.times[0].append(stock_ns)
             self.times[1].append(mine_ns)
-            decided = self.trial.result() if self.timed else int(self.calls > CHECKS)
-        if self.checks == 0 or (self.checks < CHECKS and not self.is_costly(self.stock_s)) or decided == 1:
+            decided = self.trial.result() if self.timed else int(self.calls > (1 if self.is_long() else CHECKS))
+            if decided == 0 and self.module_races and self.is_long() and mine_ns <= LEADS * stock_ns:
+                decided = 1  # a race whose calls all answer goes on with it
+        early = self.checks < CHECKS and (self.checks == 0 or not self.is_costly(self.stock_s))
+        if first or decided == 1 or (early and not self.is_long()):
             self.checks += 1
             if not self.is_accurate(values, list(mine), candidate, may_wait=decided != 1, truth=result if first else None):
                 if first and self.lies_otherwise(result, mine) and self.lay_out(values):
@@ -335,7 +352,7 @@ class Compiled:
         elif decided == 1:
             self.open = []
             self.small = 0
-            self.unjudged = self.graph.unsettled_runs() != unsettled or (self.timed and (self.postponed or self.checks < CHECKS))
+            self.unjudged = self.graph.unsettled_runs() != unsettled or ((self.timed or self.is_long()) and (self.postponed or self.checks < CHECKS))
             self.choice = candidate
             kernels = self.graph.kernels(candidate)
             self.note["choice"] = form_name(candidate) + (f" ({kernels})" if kernels else "") + f": {self.fused[candidate]}"
@@ -353,6 +370,15 @@ class Compiled:
         elif decided == -1:
             self.lose(values, f"not faster, {1 / self.trial.ratio():.2f} of stock's speed")
         return result
+
+    def packed(self, candidate, values):
+        """What a call that is a first one leaves behind, and its results, with which no more is done than compare them with the module's."""
+        mine, _ = self.attempt(candidate, values)
+        self.calls += 1
+        if mine is not None:
+            return mine
+        self.lose(values, f"failed: {self.problem}")
+        return tuple(self.stock(*values))
 
     def lies_otherwise(self, truth, mine):
         """They may be as stock's but for their strides."""

@@ -80,6 +80,7 @@ class Sizes:
         self.of = {}  # kind of call: [calls that were looked at, kinds of things in the last one, calls in a row that were alike]
         self.sizes = {}  # name: a set of sizes for each dimension
         self.numbers = {}  # name: a set of values
+        self.tells = False  # the last trace was told of something that changes
 
     def see(self, call, args, kwargs):
         """`call`: of which kind it is (call_kinds.signature_of_call)."""
@@ -117,6 +118,10 @@ class Sizes:
         seen = self.of.get(call)
         return seen is not None and seen[2] >= ALIKE
 
+    def change(self):
+        """Whether something is known to."""
+        return any(len(one) >= CHANGING for of in self.sizes.values() for one in of) or any(len(one) >= CHANGING for one in self.numbers.values())
+
     @contextlib.contextmanager
     def told(self, args, kwargs):
         """TorchDynamo knows inside, of this call's tensors and numbers, which ones change. 0 and 1 it takes for constants whatever it is told."""
@@ -128,7 +133,9 @@ class Sizes:
                 if changing and not any(name.startswith("_dynamo") for name in vars(tensor)):
                     marked.append(tensor)
                     torch._dynamo.maybe_mark_dynamic(tensor, changing)
-            with changing_numbers([path for path, number in numbers.items() if number > 1 and len(self.numbers.get(path, ())) >= CHANGING]):
+            names = [path for path, number in numbers.items() if number > 1 and len(self.numbers.get(path, ())) >= CHANGING]
+            self.tells = bool(marked or names)
+            with changing_numbers(names):
                 yield
         finally:
             for tensor in marked:

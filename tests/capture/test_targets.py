@@ -63,7 +63,7 @@ def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(
     target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.phase = 0, 0.0, 0, 0, 3, target.wait
     answers = []
     for _ in range(200):
-        target.timed[threading.get_ident()] = capture.Waiting(False, now[0])
+        target.timed[threading.get_ident()] = capture.Waiting(False, now[0], False)
         now[0] += us * 1e-6
         answers.append(target.took(us * 1000, None, False))
         if target.verdict is not None:
@@ -258,7 +258,7 @@ def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module(
     def waiting(graphs, comes):
         target = object.__new__(capture.Target)
         target.compiled, target.lost, target.eager, target.timed, target.note, target.progress = graphs, False, "eager", {}, {}, []
-        target.express, target.verdict = None, None
+        target.express, target.verdict, target.sizes = None, None, SimpleNamespace(tells=False)
         target.begin_waiting_for_parts()
 
         def captured(*_):
@@ -295,3 +295,57 @@ def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module(
     target.phase(None, (), {})
     target.took(10**10, None, False)
     assert target.phase == target.capture, "time without a graph counts while graphs rest"
+
+
+def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatch):
+    """Also risk: calls of a second are tried after three; a call of a thousand operators is traced as if it had ten."""
+    from ipexrun import capture
+
+    monkeypatch.setattr(capture.python_speed, "slowness", lambda: 1.0)
+    monkeypatch.setattr(capture, "_scale", None)
+    monkeypatch.setattr(capture, "AT_ONCE", False)
+
+    def calls_until_traced(call_s, operators=10, changes=False, doubtful=False, rounds=False):
+        target, now = object.__new__(capture.Target), [0.0]
+        target.clock, target.builder = (lambda: now[0]), SimpleNamespace(operators_counted=lambda: operators)
+        target.timed, target.express, target.verdict, target.sizes = {}, None, None, SimpleNamespace(change=lambda: changes)
+        target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.operators = 0, 0.0, 0, 0, 10, 0
+        target.rounds = rounds
+        target.wait_s = capture.PATIENCE * capture.predicted_s(10) / 2  # the other half was spent before
+        target.wait_longer_s = capture.PATIENCE * capture.predicted_s(10) * (capture.LATER - 0.5)
+        while not target.is_worth_a_trace(doubtful):
+            target.timed[threading.get_ident()] = capture.Waiting(doubtful, now[0], target.waits == 1)
+            now[0] += call_s
+            target.took(int(call_s * 1e9), None, False)
+        return now[0] + capture.PATIENCE * capture.predicted_s(10) / 2
+
+    price = capture.BASE_S + 10 * capture.PER_MODULE_S
+    assert calls_until_traced(0.01) == pytest.approx(capture.PATIENCE * (price + 0.01 * capture.TRIAL_CALLS), abs=0.02)
+    assert calls_until_traced(1.0) == pytest.approx(capture.PATIENCE * (price + capture.TRIAL_CALLS), abs=1.01)
+    assert calls_until_traced(1.0, rounds=True) == pytest.approx(capture.PATIENCE * price, abs=1.01), "where bf16 is native"
+    many = capture.BASE_S + 2000 * capture.PER_OPERATOR_S
+    assert calls_until_traced(0.01, operators=2000) == pytest.approx(capture.PATIENCE * (many + 0.01 * capture.TRIAL_CALLS), abs=0.02)
+    changing = capture.BASE_S + 2000 * capture.PER_OPERATOR_S * capture.CHANGING
+    assert calls_until_traced(0.01, 2000, changes=True) == pytest.approx(capture.PATIENCE * (changing + 0.01 * capture.TRIAL_CALLS), abs=0.02)
+    assert calls_until_traced(0.01, doubtful=True) == pytest.approx(capture.LATER * capture.PATIENCE * (price + 0.01 * capture.TRIAL_CALLS), abs=0.03)
+
+
+def test_who_serves_few_calls_waits_longer_for_a_further_trace():
+    """Also risk: a module over trees is traced four times for a graph each that fits no other tree, or one whose first trace knew nothing never again."""
+    from ipexrun import capture, fits
+
+    def seconds_until_traced(share, tells, attempts):
+        target = object.__new__(capture.Target)
+        target.note, target.fits, target.sizes, target.attempts = {"capture_s": 2.0}, fits.Fits(), SimpleNamespace(tells=tells), attempts
+        target.fits.calls, target.fits.hits, target.missed_s, target.phase = 1000, int(1000 * share), 0.0, target.explore
+        seconds = 0
+        while target.phase != target.capture and seconds < 10_000:
+            target.missed(1.0)
+            seconds += 1
+        return seconds
+
+    plain = capture.PATIENCE * 2.0
+    assert seconds_until_traced(0.0, tells=False, attempts=1) == pytest.approx(plain, abs=1)
+    assert seconds_until_traced(0.5, tells=True, attempts=1) == pytest.approx(2 * plain, abs=1)
+    assert seconds_until_traced(0.0, tells=False, attempts=2) == pytest.approx(plain / capture.LEAST_COVERAGE, abs=1)
+    assert seconds_until_traced(1.0, tells=True, attempts=capture.ATTEMPTS) == 10_000, "the last one"
