@@ -130,11 +130,14 @@ def main():
     parser.add_argument("--build", default=os.environ.get("IPEXRUN_BUILD_DIR", "build/release"), help="build tree (default build/release)")
     parser.add_argument("--option", action="append", default=[], help="a word for ipexrun, may be repeated: --option=--dtype=float32")
     parser.add_argument("--environment", action="append", default=[], metavar="NAME=VALUE", help="for ours alone, may be repeated")
+    parser.add_argument("--smoke", action="store_true", help="half a second of one program: does it run")
     parser.add_argument("--json", action="store_true", help="one JSON object a program instead of a table")
     options = parser.parse_args()
     sys.path.insert(0, HERE)
     from duel_programs import PROGRAMS
 
+    if options.smoke:
+        options.programs, options.seconds = "tiny_training", 0.5
     names = options.programs.split(",") if options.programs else list(PROGRAMS)
     unknown = [name for name in names if name not in PROGRAMS and not name.endswith(".py")]
     if unknown:

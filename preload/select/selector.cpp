@@ -97,7 +97,12 @@ int Selector::call(Site& site, Trial& trial) {
 }
 
 bool Selector::leaves_to_stock(Site& site) noexcept {
-  if (site.state.load(std::memory_order_acquire) == SiteState::kExploring || site.choice.load(std::memory_order_relaxed) != kStock) return false;
+  if (site.choice.load(std::memory_order_relaxed) != kStock) return false;
+  if (site.state.load(std::memory_order_acquire) == SiteState::kExploring) {
+    if (exploring_allowed_.load(std::memory_order_relaxed)) return false;
+    site.calls.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
   if (site.rematch_at.load(std::memory_order_relaxed) != 0 || site.calls.load(std::memory_order_relaxed) % kSampleEvery == 0) return false;
   site.calls.fetch_add(1, std::memory_order_relaxed);
   return true;

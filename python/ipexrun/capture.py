@@ -39,6 +39,7 @@ PER_OPERATOR_S, CHANGING = 0.0011, 2.0  # the same by the operators of a call, w
 LATER = 3.0  # ... and so many times that where tracing may well be in vain
 TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
+LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that compute for so long, where bf16 is native: most of these gain much by it
 TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 OF_A_FORM = ("by", "no_trace", "breaks", "speed", "reason", "error", "capture_s", "graphs")  # what a note says of what was captured
@@ -410,10 +411,11 @@ class Target:
 
     def is_worth_a_trace(self, doubtful):
         """Whether its calls took as long as a capture's price asks for, which calls that take long are part of."""
-        if AT_ONCE:
+        if AT_ONCE or not self.waits:
             return (self.wait_longer_s if doubtful else self.wait_s) <= 0
-        more_s = self.price_s() - predicted_s(self.modules_inside) if self.waits else 0.0
-        more_s = PATIENCE * (more_s + (0 if self.rounds else TRIAL_CALLS * self.mean_s()))
+        likely = self.rounds and self.mean_s() >= COMPUTES_S
+        price_s = self.price_s() + (0 if self.rounds else TRIAL_CALLS * self.mean_s())
+        more_s = (min(PATIENCE, LIKELY) if likely else PATIENCE) * price_s - PATIENCE * predicted_s(self.modules_inside)
         return self.wait_longer_s + LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
 
     def price_s(self):

@@ -131,8 +131,8 @@ def test_waiting_goes_by_time_in_calls_that_find_it_changed():
                 target.took(int(seconds * 1e9), None, False)
         return calls
 
-    assert not capture.AT_ONCE and capture.PATIENCE == 2.0
-    assert calls_until_it_begins_anew(0.5, 3.0) == 13, "twice the price of a capture"
-    assert calls_until_it_begins_anew(0.25, 0.1) == 9, "at least a second's"
+    assert not capture.AT_ONCE and capture.PATIENCE == 3.0
+    assert calls_until_it_begins_anew(0.5, 3.0) == 19, "three times the price of a capture"
+    assert calls_until_it_begins_anew(0.25, 0.1) == 13, "at least a second's"
     assert calls_until_it_begins_anew(5.0, 1.0) == capture.CHANGED
-    assert calls_until_it_begins_anew(0.5, 3.0, interrupted=10) == 23, "in a row"
+    assert calls_until_it_begins_anew(0.5, 3.0, interrupted=10) == 29, "in a row"

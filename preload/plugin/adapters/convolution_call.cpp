@@ -95,7 +95,7 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
   }
   if (training && in_bf16 && !half_inputs && !transposed) fitting.push_back(kOnednnBf16Cast);
   if (!offered) return fitting;
-  if (in_bf16) fitting.push_back(kOnednnBf16Packed);
+  if (in_bf16 && known.take_bf16) fitting.push_back(kOnednnBf16Packed);
   if (!half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
   return fitting;
 }

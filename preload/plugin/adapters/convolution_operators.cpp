@@ -20,6 +20,9 @@ ConvolutionOperators find_all() {
   find(&found.pointwise_binary, "mkldnn::_convolution_pointwise", "binary");
   find(&found.reorder_transposed, "mkldnn::_reorder_convolution_transpose_weight");
   find(&found.pointwise_transposed, "mkldnn::_convolution_transpose_pointwise");
+  std::optional<c10::TypedOperatorHandle<bool()>> take_bf16;
+  find(&take_bf16, "mkldnn::_is_mkldnn_bf16_supported");
+  if (take_bf16) found.take_bf16 = take_bf16->call();
   return found;
 }
 

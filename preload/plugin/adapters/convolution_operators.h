@@ -30,6 +30,7 @@ struct ConvolutionOperators {
   std::optional<c10::TypedOperatorHandle<Pointwise>> pointwise;
   std::optional<c10::TypedOperatorHandle<PointwiseBinary>> pointwise_binary;
   std::optional<c10::TypedOperatorHandle<PointwiseTransposed>> pointwise_transposed;
+  bool take_bf16 = true;  ///< on this CPU: below AVX-512 they raise, which no cap of instruction sets tells
 };
 
 /// Looked up once, by whoever asks first.

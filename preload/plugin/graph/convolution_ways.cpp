@@ -24,7 +24,10 @@ constexpr std::int64_t kLongestOnednnSum = 4096;
 
 constexpr std::int64_t kDuelOfConvolutions = 2;
 
-bool has_onednn() { return convolution_operators().reorder && convolution_operators().pointwise; }
+bool has_onednn(bool bf16 = false) {
+  const ConvolutionOperators& known = convolution_operators();
+  return known.reorder && known.pointwise && (!bf16 || known.take_bf16);
+}
 
 /// Rows and columns of pixels, one group.
 bool may_take_windows(const ConvolutionCall& call, const Convolution& convolution) {
@@ -69,7 +72,7 @@ Method method_of(const ConvolutionCall& call, const Convolution& convolution, Is
     if (call.pointwise() && unary_of(convolution) && kernels::linear_bf16_supported(call.linear_args(), isa)) return Method::kProduct;
     if (own_f32) return Method::kOwnF32;
     if (!call.depthwise() && kernels::conv_supported(call.kernel_args(kernels::DType::kBf16), isa)) return Method::kOwnBf16;
-    return has_onednn() ? Method::kOnednnBf16 : Method::kStock;
+    return has_onednn(true) ? Method::kOnednnBf16 : Method::kStock;
   }
   if (own_f32 && call.x->numel() / call.x->size(0) * 4 <= kMostOwnF32Bytes) return Method::kOwnF32;
   return has_onednn() ? Method::kOnednnF32 : Method::kStock;
@@ -103,7 +106,7 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
     if (windows) ways.add(Method::kWindowsBf16);
     if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), true, isa)) ways.add(Method::kWinogradBf16);
   }
-  if (first == Method::kProduct && has_onednn()) ways.add(Method::kOnednnBf16);
+  if (first == Method::kProduct && has_onednn(true)) ways.add(Method::kOnednnBf16);
   return ways;
 }
 
