@@ -35,11 +35,12 @@ TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
 EXPRESS = not FORCED  # traces may answer before TorchDynamo's graphs do
 AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
 BASE_S, PER_MODULE_S = 0.9, 0.006  # price of a capture where Python is as fast as python_speed's reference
-PER_OPERATOR_S, CHANGING = 0.0011, 2.0  # the same by the operators of a call, where that is more; sizes that change take so many times longer
+PER_OPERATOR_S, CHANGING = 0.0008, 2.0  # the same by the operators of a call, where that is more; sizes that change take so many times longer
+COUNTS = 16  # calls whose operators are counted at most
 LATER = 3.0  # ... and so many times that where tracing may well be in vain
 TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
-LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that compute for so long, where bf16 is native: most of these gain much by it
+LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that take so long, in most of which more is computed than arranged
 TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 OF_A_FORM = ("by", "no_trace", "breaks", "speed", "reason", "error", "capture_s", "graphs")  # what a note says of what was captured
@@ -235,7 +236,7 @@ class Target:
         self.waited = 0  # calls that had their graphs while one without was to be traced
         self.alone = 0  # calls in a row without any graph
         self.fits = Fits()
-        self.operators = 0  # of a call, once they were counted
+        self.operators, self.counts_more = 0, COUNTS  # of a call, once they were counted; in how many more they are
         self.turn = self.rematches = 0
         self.calls = 0
         self.idle = 0
@@ -329,7 +330,7 @@ class Target:
         elif isinstance(key, Waiting):  # exploring is a share of the time (decisions/0003): waiting for calls without it can take many times longer
             spent_s = self.clock() - key.began
             if key.counts:
-                self.operators = max(self.builder.operators_counted(), 0)
+                self.counted(self.builder.operators_counted(), explored)
             left_out = self.looked_at(spent_s, key.doubtful, explored)
         elif isinstance(key, Changed):
             self.changed_s = (self.changed_s if self.changed else 0.0) + self.clock() - key.began
@@ -356,6 +357,12 @@ class Target:
             if key.rests and self.misses and self.phase == self.wait_for_parts:
                 self.missed(nanoseconds * 1e-9)
         return self.verdict if left_out == 0 else left_out
+
+    def counted(self, operators, explored):
+        """Of a call in which operators tried candidates there are more than there are going to be, so others are counted for a while."""
+        if operators > 0:
+            self.operators = min(self.operators, operators) if self.operators else operators
+        self.counts_more = self.counts_more - 1 if explored else 0
 
     def looked_at(self, spent_s, doubtful, explored):
         """took() of a call while nothing is traced yet: how many others go by now."""
@@ -399,7 +406,7 @@ class Target:
             return self.eager
         if not known or doubtful:
             self.known_stock = 0
-            counts = self.waits == 1  # not the first one, in which things are made
+            counts = self.waits > 0 and self.counts_more > 0  # not of the first one, in which things are made
             if counts:
                 self.builder.count_operators()
             self.timed[threading.get_ident()] = Waiting(doubtful, self.clock(), counts)
@@ -413,9 +420,8 @@ class Target:
         """Whether its calls took as long as a capture's price asks for, which calls that take long are part of."""
         if AT_ONCE or not self.waits:
             return (self.wait_longer_s if doubtful else self.wait_s) <= 0
-        likely = self.rounds and self.mean_s() >= COMPUTES_S
         price_s = self.price_s() + (0 if self.rounds else TRIAL_CALLS * self.mean_s())
-        more_s = (min(PATIENCE, LIKELY) if likely else PATIENCE) * price_s - PATIENCE * predicted_s(self.modules_inside)
+        more_s = (min(PATIENCE, LIKELY) if self.mean_s() >= COMPUTES_S else PATIENCE) * price_s - PATIENCE * predicted_s(self.modules_inside)
         return self.wait_longer_s + LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
 
     def price_s(self):

@@ -309,7 +309,7 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
         target, now = object.__new__(capture.Target), [0.0]
         target.clock, target.builder = (lambda: now[0]), SimpleNamespace(operators_counted=lambda: operators)
         target.timed, target.express, target.verdict, target.sizes = {}, None, None, SimpleNamespace(change=lambda: changes)
-        target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.operators = 0, 0.0, 0, 0, 10, 0
+        target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.operators, target.counts_more = 0, 0.0, 0, 0, 10, 0, capture.COUNTS
         target.rounds = rounds
         target.wait_s = capture.PATIENCE * capture.predicted_s(10) / 2  # the other half was spent before
         target.wait_longer_s = capture.PATIENCE * capture.predicted_s(10) * (capture.LATER - 0.5)
@@ -320,15 +320,15 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
         return now[0] + capture.PATIENCE * capture.predicted_s(10) / 2
 
     price = capture.BASE_S + 10 * capture.PER_MODULE_S
-    assert calls_until_traced(0.01) == pytest.approx(capture.PATIENCE * (price + 0.01 * capture.TRIAL_CALLS), abs=0.02)
-    assert calls_until_traced(1.0) == pytest.approx(capture.PATIENCE * (price + capture.TRIAL_CALLS), abs=1.01)
+    assert calls_until_traced(0.01) == pytest.approx(capture.LIKELY * (price + 0.01 * capture.TRIAL_CALLS), abs=0.02)
+    assert calls_until_traced(1.0) == pytest.approx(capture.LIKELY * (price + capture.TRIAL_CALLS), abs=1.01)
     assert calls_until_traced(1.0, rounds=True) == pytest.approx(capture.LIKELY * price, abs=1.01), "where bf16 is native"
-    assert calls_until_traced(0.001, rounds=True) == pytest.approx(capture.PATIENCE * price, abs=0.01), "which calls that compute little gain little by"
+    assert calls_until_traced(0.001, rounds=True) == pytest.approx(capture.PATIENCE * price, abs=0.01), "calls that compute little"
     many = capture.BASE_S + 2000 * capture.PER_OPERATOR_S
-    assert calls_until_traced(0.01, operators=2000) == pytest.approx(capture.PATIENCE * (many + 0.01 * capture.TRIAL_CALLS), abs=0.02)
+    assert calls_until_traced(0.01, operators=2000) == pytest.approx(capture.LIKELY * (many + 0.01 * capture.TRIAL_CALLS), abs=0.02)
     changing = capture.BASE_S + 2000 * capture.PER_OPERATOR_S * capture.CHANGING
-    assert calls_until_traced(0.01, 2000, changes=True) == pytest.approx(capture.PATIENCE * (changing + 0.01 * capture.TRIAL_CALLS), abs=0.02)
-    assert calls_until_traced(0.01, doubtful=True) == pytest.approx(capture.LATER * capture.PATIENCE * (price + 0.01 * capture.TRIAL_CALLS), abs=0.03)
+    assert calls_until_traced(0.01, 2000, changes=True) == pytest.approx(capture.LIKELY * (changing + 0.01 * capture.TRIAL_CALLS), abs=0.02)
+    assert calls_until_traced(0.01, doubtful=True) == pytest.approx(capture.LATER * capture.LIKELY * (price + 0.01 * capture.TRIAL_CALLS), abs=0.03)
 
 
 def test_who_serves_few_calls_waits_longer_for_a_further_trace():
