@@ -344,6 +344,7 @@ bool Region::answer(const c10::IValue* inputs, Values* results) {
 int Region::choice_for(const Form& form) {
   const int forced = tier()->forced.load(std::memory_order_relaxed);
   if (forced != kStock && candidate_is_bf16(forced) && form.programs[1] != nullptr) return 1;
+  if (forced == kOwnF32 && form.programs[0] != nullptr) return 0;
   return form.choice->choice.load(std::memory_order_acquire);
 }
 
