@@ -21,6 +21,11 @@ from plugin_fixtures import hook, plugin  # noqa: E402, F401
 CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed", "mkl_f32_packed", "own_f32", "onednn_bf16_cast"]  # of products
 
 
+# Candidates with bf16 inside are offered where the CPU has what they multiply with; without it calls stay stock's.
+HAS_BF16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+needs_bf16 = pytest.mark.skipif(not HAS_BF16, reason="no bf16 products on this CPU")
+
+
 @pytest.fixture(params=CANDIDATES)
 def candidate(request, hook):
     assert hook.force(request.param)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import DTYPES, bound, opinfo, opinfo_results, relative, report, same_face
+from conftest import DTYPES, HAS_BF16, bound, needs_bf16, opinfo, opinfo_results, relative, report, same_face
 
 OPS = opinfo("nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", "nn.functional.conv_transpose1d",
              "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d")
@@ -126,6 +126,7 @@ def test_convolution_under_functorch_and_compile(candidate, stock):
         assert relative(result, expected) <= bound(candidate)
 
 
+@needs_bf16
 def test_a_taken_convolution_is_really_taken(hook, stock):
     x, w = torch.randn(2, 32, 14, 14), torch.randn(32, 32, 3, 3)
     hook.force("onednn_bf16_packed")
@@ -205,7 +206,8 @@ def test_depthwise_convolutions_by_our_kernel(name, dtype, layout, own_f32, hook
             call = lambda: convolution(x, w, added, groups=channels, **keywords)  # noqa: E731
             expected, before = stock(call), report(hook)["taken"]
             result = call()
-            if channels > 1 and (dims, layout) != (1, "channels sliced"):  # stock's strides there are not what its operands ask for
+            without_onednn = dims == 3 and dtype == torch.bfloat16 and not HAS_BF16  # another kernel of stock's, whose results lie otherwise
+            if channels > 1 and (dims, layout) != (1, "channels sliced") and not without_onednn:  # stock's strides there are not what its operands ask for
                 assert report(hook)["taken"] == before + 1
             same_face(result, expected)
             assert relative(result, expected) <= bound(own_f32, dtype)
@@ -249,7 +251,7 @@ def test_windows_of_one_pixel_by_our_product(name, dtype, layout, hook, stock):
             same_face(result, expected)
             assert relative(result, expected) <= bound("own_bf16", dtype)
     told_apart = shape[1] > 1 and shape[-1] > 1
-    if told_apart and not (dims == 3 and "last" in layout):  # stock's strides there are not always what its operands ask for
+    if HAS_BF16 and told_apart and not (dims == 3 and "last" in layout):  # stock's strides there are not always what its operands ask for
         assert report(hook)["taken"] == before + 2
 
 

