@@ -14,6 +14,19 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 from plugin_fixtures import hook, plugin  # noqa: E402, F401
 
 
+def has_bf16():
+    """Without bf16 of the CPU's own there is nothing that a step of training gains by, and modules that are trained are not looked at."""
+    import torch
+
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+@pytest.fixture
+def needs_bf16():
+    if not has_bf16():
+        pytest.skip("no bf16 products on this CPU")
+
+
 @pytest.fixture(autouse=True)
 def first_optimizers():
     """Optimizers are looked at from their first step on until a process has made many."""

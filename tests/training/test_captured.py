@@ -106,7 +106,7 @@ def test_forms_were_taken(captured):
     assert taken["Accumulated (training)"] >= 3 * captured_cases.STEPS - 5, captured["graphs"]
 
 
-def test_what_cannot_be_proved_stays(captured):
+def test_what_cannot_be_proved_stays(captured, needs_bf16):
     states = {one["module"]: one["state"] for one in captured["modules"]}
     assert "checkpoint" in states["CheckpointedInside"], states
 

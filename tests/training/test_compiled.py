@@ -60,7 +60,7 @@ def near(mine, stock, bound):
     assert (mine - stock).norm() <= bound * stock.norm() + 1e-6
 
 
-def test_both_halves_are_training(forced):
+def test_both_halves_are_training(forced, needs_bf16):
     before = sites(forced)
     losses, gradients, buffers = train(True)
     grew = {key for key, site in sites(forced).items() if site["taken"] > before.get(key, {"taken": 0})["taken"]}
@@ -267,7 +267,7 @@ def test_autocast_of_the_program_is_its_own(hook):
     assert result.dtype is torch.bfloat16
 
 
-def test_a_race_ends(hook):
+def test_a_race_ends(hook, needs_bf16):
     _, _, _ = train(True, 60, {"dtype": "auto"})
     note = notes()[-1]
     assert note["choice"] in ("captured", "bf16, channels last") and note["calls"] == 60

