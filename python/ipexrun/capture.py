@@ -548,6 +548,7 @@ class Target:
                     let_through(problem)
                     self.give_up(first_line(problem), remember=False)
                     return self.eager
+            self.builder.operators_counted()  # of a call that raised, which nobody told of
             trace = self.trace
             if trace is None or self.attempts > ATTEMPTS:
                 self.give_up("its traces did not end", remember=False)
