@@ -140,7 +140,7 @@ print([[one - first for one in what] for what in (stock_runs, checks, timed_at)]
 def test_a_graph_of_long_calls_costs_few_calls_of_stock(mean, first, second):
     """The first call of a graph is answered and judged by one run of torch's kernels, or by none where the module is known to take long, for then it
     answers; who leads in one pair races on as a part of its module; where its time goes is measured when it has earned that."""
-    done = run([*launched(), sys.executable, "-c", LONG.format(mean=mean)], IPEXRUN_GRAPH_WAIT="0")
+    done = run([*launched(), "--dtype", "float32", sys.executable, "-c", LONG.format(mean=mean)], IPEXRUN_GRAPH_WAIT="0")
     assert done.returncode == 0 and done.stdout, done.stderr
     lists, told, taken = done.stdout.strip().rsplit(" ", 2)
     stock_runs, checks, timed_at = ast.literal_eval(lists)
