@@ -343,7 +343,7 @@ class Compiled:
         if first or decided == 1 or (early and not self.is_long()):
             self.checks += 1
             if not self.is_accurate(values, list(mine), candidate, may_wait=decided != 1, truth=result if first else None):
-                if first and self.lies_otherwise(result, mine) and self.lay_out(values):
+                if self.lies_otherwise(result, mine) and self.lay_out(values):
                     return result
                 self.lose(values, f"its results are {self.trial.error():.1e} away")
                 return result
