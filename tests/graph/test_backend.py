@@ -305,6 +305,30 @@ def test_a_graph_whose_results_lie_otherwise_than_it_says_is_made_for_that(made,
     assert graph.choice is not None and not graph.note.get("lost"), graph.note
 
 
+def test_it_is_made_for_that_where_the_module_answered_the_first_call(monkeypatch):
+    """Of long calls: the form runs beside the module alone, so that how stock's results lie is seen by the second one."""
+
+    class Made(list):
+        def append(self, graph):
+            graph.module_answers = graph.long_calls = True
+            super().append(graph)
+
+    monkeypatch.setattr(compiler.Compiled, "rest_after", lambda *_: 0.0)
+    torch.manual_seed(0)
+    model, x, compiled = TokensAsImage().eval(), torch.randn(1, 64, 32), Made()
+    fast = torch.compile(model, backend=lambda graph, inputs: compiler.backend(graph, inputs, options={"dtype": "float32"}, made=compiled, timed=False))
+    with torch.no_grad():
+        want = model(x)
+        assert off(fast(x), want) < 1e-6
+        (graph,) = compiled
+        assert graph.calls == 1 and not graph.times[0]
+        graph.module_answers = False
+        for _ in range(8):
+            got = fast(x)
+            assert got.stride() == want.stride() and off(got, want) < 1e-6
+    assert graph.choice is not None and graph.laid_out and not graph.note.get("lost"), graph.note
+
+
 def test_a_mistake_of_the_users_is_not_looked_at_twice(monkeypatch):
     looked = []
     real = compiler.as_it_lies
