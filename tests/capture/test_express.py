@@ -485,7 +485,9 @@ def clock(loops):
     readings = iter([reading for took in loops for reading in (0, took)])
     return lambda: next(readings)
 usual = python_speed.REFERENCE_NS
-print([python_speed.slowness(clock(loops)) for loops in ([usual * 9, usual * 2] + [usual * 3] * 3, [usual * 99] * 5, [1] * 5)])
+rest = python_speed.LOOPS - 2
+print([python_speed.slowness(clock([first, second] + [others] * rest)) for first, second, others in
+       ((usual * 9, usual * 2, usual * 3), (usual * 99,) * 3, (1,) * 3)])
 """
 
 
