@@ -67,10 +67,19 @@ class Kernels:
         return linear
 
 
+def stock_packs(dtype):
+    """Whether oneDNN in stock torch has weights of `dtype` on this CPU (no bf16 or fp16 below AVX-512, or AVX-NE-CONVERT)."""
+    try:
+        torch.ops.mkldnn._reorder_linear_weight(torch.ones(32, 32, dtype=dtype), 1)
+        return True
+    except RuntimeError:
+        return False
+
+
 def candidates(kernels, m, k, n, copies):
     weights = [torch.randn(n, k) / k**0.5 for _ in range(copies)]
     halves = [w.bfloat16() for w in weights]
-    reordered = [torch.ops.mkldnn._reorder_linear_weight(w, m) for w in halves]
+    reordered = [torch.ops.mkldnn._reorder_linear_weight(w, m) for w in halves] if stock_packs(torch.bfloat16) else []
     packs = [kernels.pack(w) for w in weights]
     bias = torch.randn(n)
     half_bias = bias.bfloat16()
@@ -170,6 +179,13 @@ def main():
     torch.set_num_threads(args.threads)
     torch.set_grad_enabled(False)
     kernels = Kernels(args.library, args.threads, args.level)
+    if not stock_packs(torch.bfloat16):
+        if args.pack:
+            sys.exit("nothing to compare packing with: stock packs no bf16 weights on this CPU")
+        args.rivals = [rival for rival in args.rivals if "mkldnn" not in rival]
+        if not args.rivals:
+            sys.exit("no rival is left: stock packs no bf16 weights on this CPU")
+        print("mkldnn's rivals are left out: stock packs no bf16 weights on this CPU", file=sys.stderr)
     if args.pack:
         packing(kernels, args.shapes, args.seconds)
         return

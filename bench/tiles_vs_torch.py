@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from gemm_vs_torch import I64, INT, VOID, Kernels, aligned
+from linear_vs_torch import stock_packs
 
 LAYERS = [(1, 64, 56), (1, 128, 28), (1, 256, 14), (1, 512, 7), (16, 64, 56), (16, 128, 28), (16, 256, 14), (16, 512, 7), (1, 64, 224), (1, 320, 64), (1, 512, 28)]
 
@@ -84,7 +85,10 @@ def main():
     print(f"torch {torch.__version__}, {options.threads} thread(s)")
     print(f"{'inside':7} {'images':>6} {'channels':>8} {'size':>4} | {'stock us':>8} {'error':>8} | {'windows':>8} {'ratio':>5} {'GFLOP/s':>7} {'error':>8} |"
           f" {'tiles':>8} {'ratio':>5} {'GFLOP/s':>7} {'error':>8}")
-    for bf16 in (False, True):
+    has_bf16 = stock_packs(torch.bfloat16)
+    if not has_bf16:
+        print("bf16 is left out: stock packs no such weights on this CPU", file=sys.stderr)
+    for bf16 in (False, True) if has_bf16 else (False,):
         for images, channels, size in [(1, 32, 9), (2, 64, 6)] if options.smoke else LAYERS:
             times, errors = Layer(kernels, images, channels, size, bf16).rounds(0 if options.smoke else options.seconds)
             flop = 18 * images * channels * channels * size * size
