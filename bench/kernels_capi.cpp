@@ -455,11 +455,11 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_f32(int half, const void* a, const void* 
   return ipexrun::kernels::linear_f32(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }
 
-/// 3 x 3 pixels, padding 1, of dense channels-last images, by tiles (winograd.h) or by windows (linear.h, linear_f32.h): a channels-last weight [n, 3, 3,
+/// 3 x 3 pixels, padding 1, of dense channels-last images, by tiles of `tiles` results (winograd.h) or, where that is 0, by windows (linear.h, linear_f32.h): a channels-last weight [n, 3, 3,
 /// channels] of fp32, packed; images and results in fp32, or with bf16 inside all in bf16. 0 where the sizes are not supported.
 IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_3x3_bytes(int tiles, int bf16, std::int64_t channels, std::int64_t n) {
   using namespace ipexrun::kernels;
-  if (tiles != 0) return winograd_supported(channels, n, bf16 != 0, isa_of(nullptr)) ? packed_winograd_bytes(channels, n, bf16 != 0) : 0;
+  if (tiles != 0) return winograd_supported(channels, n, bf16 != 0, tiles, isa_of(nullptr)) ? packed_winograd_bytes(channels, n, bf16 != 0, tiles) : 0;
   return bf16 != 0 ? packed_b_bytes(9 * channels, n) : packed_f32_bytes(9 * channels, n, false);
 }
 
@@ -468,7 +468,7 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_3x3_pack(int tiles, int bf16, const floa
   const std::int64_t k = 9 * channels;
   const std::int64_t strides[4] = {k, 1, 3 * channels, channels};
   if (tiles != 0) {
-    pack_winograd(weight, DType::kF32, strides, channels, n, bf16 != 0, to, {});
+    pack_winograd(weight, DType::kF32, strides, channels, n, bf16 != 0, tiles, to, {});
   } else if (bf16 != 0) {
     pack_b({weight, DType::kF32, k, n, 1, k}, to, {}, isa_of(nullptr));
   } else {
@@ -487,6 +487,7 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_3x3(int tiles, int bf16, const void* from
   if (tiles != 0) {
     WinogradArgs args;
     args.bf16 = bf16 != 0;
+    args.tile = tiles;
     args.from = from;
     args.from_dtype = args.to_dtype = dtype;
     args.images = images;

@@ -22,6 +22,12 @@ def gemm_rate(dtype, size=3072, repeats=5, clock=time.perf_counter):
     return 2 * size**3 / best
 
 
+def native(dtype):
+    """`dtype`, or float32 in place of a bf16 that stock torch has no kernels for on this CPU: such a product takes minutes, and nobody computes in it."""
+    emulated = dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.float32 if emulated else dtype
+
+
 def flops_of(call):
     """Floating point operations of one call, as FlopCounterMode counts them (matrix products, convolutions, attention)."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():

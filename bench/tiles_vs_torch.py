@@ -1,8 +1,8 @@
-"""3 x 3 convolutions by tiles (kernels/winograd.h) and by windows (kernels/linear.h, linear_f32.h) beside stock's prepacked oneDNN convolution.
+"""3 x 3 convolutions by tiles of 2 x 2 and 4 x 4 results (kernels/winograd.h) and by windows (kernels/linear.h, linear_f32.h) beside stock's prepacked oneDNN convolution.
 
 All with a bias and relu on channels-last images: stock's is mkldnn::_convolution_pointwise with the weight reordered for this very input, and its relu a
-call of its own (the fused one loses NaN), as captured graphs have it. float32, and bf16 inside (images and results bf16). The three are called in turn by
-the clock; microseconds are medians, ratios those of stock's time to ours in the same round, "GFLOP/s" counts the multiply-adds of windows. Errors are relative
+call of its own (the fused one loses NaN), as captured graphs have it. float32, and bf16 inside (images and results bf16). They are called in turn by
+the clock (one thread: by its CPU time); microseconds are medians, ratios those of stock's time to ours in the same round, "GFLOP/s" counts the multiply-adds of windows. Errors are relative
 RMS beside torch in doubles, on the same images.
 
 Run it in the Python that has torch: python bench/tiles_vs_torch.py build/dev/lib/libipexrun_kernels_capi.so --threads 2
@@ -10,6 +10,7 @@ Run it in the Python that has torch: python bench/tiles_vs_torch.py build/dev/li
 
 import argparse
 import ctypes
+import functools
 import statistics
 import sys
 import time
@@ -21,6 +22,8 @@ from gemm_vs_torch import I64, INT, VOID, Kernels, aligned
 from linear_vs_torch import stock_packs
 
 LAYERS = [(1, 64, 56), (1, 128, 28), (1, 256, 14), (1, 512, 7), (16, 64, 56), (16, 128, 28), (16, 256, 14), (16, 512, 7), (1, 64, 224), (1, 320, 64), (1, 512, 28)]
+
+WAYS = ["windows", "F(2x2)", "F(4x4)"]
 
 
 class Layer:
@@ -34,12 +37,12 @@ class Layer:
         self.weight = (torch.randn(channels, channels, 3, 3) / (4.5 * channels) ** 0.5).contiguous(memory_format=torch.channels_last)
         self.bias = torch.randn(channels)
         self.reordered = torch.ops.mkldnn._reorder_convolution_weight(self.weight.to(self.dtype), [1, 1], [1, 1], [1, 1], 1, list(self.x.shape))
-        self.packs = []
-        for tiles in (0, 1):
+        self.packs = {}
+        for tiles in (0, 2, 4):
             size = size_of(tiles, self.bf16, channels, channels)
-            self.packs.append(aligned(size) if size else None)
+            self.packs[tiles] = aligned(size) if size else None
             if size:
-                pack(tiles, self.bf16, self.weight.data_ptr(), channels, channels, self.packs[-1].data_ptr())
+                pack(tiles, self.bf16, self.weight.data_ptr(), channels, channels, self.packs[tiles].data_ptr())
 
     def stock(self):
         bias = self.bias.to(self.dtype)
@@ -55,19 +58,20 @@ class Layer:
         truth = F.conv2d(self.x.double(), self.weight.double(), self.bias.double(), padding=1).relu()
         return ((result.double() - truth).norm() / truth.norm()).item()
 
-    def rounds(self, seconds):
+    def rounds(self, seconds, clock):
         ways = {"stock": self.stock, "windows": lambda: self.ours(0)}
-        if self.packs[1] is not None:
-            ways["tiles"] = lambda: self.ours(1)
+        for tile in (2, 4):
+            if self.packs[tile] is not None:
+                ways[f"F({tile}x{tile})"] = functools.partial(self.ours, tile)
         times = {name: [] for name in ways}
         for call in ways.values():
             call()
         end = time.perf_counter() + seconds
         while time.perf_counter() < end or len(times["stock"]) < 5:
             for name, call in ways.items():
-                start = time.perf_counter()
+                start = clock()
                 call()
-                times[name].append(time.perf_counter() - start)
+                times[name].append(clock() - start)
         return times, {name: self.error(call()) for name, call in ways.items()}
 
 
@@ -81,19 +85,20 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
+    clock = time.thread_time if options.threads == 1 else time.perf_counter
     kernels = Kernels(options.library, options.threads, options.level)
     print(f"torch {torch.__version__}, {options.threads} thread(s)")
-    print(f"{'inside':7} {'images':>6} {'channels':>8} {'size':>4} | {'stock us':>8} {'error':>8} | {'windows':>8} {'ratio':>5} {'GFLOP/s':>7} {'error':>8} |"
-          f" {'tiles':>8} {'ratio':>5} {'GFLOP/s':>7} {'error':>8}")
+    print(f"{'inside':7} {'images':>6} {'channels':>8} {'size':>4} | {'stock us':>8} {'error':>8} | "
+          + " | ".join(f"{way:>8} {'ratio':>5} {'GFLOP/s':>7} {'error':>8}" for way in WAYS))
     has_bf16 = stock_packs(torch.bfloat16)
     if not has_bf16:
         print("bf16 is left out: stock packs no such weights on this CPU", file=sys.stderr)
     for bf16 in (False, True) if has_bf16 else (False,):
         for images, channels, size in [(1, 32, 9), (2, 64, 6)] if options.smoke else LAYERS:
-            times, errors = Layer(kernels, images, channels, size, bf16).rounds(0 if options.smoke else options.seconds)
+            times, errors = Layer(kernels, images, channels, size, bf16).rounds(0 if options.smoke else options.seconds, clock)
             flop = 18 * images * channels * channels * size * size
             line = f"{'bf16' if bf16 else 'float32':7} {images:6} {channels:8} {size:4} | {statistics.median(times['stock']) * 1e6:8.0f} {errors['stock']:8.1e}"
-            for way in ("windows", "tiles"):
+            for way in WAYS:
                 if way not in times:
                     line += " |        -     -       -        -"
                     continue

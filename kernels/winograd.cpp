@@ -56,47 +56,55 @@ double number_of(const PackJob& job, std::int64_t at) {
                                                       : bf16_to_f32(static_cast<const std::uint16_t*>(job.weight)[at]));
 }
 
-/// Element (i, j) of G g G'.
-void transform(const double (&g)[3][3], double (&to)[4][4]) {
-  const auto widen = [](double a, double b, double c, double(&out)[4]) {
-    out[0] = a;
-    out[1] = (a + b + c) / 2;
-    out[2] = (a - b + c) / 2;
-    out[3] = c;
-  };
-  double down[3][4];
-  for (int x = 0; x < 3; ++x) widen(g[0][x], g[1][x], g[2][x], down[x]);
-  for (int y = 0; y < 4; ++y) widen(down[0][y], down[1][y], down[2][y], to[y]);
+/// A panel's columns of one channel in: of an element of the weight, or of a place.
+using Columns = double[kPanelColumns];
+
+/// G g of one dimension: to[i] of g[0], g[1] and g[2].
+template <int kTile>
+void transform(const Columns& first, const Columns& second, const Columns& third, int i, Columns& to) {
+  constexpr auto& kWeight = WinogradMatrices<kTile>::kWeight;
+  for (std::int64_t n = 0; n < kPanelColumns; ++n) to[n] = kWeight[i][0] * first[n] + kWeight[i][1] * second[n] + kWeight[i][2] * third[n];
 }
 
+template <int kTile>
 void pack_task(void* arg, int panel) {
   const auto& job = *static_cast<const PackJob*>(arg);
+  constexpr int kSide = kTile + 2;
+  constexpr int kPlaces = winograd_places(kTile);
   const std::int64_t place_bytes = winograd_place_bytes(job.channels, job.bf16);
-  char* to = job.to + panel * 16 * place_bytes;
-  std::memset(to, 0, static_cast<std::size_t>(16 * place_bytes));
+  char* to = job.to + panel * kPlaces * place_bytes;
+  if (job.bf16) std::memset(to, 0, static_cast<std::size_t>(kPlaces * place_bytes));  // what pads the channels
+  const std::int64_t left = job.n - panel * kPanelColumns;
+  const std::int64_t columns = left < kPanelColumns ? left : kPanelColumns;
+  Columns g[3][3] = {};
   for (std::int64_t c = 0; c < job.channels; ++c) {
-    for (std::int64_t column = 0; column < kPanelColumns && panel * kPanelColumns + column < job.n; ++column) {
+    for (std::int64_t column = 0; column < columns; ++column) {
       const std::int64_t from = (panel * kPanelColumns + column) * job.strides[0] + c * job.strides[1];
-      double g[3][3];
       for (int y = 0; y < 3; ++y) {
-        for (int x = 0; x < 3; ++x) g[y][x] = number_of(job, from + y * job.strides[2] + x * job.strides[3]);
+        for (int x = 0; x < 3; ++x) g[y][x][column] = number_of(job, from + y * job.strides[2] + x * job.strides[3]);
       }
-      double transformed[4][4];
-      transform(g, transformed);
-      for (int i = 0; i < 16; ++i) {
-        const auto number = static_cast<float>(transformed[i / 4][i % 4]);
-        char* place = to + i * place_bytes;
-        if (job.bf16) {
-          reinterpret_cast<std::uint16_t*>(place)[packed_offset(c, column)] = bf16_from_f32(number);
-        } else {
-          reinterpret_cast<float*>(place)[c * kPanelColumns + column] = number;
+    }
+    for (int i = 0; i < kSide; ++i) {
+      Columns down[3];
+      for (int x = 0; x < 3; ++x) transform<kTile>(g[0][x], g[1][x], g[2][x], i, down[x]);
+      for (int j = 0; j < kSide; ++j) {
+        Columns transformed;
+        transform<kTile>(down[0], down[1], down[2], j, transformed);
+        char* place = to + (i * kSide + j) * place_bytes;
+        for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+          const auto number = static_cast<float>(transformed[n]);
+          if (job.bf16) {
+            reinterpret_cast<std::uint16_t*>(place)[packed_offset(c, n)] = bf16_from_f32(number);
+          } else {
+            reinterpret_cast<float*>(place)[c * kPanelColumns + n] = number;
+          }
         }
       }
     }
   }
 }
 
-/// Of tiles: 16 products each, of pixels that are transformed for each block of panels.
+/// Of tiles: a product for each place, of pixels that are transformed for each block of panels.
 constexpr GridCosts of_tiles(GridCosts costs) {
   costs.rows = 6;
   costs.panel = 1;
@@ -124,29 +132,31 @@ WinogradVariants winograd_variants(bool bf16) {
   return bf16 ? WinogradVariants{kBf16, sizeof(kBf16) / sizeof(kBf16[0])} : WinogradVariants{kF32, sizeof(kF32) / sizeof(kF32[0])};
 }
 
-std::size_t packed_winograd_bytes(std::int64_t channels, std::int64_t n, bool bf16) {
+std::size_t packed_winograd_bytes(std::int64_t channels, std::int64_t n, bool bf16, int tile) {
   constexpr std::int64_t kLargest = std::numeric_limits<int>::max();
-  if (channels <= 0 || n <= 0 || channels > kLargest || n > kLargest) return 0;
-  return static_cast<std::size_t>(panels_of(n)) * 16 * static_cast<std::size_t>(winograd_place_bytes(channels, bf16));
+  if (channels <= 0 || n <= 0 || channels > kLargest || n > kLargest || (tile != 2 && (tile != 4 || bf16))) return 0;
+  return static_cast<std::size_t>(panels_of(n)) * static_cast<std::size_t>(winograd_places(tile)) *
+         static_cast<std::size_t>(winograd_place_bytes(channels, bf16));
 }
 
 void pack_winograd(const void* weight, DType dtype, const std::int64_t strides[4], std::int64_t channels, std::int64_t n, bool bf16,
-                   void* to, const Parallel& parallel) {
+                   int tile, void* to, const Parallel& parallel) {
   PackJob job{weight, dtype, strides, channels, n, bf16, static_cast<char*>(to)};
-  parallel(static_cast<int>(panels_of(n)), pack_task, &job);
+  parallel(static_cast<int>(panels_of(n)), tile == 2 ? pack_task<2> : pack_task<4>, &job);
 }
 
-bool winograd_supported(std::int64_t channels, std::int64_t n, bool bf16, IsaSet isa) {
-  return packed_winograd_bytes(channels, n, bf16) != 0 && variant_of(channels, bf16, isa).needs != 0;
+bool winograd_supported(std::int64_t channels, std::int64_t n, bool bf16, int tile, IsaSet isa) {
+  return packed_winograd_bytes(channels, n, bf16, tile) != 0 && variant_of(channels, bf16, isa).needs != 0;
 }
 
 const char* winograd_variant(std::int64_t channels, bool bf16, IsaSet isa) { return variant_of(channels, bf16, isa).name; }
 
 WinogradResult winograd(const WinogradArgs& args, const Parallel& parallel, IsaSet isa) {
-  const std::int64_t tiles = args.images * winograd_tiles(args.out[0]) * winograd_tiles(args.out[1]);
+  const std::int64_t tiles = args.images * winograd_tiles(args.out[0], args.tile) * winograd_tiles(args.out[1], args.tile);
   if (tiles <= 0 || args.n <= 0) return WinogradResult::kDone;
-  const int workers = workers_for(16 * tiles, args.n, std::max<std::int64_t>(args.channels, 1), parallel);
-  const Shares shares = shares_of(tiles, args.n, 16 * steps_of(args.channels), workers, of_tiles(args.bf16 ? kGridCostsBf16 : kGridCostsF32));
+  const std::int64_t places = winograd_places(args.tile);
+  const int workers = workers_for(places * tiles, args.n, std::max<std::int64_t>(args.channels, 1), parallel);
+  const Shares shares = shares_of(tiles, args.n, places * steps_of(args.channels), workers, of_tiles(args.bf16 ? kGridCostsBf16 : kGridCostsF32));
   std::atomic<bool> refused{false};
   if (!run_blocks(args, Checked{variant_of(args.channels, args.bf16, isa), refused}, shares, parallel)) return WinogradResult::kNoMemory;
   return refused.load(std::memory_order_relaxed) ? WinogradResult::kNotFinite : WinogradResult::kDone;

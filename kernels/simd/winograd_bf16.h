@@ -20,8 +20,8 @@ struct Inside {
   }
   static void put(Element* to, Floats::Vector value) { Isa::store_bf16(to, value); }
 
-  static void multiply(const Element* rows, std::int64_t channels, std::int64_t /*tiles*/, std::int64_t first, std::int64_t here,
-                       const char* b, float* to, const char* ahead, std::int64_t bytes) {
+  static void multiply(const Element* rows, std::int64_t channels, std::int64_t /*depth*/, std::int64_t /*tiles*/, std::int64_t first,
+                       std::int64_t here, const char* b, float* to, const char* ahead, std::int64_t bytes) {
     alignas(64) static constexpr float kNone[kPanelColumns] = {};
     const std::int64_t steps = steps_of(channels);
     ByRows::kOne[here - 1](rows + first * stride(channels), stride(channels), reinterpret_cast<const std::uint16_t*>(b), 0, steps, kNone, 0,

@@ -86,15 +86,70 @@ def test_a_form_that_won_early_is_judged_once_its_kernels_are_chosen(right):
         def unsettled_runs(self):
             return next(self.runs)
 
+        def kernels(self, bf16):
+            return "2 of the fastest"
+
     one, judged = object.__new__(compiler.Compiled), []
     one.graph, one.choice, one.unjudged, one.margins, one.note = Graph(), True, True, None, {"taken": 0, "choice": "bf16"}
-    one.calls_until_times = 0
+    one.calls_until_times, one.fused = 0, {True: "all"}
     one.stock, one.mine, one.trial = lambda x: ["stock"], lambda choice, values: ("mine",), torch.classes.ipexrun.Trial()
     one.is_accurate = lambda values, result, choice: judged.append(result) or right
     answers = [one.answer([0]) for _ in range(3)]
     assert judged == [["mine"]] and not one.unjudged
     assert answers == ([("mine",)] * 3 if right else [("mine",), ["stock"], ("stock",)])
     assert (one.choice is True) == right
+    assert one.note["choice"] == ("bf16 (2 of the fastest): all" if right else one.note["choice"])
+
+
+class LessExact:
+    """A graph of ours with kernels that are less exact than others, until it is told to be exact."""
+
+    def __init__(self, graph=None, may=True):
+        self.graph, self.exact, self.may = graph, False, may
+
+    def __getattr__(self, name):
+        return getattr(self.graph, name)
+
+    def unsettled_runs(self):
+        return 0
+
+    def kernels(self, bf16):
+        return ""
+
+    def be_exact(self, bf16):
+        was, self.exact = self.exact, self.may
+        return self.may and not was
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_an_answer_that_is_too_far_away_is_computed_by_kernels_that_are_exact(may):
+    one = object.__new__(compiler.Compiled)
+    one.graph, one.choice, one.unjudged, one.margins, one.note = LessExact(may=may), False, True, None, {"taken": 0}
+    one.calls_until_times, one.bf16_inside, one.trial, one.fused = 0, False, torch.classes.ipexrun.Trial(), {False: "all"}
+    one.stock, one.mine = lambda x: ["stock"], lambda choice, values: ("exact" if one.graph.exact else "near",)
+    one.is_accurate = lambda values, result, choice: result == ["exact"]
+    assert [one.answer([0]) for _ in range(2)] == ([("exact",)] * 2 if may else [["stock"], ("stock",)])
+
+
+def test_a_form_that_is_too_far_away_is_tried_again_by_kernels_that_are_exact(monkeypatch):
+    torch.manual_seed(0)
+    model, x, compiled = block().eval(), torch.randn(4, 64), []
+    judged = []
+
+    def is_accurate(graph, *values, real=compiler.Compiled.is_accurate, **more):
+        if not isinstance(graph.graph, LessExact):
+            graph.graph = LessExact(graph.graph)
+        judged.append(graph.graph.exact)
+        return graph.graph.exact and real(graph, *values, **more)
+
+    monkeypatch.setattr(compiler.Compiled, "is_accurate", is_accurate)
+    fast = torch.compile(model, backend=lambda graph, inputs: compiler.backend(graph, inputs, options={"dtype": "float32"}, made=compiled, timed=False))
+    with torch.no_grad():
+        for _ in range(12):
+            assert off(fast(x), model(x)) < 1e-6
+    (graph,) = compiled
+    assert judged[:2] == [False, True] and all(judged[1:])
+    assert graph.choice is False and not graph.note.get("lost"), graph.note
 
 
 def test_options_that_do_not_exist_are_named():

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from test_programs import Captured, in_threads, linear
 from torch import nn
 
-RUNS = 24  # more than four ways need
+RUNS = 30  # more than five ways need
 
 
 def again_and_again(captured, *inputs):
@@ -65,6 +65,24 @@ def test_a_residual_block_whose_sums_are_written_in_place():
 def test_three_by_three_of_any_channels_and_sizes(channels, size):
     layer = conv(channels, 72, 3, padding=1)
     again_and_again(Captured(lambda x: F.relu(layer(x)), torch.randn(3, channels, size, size + 1)), torch.randn(3, channels, size, size + 1))
+
+
+@pytest.mark.parametrize("padding", [0, (2, 1)])
+@pytest.mark.parametrize("size", [8, 13, 14])
+def test_larger_tiles_and_their_edges(size, padding):
+    layer = conv(32, 40, 3, padding=padding)
+    other = torch.randn_like(layer(torch.randn(2, 32, size, size + 3)))
+    again_and_again(Captured(lambda x: F.relu(layer(x) + other), torch.randn(2, 32, size, size + 3)), torch.randn(2, 32, size, size + 3))
+
+
+def test_a_graph_that_is_to_be_exact_takes_no_larger_tiles():
+    layers = nn.Sequential(*(conv(64, 64, 3, padding=1) for _ in range(3)))
+    captured = again_and_again(Captured(lambda x: F.relu(layers(x)), torch.randn(1, 64, 28, 28)), torch.randn(1, 64, 28, 28))
+    graph = captured.graphs[-1].graph
+    assert graph.be_exact(False) == ("F(4x4, 3x3)" in graph.kernels(False))
+    again_and_again(captured, torch.randn(1, 64, 28, 28))
+    assert "F(4x4, 3x3)" not in graph.kernels(False)
+    assert not graph.be_exact(False), "once"
 
 
 @pytest.mark.parametrize("channels", [8, 64])

@@ -179,6 +179,12 @@ class Builder final : public torch::CustomClassHolder {
     return program == nullptr ? "" : program->kernels();
   }
 
+  /// Program::be_exact().
+  bool be_exact(bool bf16) {
+    const std::shared_ptr<const Program> program = program_of(bf16);
+    return program != nullptr && program->be_exact();
+  }
+
   /// A program that lost goes, and so do the packs of the weights among these inputs.
   void drop(bool bf16, const std::vector<at::Tensor>& tensors) {
     set_program(bf16, nullptr);
@@ -359,6 +365,7 @@ void register_classes() {
                              std::vector<std::int64_t> numbers) { self->results(form, numbers); })
           .def("compile", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->compile(bf16); })
           .def("kernels", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->kernels(bf16); })
+          .def("be_exact", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->be_exact(bf16); })
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("choosing_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs()); })

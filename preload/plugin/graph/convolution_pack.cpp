@@ -101,6 +101,7 @@ int candidate_of(Method method) {
     case Method::kWindowsF32:
     case Method::kPartsF32:
     case Method::kWinogradF32:
+    case Method::kWinogradLargeF32:
       return kOwnF32;
     case Method::kOnednnBf16:
       return kOnednnBf16Packed;
@@ -127,14 +128,14 @@ std::shared_ptr<const TensorPack> windows_pack(const ConvolutionCall& call, bool
   return std::make_shared<const TensorPack>(std::move(to), bytes);
 }
 
-std::shared_ptr<const TensorPack> winograd_pack(const ConvolutionCall& call, bool bf16) {
+std::shared_ptr<const TensorPack> winograd_pack(const ConvolutionCall& call, bool bf16, int tile) {
   const at::Tensor& w = *call.w;
-  const std::size_t bytes = kernels::packed_winograd_bytes(call.in_channels(), call.out_channels(), bf16);
+  const std::size_t bytes = kernels::packed_winograd_bytes(call.in_channels(), call.out_channels(), bf16, tile);
   if (bytes == 0) return nullptr;
   at::Tensor to = pack_memory(bytes);
   const std::int64_t strides[4] = {w.stride(0), w.stride(1), w.stride(2), w.stride(3)};
-  kernels::pack_winograd(w.const_data_ptr(), kernel_dtype(w), strides, call.in_channels(), call.out_channels(), bf16, to.mutable_data_ptr(),
-                         torch_pool());
+  kernels::pack_winograd(w.const_data_ptr(), kernel_dtype(w), strides, call.in_channels(), call.out_channels(), bf16, tile,
+                         to.mutable_data_ptr(), torch_pool());
   return std::make_shared<const TensorPack>(std::move(to), bytes);
 }
 
@@ -142,7 +143,7 @@ std::shared_ptr<const TensorPack> made(const ConvolutionCall& call, Method metho
   // Windows of one pixel have packs of two kinds, of which the op tier knows the product's.
   if (method == Method::kOwnBf16) return call.own_pack(kernels::DType::kBf16);
   if (is_of_windows(method)) return windows_pack(call, is_bf16(method));
-  if (is_winograd(method)) return winograd_pack(call, is_bf16(method));
+  if (is_winograd(method)) return winograd_pack(call, is_bf16(method), winograd_tile(method));
   return call.pack(0, candidate_of(method));
 }
 
@@ -162,7 +163,11 @@ at::Tensor bias_for(const at::Tensor& bias, Method method) {
 
 Method pack_of(Method method) { return method == Method::kPartsF32 ? Method::kWindowsF32 : method; }
 
-bool is_winograd(Method method) { return method == Method::kWinogradF32 || method == Method::kWinogradBf16; }
+bool is_winograd(Method method) {
+  return method == Method::kWinogradF32 || method == Method::kWinogradBf16 || method == Method::kWinogradLargeF32;
+}
+
+int winograd_tile(Method method) { return method == Method::kWinogradLargeF32 ? 4 : 2; }
 
 std::pair<at::Tensor, at::Tensor> fold(const at::Tensor& weight, const at::Tensor& bias, const Norm& norm) {
   at::Tensor factor = (norm.variance.to(at::kDouble) + norm.eps).rsqrt();

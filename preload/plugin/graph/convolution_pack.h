@@ -28,11 +28,14 @@ enum class Method : int {
   kWindowsF32,   ///< linear_f32.h over windows
   kWindowsBf16,  ///< linear.h over windows
   kPartsF32,     ///< linear_f32.h's parts over windows, by the pack of kWindowsF32
-  kWinogradF32,  ///< winograd.h
+  kWinogradF32,  ///< winograd.h, tiles of 2 x 2
   kWinogradBf16,
+  kWinogradLargeF32,  ///< winograd.h, tiles of 4 x 4: less exact than the others
 };
 
 bool is_winograd(Method method);
+/// Of a method of winograd.h: results of a tile, down and across.
+int winograd_tile(Method method);
 /// The method whose pack this one takes.
 Method pack_of(Method method);
 

@@ -129,6 +129,13 @@ bool all_f32(const ConvolutionStep::Operands& operands, const Convolution& convo
 /// tiles lose digits that windows do not.
 constexpr double kApartF32 = 5e-7;
 constexpr double kApartBf16 = 1e-2;
+/// Of larger tiles, 4e-7 to 9e-7: all that the rule has for an operator beyond twice stock's own error. What they come to in a whole module is judged there
+/// (Step::be_exact()).
+constexpr double kApartLargeF32 = 1e-6;
+
+double apart(Method method) {
+  return method == Method::kWinogradBf16 ? kApartBf16 : method == Method::kWinogradLargeF32 ? kApartLargeF32 : kApartF32;
+}
 
 bool near_enough(const at::Tensor& result, const at::Tensor& exact, double most) {
   const auto norm = [](const at::Tensor& of) { return at::linalg_vector_norm(of, 2, std::nullopt, false, at::kDouble).item<double>(); };
@@ -203,7 +210,10 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   if (ways.at(0) == Method::kStock) return {};
   Duel* duel = ways.count > 1 ? duel_of(duel_key_of(call, convolution_)) : nullptr;
   const bool open = duel != nullptr && !duel->decided();
-  const int way = duel == nullptr ? 0 : duel->way(ways.count, tried_);
+  const bool closer = exact_.load(std::memory_order_relaxed) && ways.at(ways.count - 1) == Method::kWinogradLargeF32;
+  const int count = ways.count - (closer ? 1 : 0);
+  int way = duel == nullptr ? 0 : duel->way(count, tried_);
+  if (way >= count) way = duel->is_out(count - 1) ? 0 : count - 1;  // smaller tiles
   const bool counts = tried_.has(way);
   if (duel != nullptr && !open && tried_.forget()) {
     for (int other = 0; other < ways.count; ++other) {
@@ -216,24 +226,28 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   at::Tensor result = run_method(operands, call, ways.at(way), isa);
   if (way != 0 && !result.defined()) {
     // There is no room for another pack, or numbers are such that this way may not be taken.
-    if (open || refused_.fetch_add(1, std::memory_order_relaxed) >= kMostRefused) duel->failed(way, ways.count);
+    if (open || refused_.fetch_add(1, std::memory_order_relaxed) >= kMostRefused) duel->failed(way, count);
     return run_method(operands, call, ways.at(0), isa);
   }
   if (is_winograd(ways.at(way)) && open && duel->is_new(way)) {
     // Not beside oneDNN's, whose long sums may be further from the truth than tiles are.
     at::Tensor exact = run_method(operands, call, convolution_.bf16 ? Method::kWindowsBf16 : Method::kWindowsF32, isa);
-    if (exact.defined() && !near_enough(result, exact, convolution_.bf16 ? kApartBf16 : kApartF32)) {
-      duel->failed(way, ways.count);
+    if (exact.defined() && !near_enough(result, exact, apart(ways.at(way)))) {
+      duel->failed(way, count);
       return exact;
     }
   }
-  if (open && result.defined()) duel->took(way, ways.count, steady_clock().now_ns() - started_ns, counts);
+  if (open && result.defined()) duel->took(way, count, steady_clock().now_ns() - started_ns, counts);
   if (duel != nullptr && result.defined()) {
     tried_.add(way);
     raced_.store(ways.at(way), std::memory_order_relaxed);
   }
-  if (open && !result.defined()) duel->failed(way, ways.count);
+  if (open && !result.defined()) duel->failed(way, count);
   return result;
+}
+
+bool ConvolutionStep::be_exact() const {
+  return !exact_.exchange(true, std::memory_order_relaxed) && raced_.load(std::memory_order_relaxed) == Method::kWinogradLargeF32;
 }
 
 at::Tensor ConvolutionStep::run_method(const Operands& operands, const ConvolutionCall& call, Method method, IsaSet isa) const {
@@ -383,6 +397,7 @@ at::Tensor ConvolutionStep::run_winograd(const Operands& operands, const Convolu
   const kernels::ConvStrides strides = kernel_strides(image);
   kernels::WinogradArgs args;
   args.bf16 = method == Method::kWinogradBf16;
+  args.tile = winograd_tile(method);
   args.from = image.const_data_ptr();
   args.from_dtype = kernel_dtype(image);
   args.images = image.size(0);

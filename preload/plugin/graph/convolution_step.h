@@ -15,6 +15,7 @@ class ConvolutionStep final : public Step {
   explicit ConvolutionStep(const Node& node);
   void run(Values& values) const override;
   [[nodiscard]] const char* kernel() const override { return name_of_raced(raced_.load(std::memory_order_relaxed)); }
+  [[nodiscard]] bool be_exact() const override;
   void may_reuse(Value value) override { reuses_other_ = reuses_other_ || (value == convolution_.other && value != convolution_.x); }
 
   struct Operands;
@@ -40,6 +41,7 @@ class ConvolutionStep final : public Step {
   bool reuses_other_ = false;
   mutable WaysTried tried_;
   mutable std::atomic<Method> raced_{Method::kStock};  ///< the method of the last run, where several race
+  mutable std::atomic<bool> exact_{false};  ///< not by what is less exact than the other ways
   mutable std::atomic<int> refused_{0};  ///< calls by the method that won
 };
 

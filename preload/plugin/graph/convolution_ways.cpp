@@ -34,6 +34,15 @@ bool may_take_windows(const ConvolutionCall& call, const Convolution& convolutio
   return call.groups == 1 && !call.transposed && call.dims() <= 2 && call.in[0] == 1 && unary_of(convolution).has_value();
 }
 
+/// Larger tiles of which fewer fit multiply less only where they do not reach far beyond the image.
+bool has_fewer_products(const ConvolutionCall& call) {
+  const auto products = [&](std::int64_t tile) {
+    const auto tiles = [&](std::size_t axis) { return (call.out[axis] + tile - 1) / tile; };
+    return tiles(1) * tiles(2) * (tile + 2) * (tile + 2);
+  };
+  return products(4) < products(2);
+}
+
 /// 3 x 3 pixels side by side, without strides.
 bool may_take_winograd(const ConvolutionCall& call) {
   const auto is = [](const Spatial& sizes, std::int64_t what) { return sizes[1] == what && sizes[2] == what; };
@@ -91,8 +100,9 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
     if (windows && call.depth() > kLongestOnednnSum) ways.count = 0;
     if (windows) ways.add(Method::kWindowsF32);
     if (windows && kernels::linear_f32_has_parts(args, isa)) ways.add(Method::kPartsF32);
-    if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), false, isa)) {
+    if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), false, 2, isa)) {
       ways.add(Method::kWinogradF32);
+      if (has_fewer_products(call)) ways.add(Method::kWinogradLargeF32);
     }
   }
   if (isa_has(isa, kIsaAmxBf16)) return ways;  // with tiles ours were ahead everywhere: docs/performance-kernels.md
@@ -104,7 +114,7 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
     args.windows = &any;
     const bool windows = kernels::linear_bf16_supported(args, isa);
     if (windows) ways.add(Method::kWindowsBf16);
-    if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), true, isa)) ways.add(Method::kWinogradBf16);
+    if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), true, 2, isa)) ways.add(Method::kWinogradBf16);
   }
   if (first == Method::kProduct && has_onednn(true)) ways.add(Method::kOnednnBf16);
   return ways;
@@ -131,6 +141,8 @@ const char* name_of_raced(Method method) {
     case Method::kWinogradF32:
     case Method::kWinogradBf16:
       return "F(2x2, 3x3)";
+    case Method::kWinogradLargeF32:
+      return "F(4x4, 3x3)";
   }
   return nullptr;
 }

@@ -23,7 +23,8 @@ struct Ways {
   [[nodiscard]] Method at(int way) const { return methods[static_cast<std::size_t>(way)]; }
 };
 
-/// method_of() and those beside it of which it is not known who is faster. `all_f32`: every operand is, and the result.
+/// method_of() and those beside it of which it is not known who is faster; the one that is less exact than the others, if any, is the last. `all_f32`:
+/// every operand is, and the result.
 Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool all_f32, IsaSet isa);
 
 /// Of the duel between them.

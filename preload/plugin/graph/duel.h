@@ -1,4 +1,4 @@
-// Which of two to four ways a step takes: they are timed on the runs of steps of one kind, in turn, and the fastest one stays. For kernels that are right
+// Which of two to five ways a step takes: they are timed on the runs of steps of one kind, in turn, and the fastest one stays. For kernels that are right
 // alike, between which no rule by sizes was found to hold on every machine. A step's first run of a way makes a pack of its own weight and does not count:
 // of many layers of one size each has one to make, and no pack is made again in the calls that follow.
 //
@@ -40,11 +40,13 @@ class WaysTried {
 
 class Duel {
  public:
-  static constexpr int kMostWays = 4;
+  static constexpr int kMostWays = 5;
 
   /// Of a duel of `ways` ways, from 0 on, for a step that has been through `tried`: one that nobody took yet; else of its own the one with the fewest runs
   /// that count, while any is wanted; else the one that was begun least. The winner, once there is one, whatever `ways`.
   [[nodiscard]] int way(int ways, const WaysTried& tried) const noexcept;
+  /// It cannot be taken.
+  [[nodiscard]] bool is_out(int way) const noexcept { return out_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed); }
   [[nodiscard]] bool decided() const noexcept { return winner_.load(std::memory_order_acquire) >= 0; }
   /// Whether no step has run that way to its end yet.
   [[nodiscard]] bool is_new(int way) const noexcept { return begun_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed) == 0; }

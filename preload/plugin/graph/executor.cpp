@@ -362,6 +362,12 @@ Values Program::run(Values inputs, std::vector<std::int64_t>* step_ns, const Wat
   return results;
 }
 
+bool Program::be_exact() const {
+  bool changed = false;
+  for (const Planned& planned : steps_) changed = planned.step->be_exact() || changed;
+  return changed;
+}
+
 std::string Program::kernels() const {
   std::map<std::string, int> counts;
   for (const Planned& planned : steps_) {

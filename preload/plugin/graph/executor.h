@@ -31,6 +31,8 @@ class Step {
   virtual void may_reuse(Value /*value*/) {}
   /// Which kernel it took last, where several race for it; null elsewhere, and before.
   [[nodiscard]] virtual const char* kernel() const { return nullptr; }
+  /// From now on without a kernel that is less exact than others; true where it took one.
+  [[nodiscard]] virtual bool be_exact() const { return false; }
 };
 
 /// The step of a node that calls its operator.
@@ -59,6 +61,8 @@ class Program {
   [[nodiscard]] const std::vector<std::string>& step_names() const { return names_; }
   /// How many steps took each kernel last, of those for which several race: "40 parts of bf16, 12 oneDNN's". Empty: none.
   [[nodiscard]] std::string kernels() const;
+  /// Of all steps: for results that the accuracy rule refused. False: they were exact already.
+  [[nodiscard]] bool be_exact() const;
 
  private:
   struct Planned {

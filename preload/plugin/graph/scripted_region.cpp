@@ -411,6 +411,7 @@ std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs, torch::jit
       const std::string fused = words(optimize(&mine, bf16 == 1));
       if (fused == words(Fused{})) continue;
       form->programs[static_cast<std::size_t>(bf16)] = std::make_unique<const Program>(mine);
+      form->programs[static_cast<std::size_t>(bf16)]->be_exact();  // a region asks for no float64 to judge it by, and has no second try
       form->fused[static_cast<std::size_t>(bf16)] = fused;
     }
     if (form->programs[0] == nullptr && form->programs[1] == nullptr) throw std::invalid_argument("nothing to fuse");

@@ -34,6 +34,7 @@ struct Shape {
   int threads = 1;
   bool backwards = false;  ///< see backward_parallel()
   bool bf16 = false;
+  int tile = 2;
   DType from = DType::kF32;
   DType to = DType::kF32;
 };
@@ -70,10 +71,11 @@ class ProblemOfTiles {
     other = random_numbers(results * (s.n + 3), 4);
     args.ld_to = s.n + s.gap;
     to = Guarded(static_cast<std::size_t>(((results - 1) * args.ld_to + s.n) * bytes_of(s.to)));
-    packed = Guarded(packed_winograd_bytes(s.channels, s.n, s.bf16));
+    packed = Guarded(packed_winograd_bytes(s.channels, s.n, s.bf16, s.tile));
     const std::int64_t strides[4] = {s.channels * 9, s.weight_last ? 1 : 9, s.weight_last ? 3 * s.channels : 3, s.weight_last ? s.channels : 1};
     std::memcpy(strides_, strides, sizeof strides);
     args.bf16 = s.bf16;
+    args.tile = s.tile;
     args.from = image.data();
     args.from_dtype = s.from;
     args.to = to.data();
@@ -90,7 +92,7 @@ class ProblemOfTiles {
   }
 
   WinogradResult run(IsaSet isa) {
-    pack_winograd(weight.data(), DType::kF32, strides_, shape.channels, shape.n, shape.bf16, packed.data(), thread_parallel(shape.threads));
+    pack_winograd(weight.data(), DType::kF32, strides_, shape.channels, shape.n, shape.bf16, shape.tile, packed.data(), thread_parallel(shape.threads));
     return winograd(args, shape.backwards ? backward_parallel(shape.threads) : thread_parallel(shape.threads), isa);
   }
 
@@ -128,7 +130,7 @@ class ProblemOfTiles {
         const double result_seen = seen(result, n);
         wrong += (result_seen - truth) * (result_seen - truth);
         size += truth * truth;
-        const double unit = shape.bf16 || shape.to == DType::kBf16 ? 1.5e-2 : 2e-6;
+        const double unit = shape.bf16 || shape.to == DType::kBf16 ? 1.5e-2 : shape.tile == 2 ? 2e-6 : 4e-6;
         if (std::fabs(result_seen - truth) <= unit * (2 + std::sqrt(9.0 * static_cast<double>(shape.channels)))) continue;
         ADD_FAILURE() << text << ": result " << result << ", channel " << n << " is " << result_seen << ", not " << truth;
         return 0;
@@ -154,6 +156,7 @@ class ProblemOfTiles {
 struct Level {
   IsaSet isa;
   bool bf16;
+  int tile;
 };
 
 class WinogradOnIsa : public testing::TestWithParam<Level> {
@@ -161,6 +164,7 @@ class WinogradOnIsa : public testing::TestWithParam<Level> {
   void check(Shape s) {
     for (const bool halves : {false, true}) {
       s.bf16 = GetParam().bf16;
+      s.tile = GetParam().tile;
       if (halves && !s.bf16) break;
       s.from = s.to = halves ? DType::kBf16 : DType::kF32;
       check_one(s);
@@ -170,15 +174,15 @@ class WinogradOnIsa : public testing::TestWithParam<Level> {
   void check_one(const Shape& s) {
     ProblemOfTiles problem(s);
     std::ostringstream text;
-    text << s.images << " of " << s.in[0] << " x " << s.in[1] << ", channels " << s.channels << " to " << s.n << ", threads " << s.threads;
+    text << "tiles of " << s.tile << ", " << s.images << " of " << s.in[0] << " x " << s.in[1] << ", channels " << s.channels << " to " << s.n << ", threads " << s.threads;
     ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone) << text.str();
     problem.check(text.str());
   }
 };
 
 TEST_P(WinogradOnIsa, SizesAroundTilesAndTheirEdges) {
-  for (std::int64_t height = 1; height <= 6; ++height) {
-    for (std::int64_t width = 1; width <= 7; ++width) {
+  for (std::int64_t height = 1; height <= 10; ++height) {
+    for (std::int64_t width = 1; width <= 9; ++width) {
       for (std::int64_t front = 0; front <= 3; ++front) {
         const std::int64_t behind = (height + width) % 3;
         if (height + front + behind < 3 || width + front + behind < 3) continue;
@@ -215,9 +219,9 @@ TEST_P(WinogradOnIsa, WhatComesAfter) {
 
 TEST_P(WinogradOnIsa, AsNearToTheTruthAsTheRuleAsks) {
   for (const std::int64_t channels : {16, 64, 256, 512}) {
-    ProblemOfTiles problem({.channels = channels, .n = 32, .in = {10, 10}, .bf16 = GetParam().bf16});
+    ProblemOfTiles problem({.channels = channels, .n = 32, .in = {10, 10}, .bf16 = GetParam().bf16, .tile = GetParam().tile});
     ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
-    EXPECT_LT(problem.check("errors"), GetParam().bf16 ? 6e-3 : 6e-7) << channels;
+    EXPECT_LT(problem.check("errors"), GetParam().bf16 ? 6e-3 : GetParam().tile == 2 ? 6e-7 : 1e-6) << channels;
   }
 }
 
@@ -225,7 +229,7 @@ TEST_P(WinogradOnIsa, NumbersThatAreNotFiniteAreRefused) {
   for (const float number : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 3e38f}) {
     if (number == 3e38f && GetParam().isa == 0) continue;  // which doubles hold
     for (const int threads : {1, 2}) {
-      ProblemOfTiles problem({.channels = 32, .n = 64, .in = {9, 9}, .threads = threads, .bf16 = GetParam().bf16});
+      ProblemOfTiles problem({.channels = 32, .n = 64, .in = {9, 9}, .threads = threads, .bf16 = GetParam().bf16, .tile = GetParam().tile});
       for (const std::int64_t at : {0, 4 * 32 + 5, 80 * 32 + 31}) {
         const std::int64_t another = at == 0 ? 64 : at - 64;  // two pixels on, in the same channel
         const float before = problem.pixels[static_cast<std::size_t>(at)];
@@ -240,7 +244,7 @@ TEST_P(WinogradOnIsa, NumbersThatAreNotFiniteAreRefused) {
 }
 
 TEST_P(WinogradOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
-  ProblemOfTiles problem({.images = 3, .channels = 32, .n = 130, .in = {20, 21}, .bias = true, .bf16 = GetParam().bf16});
+  ProblemOfTiles problem({.images = 3, .channels = 32, .n = 130, .in = {20, 21}, .bias = true, .bf16 = GetParam().bf16, .tile = GetParam().tile});
   ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
   const std::string serial(problem.to.data(), problem.to.bytes());
   for (int threads = 2; threads <= 4; ++threads) {
@@ -256,20 +260,25 @@ TEST_P(WinogradOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
 std::vector<Level> levels() {
   std::vector<Level> all;
   for (const bool bf16 : {false, true}) {
-    for (const IsaSet isa : levels_of(winograd_variants(bf16))) all.push_back({isa, bf16});
+    for (const IsaSet isa : levels_of(winograd_variants(bf16))) all.push_back({isa, bf16, 2});
+    for (const IsaSet isa : levels_of(winograd_variants(bf16))) {
+      if (!bf16) all.push_back({isa, bf16, 4});
+    }
   }
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, WinogradOnIsa, testing::ValuesIn(levels()), [](const auto& level) {
-  return std::string(winograd_variant(32, level.param.bf16, level.param.isa)) + (level.param.bf16 ? "_inside_bf16" : "");
+  return std::string(winograd_variant(32, level.param.bf16, level.param.isa)) + (level.param.bf16 ? "_inside_bf16" : "") + (level.param.tile == 4 ? "_larger" : "");
 });
 
 TEST(Winograd, NothingIsOfferedWithoutVectorsOrForOddChannels) {
-  EXPECT_FALSE(winograd_supported(64, 64, false, 0));
-  EXPECT_FALSE(winograd_supported(12, 64, false, kLevelAvx512));
-  EXPECT_FALSE(winograd_supported(48, 64, true, kLevelAvx512Bf16));
-  EXPECT_EQ(packed_winograd_bytes(0, 5, false), 0u);
+  EXPECT_FALSE(winograd_supported(64, 64, false, 2, 0));
+  EXPECT_FALSE(winograd_supported(12, 64, false, 2, kLevelAvx512));
+  EXPECT_FALSE(winograd_supported(48, 64, true, 2, kLevelAvx512Bf16));
+  EXPECT_FALSE(winograd_supported(64, 64, true, 4, kLevelAvx512Bf16));
+  EXPECT_FALSE(winograd_supported(64, 64, false, 3, kLevelAvx512));
+  EXPECT_EQ(packed_winograd_bytes(0, 5, false, 2), 0u);
 }
 
 }  // namespace
