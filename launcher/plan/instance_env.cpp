@@ -291,9 +291,13 @@ void EnvDraft::add_dtype(const Machine& machine) {
   if (!shim_active_) return;
   std::string dtype = options_.dtype;
   const bool has_fp16 = (machine.isa & (kIsaAvx512Fp16 | kIsaAmxFp16)) != 0;
+  const bool has_bf16 = (machine.isa & (kIsaAvx512Bf16 | kIsaAmxBf16)) != 0;
   if (dtype == "float16" && !machine.synthetic && !has_fp16) {
     because("dtype", "float32", "--dtype float16 acts as float32: this CPU has neither avx512_fp16 nor amx_fp16", true);
     dtype = "float32";
+  } else if (dtype == "bfloat16" && !machine.synthetic && !has_bf16) {
+    because("dtype", "bfloat16",
+            "--dtype bfloat16 is emulated, and slower than float32: this CPU has neither avx512_bf16 nor amx_bf16 (--dtype auto or float32)", true);
   } else if (dtype == "auto") {
     because("dtype", "auto", "bfloat16 inside an operation where the CPU has it, the accuracy check passes and it is measured faster");
   } else {

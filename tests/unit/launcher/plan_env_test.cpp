@@ -217,6 +217,19 @@ TEST(PlanEnv, float16_without_hardware_acts_as_float32_with_a_warning) {
   EXPECT_EQ(var(make_plan(wanted, able, made_up::context()).value(), "IPEXRUN_DTYPE"), "float16");
 }
 
+TEST(PlanEnv, bfloat16_without_hardware_is_kept_with_a_warning) {
+  Options wanted = options();
+  wanted.dtype = "bfloat16";
+  const LaunchPlan made = plan(wanted, made_up::context());
+  EXPECT_EQ(var(made, "IPEXRUN_DTYPE"), "bfloat16");
+  EXPECT_TRUE(has_warning(made, "neither avx512_bf16 nor amx_bf16"));
+  for (const IsaSet isa : {IsaSet{kIsaAvx512Bf16}, IsaSet{kIsaAmxBf16}}) {
+    Machine able = machine({4});
+    able.isa = isa;
+    EXPECT_FALSE(has_warning(make_plan(wanted, able, made_up::context()).value(), "amx_bf16"));
+  }
+}
+
 TEST(PlanEnv, a_capability_cap_reaches_onednn) {
   EXPECT_EQ(var(plan(options(), with({{"ATEN_CPU_CAPABILITY", "avx2"}})), "ONEDNN_MAX_CPU_ISA"), "AVX2");
   EXPECT_EQ(var(plan(options(), with({{"ATEN_CPU_CAPABILITY", "avx2"}, {"ONEDNN_MAX_CPU_ISA", "ALL"}})), "ONEDNN_MAX_CPU_ISA"), "(unset)");
