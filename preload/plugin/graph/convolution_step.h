@@ -15,7 +15,7 @@ class ConvolutionStep final : public Step {
   explicit ConvolutionStep(const Node& node);
   void run(Values& values) const override;
   [[nodiscard]] const char* kernel() const override { return name_of_raced(raced_.load(std::memory_order_relaxed)); }
-  [[nodiscard]] bool be_exact() const override;
+  bool be_exact() const override;
   void may_reuse(Value value) override { reuses_other_ = reuses_other_ || (value == convolution_.other && value != convolution_.x); }
 
   struct Operands;

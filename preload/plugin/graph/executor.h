@@ -32,7 +32,7 @@ class Step {
   /// Which kernel it took last, where several race for it; null elsewhere, and before.
   [[nodiscard]] virtual const char* kernel() const { return nullptr; }
   /// From now on without a kernel that is less exact than others; true where it took one.
-  [[nodiscard]] virtual bool be_exact() const { return false; }
+  virtual bool be_exact() const { return false; }
 };
 
 /// The step of a node that calls its operator.
@@ -62,7 +62,7 @@ class Program {
   /// How many steps took each kernel last, of those for which several race: "40 parts of bf16, 12 oneDNN's". Empty: none.
   [[nodiscard]] std::string kernels() const;
   /// Of all steps: for results that the accuracy rule refused. False: they were exact already.
-  [[nodiscard]] bool be_exact() const;
+  bool be_exact() const;
 
  private:
   struct Planned {
