@@ -214,6 +214,10 @@ at::Tensor ConvolutionStep::run_own(const Operands& operands) const {
   const int count = ways.count - (closer ? 1 : 0);
   int way = duel == nullptr ? 0 : duel->way(count, tried_);
   if (way >= count) way = duel->is_out(count - 1) ? 0 : count - 1;  // smaller tiles
+  if (closer && tried_.has(count)) {
+    forget_pack(*state, call, operands.norm, Method::kWinogradLargeF32);
+    tried_.remove(count);
+  }
   const bool counts = tried_.has(way);
   if (duel != nullptr && !open && tried_.forget()) {
     for (int other = 0; other < ways.count; ++other) {
