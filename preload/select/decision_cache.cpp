@@ -213,6 +213,11 @@ bool DecisionCache::find(const std::string& site, const std::string& dtype, Deci
   return true;
 }
 
+std::size_t DecisionCache::count() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
 bool DecisionCache::knows(const std::string& op) const {
   const std::lock_guard lock(mutex_);
   return std::any_of(entries_.begin(), entries_.end(), [&op](const auto& entry) { return entry.second.decision.site.op.starts_with(op); });

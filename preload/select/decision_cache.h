@@ -51,6 +51,9 @@ class DecisionCache {
   /// Whether there is a decision for an op whose name begins like this.
   [[nodiscard]] bool knows(const std::string& op) const;
 
+  /// How many there are.
+  [[nodiscard]] std::size_t count() const;
+
   /// Keeps `decision` and appends it to the file. A write that fails (disk full, read-only) ends writing for this process.
   void remember(const Decision& decision);
 

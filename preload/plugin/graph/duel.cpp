@@ -4,6 +4,7 @@
 #include <mutex>
 #include <new>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 constexpr std::size_t kMostDuels = 8192;
 
 std::atomic<std::uint64_t> runs_of_all{0};
+DuelMemory memory_of_all;
 
 struct Hash {
   std::size_t operator()(const DuelKey& key) const noexcept {
@@ -25,8 +27,12 @@ struct Hash {
 
 }  // namespace
 
-int Duel::way(int ways, const WaysTried& tried) const noexcept {
-  const int winner = winner_.load(std::memory_order_acquire);
+int Duel::way(int ways, const WaysTried& tried) noexcept {
+  int winner = winner_.load(std::memory_order_acquire);
+  if (winner < 0 && known_.way >= 0 && known_.way < ways && known_.ways == ways && !is_out(known_.way) &&
+      winner_.compare_exchange_strong(winner, known_.way, std::memory_order_acq_rel)) {
+    return known_.way;
+  }
   if (winner >= 0) return winner;
   int own = -1;    // of those that the step has been through
   int other = -1;  // of the rest
@@ -104,16 +110,23 @@ void Duel::decide(int ways) noexcept {
     best_ns = ns;
   }
   winner_.store(best < 0 ? 0 : best, std::memory_order_release);
+  if (left < 2 || memory_.remember == nullptr) return;
+  memory_.remember(*key_, {best, ways, least_[0].load(std::memory_order_relaxed), least_[static_cast<std::size_t>(best)].load(std::memory_order_relaxed)});
 }
+
+void set_duel_memory(const DuelMemory& memory) noexcept { memory_of_all = memory; }
 
 Duel* duel_of(const DuelKey& key) noexcept {
   static auto* mutex = new std::mutex;
+  static auto* keys = new std::unordered_set<DuelKey, Hash>;  // which duels hold on to
   static auto* all = new std::unordered_map<DuelKey, Duel, Hash>;
   const std::lock_guard<std::mutex> hold(*mutex);
   try {
     const auto found = all->find(key);
     if (found != all->end()) return &found->second;
-    return all->size() < kMostDuels ? &(*all)[key] : nullptr;
+    if (all->size() >= kMostDuels) return nullptr;
+    const auto kept = keys->insert(key).first;
+    return &all->try_emplace(key, &*kept, memory_of_all).first->second;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }

@@ -1,6 +1,7 @@
 // Which of two to five ways a step takes: they are timed on the runs of steps of one kind, in turn, and the fastest one stays. For kernels that are right
 // alike, between which no rule by sizes was found to hold on every machine. A step's first run of a way makes a pack of its own weight and does not count:
-// of many layers of one size each has one to make, and no pack is made again in the calls that follow.
+// of many layers of one size each has one to make, and no pack is made again in the calls that follow. A winner is remembered for processes to come
+// (DuelMemory): there the first step takes it at once, where it has as many ways to choose among.
 //
 // Thread rule: any number of threads may run one. What others do on the machine meanwhile hits all ways; the least of each one's times counts.
 #pragma once
@@ -38,16 +39,50 @@ class WaysTried {
   std::atomic<int> last_{-1};
 };
 
+/// What runs of one duel have in common.
+struct DuelKey {
+  std::int64_t kind = 0;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t detail = 0;
+  int threads = 0;
+
+  bool operator==(const DuelKey&) const = default;
+};
+
+/// Who won, of how many ways; `way` -1: not known.
+struct DuelResult {
+  int way = -1;
+  int ways = 0;
+  std::int64_t first_ns = 0;  ///< the least time of way 0, 0: it was not run,
+  std::int64_t ns = 0;        ///< and that of the winner
+};
+
+/// Other processes' results. Asked once a duel of this process, told once; neither throws.
+struct DuelMemory {
+  DuelResult (*recall)(const DuelKey& key) noexcept = nullptr;
+  void (*remember)(const DuelKey& key, const DuelResult& result) noexcept = nullptr;
+};
+
 class Duel {
  public:
   static constexpr int kMostWays = 5;
 
+  Duel() = default;
+  /// Of `key`, which outlives it.
+  Duel(const DuelKey* key, const DuelMemory& memory) noexcept : key_(key), memory_(memory) {
+    if (memory_.recall != nullptr) known_ = memory_.recall(*key);
+  }
+
   /// Of a duel of `ways` ways, from 0 on, for a step that has been through `tried`: one that nobody took yet; else of its own the one with the fewest runs
   /// that count, while any is wanted; else the one that was begun least. The winner, once there is one, whatever `ways`.
-  [[nodiscard]] int way(int ways, const WaysTried& tried) const noexcept;
+  [[nodiscard]] int way(int ways, const WaysTried& tried) noexcept;
   /// It cannot be taken.
   [[nodiscard]] bool is_out(int way) const noexcept { return out_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed); }
-  [[nodiscard]] bool decided() const noexcept { return winner_.load(std::memory_order_acquire) >= 0; }
+  /// -1: none yet.
+  [[nodiscard]] int winner() const noexcept { return winner_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool decided() const noexcept { return winner() >= 0; }
   /// Whether no step has run that way to its end yet.
   [[nodiscard]] bool is_new(int way) const noexcept { return begun_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed) == 0; }
   /// A run that took `way` of `ways` was over after so long; `counts`: the step had been through it before.
@@ -71,22 +106,16 @@ class Duel {
   std::array<std::atomic<std::int64_t>, kMostWays> least_{};
   std::array<std::atomic<bool>, kMostWays> out_{};
   std::atomic<int> winner_{-1};
-};
-
-/// What runs of one duel have in common.
-struct DuelKey {
-  std::int64_t kind = 0;
-  std::int64_t m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  std::int64_t detail = 0;
-  int threads = 0;
-
-  bool operator==(const DuelKey&) const = default;
+  const DuelKey* key_ = nullptr;
+  DuelMemory memory_;
+  DuelResult known_;
 };
 
 /// Runs of the process so far that were part of a duel: what was timed around them says little.
 std::uint64_t duel_runs() noexcept;
+
+/// Before the first duel of the process.
+void set_duel_memory(const DuelMemory& memory) noexcept;
 
 /// The process's duel of that key, for good; null where there are too many.
 Duel* duel_of(const DuelKey& key) noexcept;

@@ -191,7 +191,7 @@ Duel* LinearStep::duel(const at::Tensor& x, const Matrix& weight) const {
 int LinearStep::way_of(const at::Tensor& x, const Matrix& weight) const {
   const Duel* found = duel(x, weight);
   if (found == nullptr) return 0;
-  return found->decided() ? found->way(0, tried_) : -1;
+  return found->winner();
 }
 
 at::Tensor LinearStep::run_exact(const at::Tensor& x, const Matrix& weight, const at::Tensor& bias, const at::Tensor& other) const {

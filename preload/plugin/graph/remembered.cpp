@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <ctime>
 #include <string>
 
 #include "configs/base/isa.h"
+#include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/op_times.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
@@ -61,6 +64,42 @@ class Decisions final : public torch::CustomClassHolder {
 
 using Self = c10::intrusive_ptr<Decisions>;
 
+constexpr const char* kDuelOp = "graph kernel";
+constexpr std::int64_t kWorthNs = 100'000;         // of the way that is taken without a duel: shorter ones are over soon in each process
+constexpr int kMostDuelsRemembered = 256;          // by a process: a program of ever new sizes would fill the file
+constexpr std::size_t kMostDecisions = 4096;       // of all, likewise
+
+std::string text_of(const DuelKey& key) {
+  char text[96];
+  std::snprintf(text, sizeof text, "kind=%lld,m=%lld,n=%lld,k=%lld,detail=%llx", static_cast<long long>(key.kind), static_cast<long long>(key.m),
+                static_cast<long long>(key.n), static_cast<long long>(key.k), static_cast<unsigned long long>(key.detail));
+  return text;
+}
+
+DuelResult recall_duel(const DuelKey& key) noexcept {
+  DuelResult known;
+  try {
+    const std::string choice = recalled(kDuelOp, text_of(key), false);
+    if (std::sscanf(choice.c_str(), "way %d of %d", &known.way, &known.ways) != 2) return {};
+  } catch (const std::exception&) {
+    return {};
+  }
+  return known;
+}
+
+void remember_duel(const DuelKey& key, const DuelResult& result) noexcept {
+  static std::atomic<int> remembered{0};
+  const TierState* state = tier();
+  if (state == nullptr || std::max(result.first_ns, result.ns) < kWorthNs || state->decisions.count() >= kMostDecisions ||
+      remembered.fetch_add(1, std::memory_order_relaxed) >= kMostDuelsRemembered) {
+    return;
+  }
+  try {
+    remember(kDuelOp, text_of(key), {"way " + std::to_string(result.way) + " of " + std::to_string(result.ways), "faster", result.first_ns, result.ns, 4});
+  } catch (const std::exception&) {  // the next process finds out for itself
+  }
+}
+
 }  // namespace
 
 std::string recalled(const std::string& op, const std::string& key, bool only_pinned) {
@@ -89,6 +128,7 @@ void remember(const std::string& op, const std::string& key, const Found& found)
 }
 
 void register_remembered() {
+  set_duel_memory({recall_duel, remember_duel});
   static auto decisions =
       torch::class_<Decisions>("ipexrun", "Decisions")
           .def(torch::init<>())

@@ -21,7 +21,7 @@ struct Found {
 };
 void remember(const std::string& op, const std::string& key, const Found& found);
 
-/// Makes torch.classes.ipexrun.Decisions known.
+/// Makes torch.classes.ipexrun.Decisions known, and duels (duel.h) remembered.
 ///
 /// recall(op, key): "captured", "stock", the name of a form, or "" where nothing is known; pinned(op, key): likewise, of a config alone.
 /// remember(op, key, choice, stock_ns, choice_ns, samples, reason): for processes to come.

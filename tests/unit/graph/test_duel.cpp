@@ -40,7 +40,7 @@ struct Model {
     return calls;
   }
 
-  [[nodiscard]] int winner() const { return duel.way(static_cast<int>(run_ns.size()), {}); }
+  [[nodiscard]] int winner() const { return duel.winner(); }
   [[nodiscard]] int packs() const {
     int sum = 0;
     for (const Layer& layer : all) sum += layer.packs;
@@ -110,6 +110,56 @@ TEST(Duel, PacksAreGivenBackOnce) {
   tried.add(1);
   EXPECT_FALSE(tried.forget());
   EXPECT_TRUE(tried.has(1));
+}
+
+DuelResult known;
+std::vector<DuelResult> told;
+
+DuelMemory memory() {
+  return {[](const DuelKey&) noexcept { return known; }, [](const DuelKey&, const DuelResult& result) noexcept { told.push_back(result); }};
+}
+
+TEST(Duel, AWinnerIsToldOnceAndTakenAtOnceByProcessesToCome) {
+  const DuelKey key;
+  known = {};
+  told.clear();
+  Duel first(&key, memory());
+  WaysTried tried;
+  for (int calls = 0; calls < 40; ++calls) {
+    const int way = first.way(3, tried);
+    first.took(way, 3, way == 1 ? 100 : 200, tried.has(way));
+    tried.add(way);
+  }
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].way, 1);
+  EXPECT_EQ(told[0].ways, 3);
+  EXPECT_EQ(told[0].first_ns, 200);
+  EXPECT_EQ(told[0].ns, 100);
+  known = told[0];
+  Duel second(&key, memory());
+  EXPECT_FALSE(second.decided()) << "what the way is, is looked at in its first run";
+  EXPECT_EQ(second.way(3, {}), 1);
+  EXPECT_TRUE(second.decided());
+  EXPECT_TRUE(second.is_new(1));
+  second.failed(1, 3);
+  EXPECT_EQ(second.way(3, {}), 0);
+  EXPECT_EQ(told.size(), 1u);
+}
+
+TEST(Duel, AResultOfOtherWaysIsNotTaken) {
+  const DuelKey key;
+  for (const DuelResult& other : {DuelResult{2, 4, 9, 9}, DuelResult{3, 3, 9, 9}, DuelResult{-1, 3, 9, 9}}) {
+    known = other;
+    Duel duel(&key, memory());
+    EXPECT_EQ(duel.way(3, {}), 0);
+    EXPECT_FALSE(duel.decided());
+  }
+  known = {1, 2, 9, 9};
+  told.clear();
+  Duel without(&key, memory());
+  without.failed(1, 2);
+  EXPECT_EQ(without.way(2, {}), 0);
+  EXPECT_TRUE(told.empty()) << "nothing was timed";
 }
 
 TEST(Duel, OneThatIsLeftAloneWins) {
