@@ -4,7 +4,10 @@ Risk covered: a window of another pixel, a tile at an edge, an epilogue in anoth
 weight that changed after its pack was forgotten, numbers that are not finite where tiles cannot have them, several threads.
 """
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ import torch.nn.functional as F
 from test_programs import Captured, in_threads, linear
 from torch import nn
 
+BUILD = os.environ["IPEXRUN_BUILD_DIR"]
 RUNS = 30  # more than five ways need
 
 
@@ -164,3 +168,28 @@ def test_which_kernel_computes_what_is_told():
     told = captured.graphs[-1].graph.kernels(False)
     assert sum(int(count) for count in re.findall(r"(?:^|, )(\d+) ", told)) == 2, told
     assert captured.graphs[-1].graph.kernels(True).count("vectors") == 0  # nothing races that computes in bf16, but for convolutions
+
+
+PROGRAM = """
+import torch
+from torch import nn
+torch.set_num_threads(1)
+layers = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1)).eval()
+fast = torch.compile(layers, backend="ipex", options={"dtype": "float32"})
+x = torch.randn(1, 64, 56, 56)
+with torch.no_grad():
+    for _ in range(60):
+        fast(x)
+print(torch.classes.ipexrun.Graph().choosing_runs())
+"""
+
+
+def test_winners_are_remembered_by_the_next_process(tmp_path):
+    runs = []
+    for cache in (tmp_path, tmp_path, "off"):
+        done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "IPEXRUN_CACHE": str(cache)})
+        assert done.returncode == 0, done.stderr
+        runs.append(int(done.stdout))
+    first, second, without = runs
+    assert second <= 4 < 16 <= min(first, without), runs
