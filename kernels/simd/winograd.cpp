@@ -2,7 +2,8 @@
 //
 // Loops, outermost first: blocks of tiles (their pixels, transformed, stay in L2, or in L3 where L2 holds too few of them to multiply what is read of
 // the weight often enough), panels, the places of a tile, groups of tiles. What a panel's places give is a buffer of a line a place and tile, from which
-// results are put together and written, with what follows in the same pass. The next place's weights are fetched into L2 meanwhile. Transformed pixels lie as the rows of linear_f32 and linear do (winograd_f32.h, winograd_bf16.h).
+// results are put together and written, with what follows in the same pass. The next place's weights are fetched into L2 meanwhile. Transformed pixels
+// lie as the rows of linear_f32 and linear do (winograd_f32.h, winograd_bf16.h).
 #include "kernels/simd/winograd.h"
 
 #include <immintrin.h>
