@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "preload/memory/room.h"
 #include "preload/plugin/drift_check.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/weight_use.h"
@@ -31,6 +32,11 @@ bool same_faces(const Outputs& stock, const Outputs& result) {
 /// torch's allocator throws its general error, told from others by its words.
 bool out_of_memory(const std::exception& problem) {
   return dynamic_cast<const std::bad_alloc*>(&problem) != nullptr || std::strstr(problem.what(), "can't allocate memory") != nullptr;
+}
+
+/// Each of its calls takes memory for what describes it.
+bool by_onednn(int candidate) {
+  return candidate == kOnednnBf16Packed || candidate == kOnednnF32Packed || candidate == kOnednnBf16Cast || candidate == kOnednnBf16Last;
 }
 
 }  // namespace
@@ -156,6 +162,7 @@ bool OpTrial::pack(int i, int candidate) {
   auto& pack = known.packs[static_cast<std::size_t>(candidate)];
   if (pack != nullptr) return true;
   if (state_.weights.read_only() || !state_.weights.may_pack(*known.weight)) return false;
+  if (by_onednn(candidate) && !has_room_for_pack(uses_[static_cast<std::size_t>(i)].size_bytes)) throw std::bad_alloc();
   state_.weights.pin_bytes(*known.weight, uses_[static_cast<std::size_t>(i)]);
   const TierOff inner_calls_are_stock;
   const at::AutoDispatchBelowADInplaceOrView below;  // nothing here may become a view that autograd knows
@@ -173,14 +180,11 @@ Readiness OpTrial::prepare(int candidate, Purpose purpose) noexcept {
   if (!*passage_) return Readiness::kNotNow;
   try {
     if (rounds_training(candidate) && !may_round_training()) return Readiness::kNotNow;
-    if (weight_count_ == 0) {
-      const Readiness verdict = verdict_of(candidate);
-      return verdict == Readiness::kReady ? after_drift(candidate) : verdict;
-    }
-    if (!look_up()) return Readiness::kNotNow;
+    if (weight_count_ > 0 && !look_up()) return Readiness::kNotNow;
     Readiness verdict = verdict_of(candidate);
     if (verdict == Readiness::kReady) verdict = after_drift(candidate);
-    if (verdict == Readiness::kNotNow) return verdict;
+    if (verdict == Readiness::kNotNow || verdict == Readiness::kNever) return verdict;
+    if (by_onednn(candidate) && !has_room(kRoomForKernels)) return Readiness::kNotNow;
     for (int i = 0; i < weight_count_; ++i) {
       if (!pack(i, candidate)) return Readiness::kNotNow;
     }

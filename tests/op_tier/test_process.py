@@ -225,6 +225,38 @@ def test_the_profiler_shows_the_candidate(hook):
     assert "own_bf16" in {event.key for event in profile.key_averages()}
 
 
+def test_onednn_is_not_asked_where_it_would_end_the_program():
+    """It builds what describes a product in memory that it may not have been given. A call ends right, or as stock ends it."""
+    done = run_python(
+        """
+        import resource
+        plugin_loader.start()
+        hook = sys.modules["_ipexrun_hook"]
+        hook.force("onednn_f32_packed")
+        x @ w
+        pairs, right, none = [(torch.randn(32, 64 * i), torch.randn(64 * i, 256)) for i in range(2, 42)], 0, 0
+        hook.force("")
+        expected = [left @ right for left, right in pairs]
+        hook.force("onednn_f32_packed")
+        for i, (left, right_hand) in enumerate(pairs):
+            filled, free = [], bytearray(i << 20)
+            size = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+            try:
+                while True: filled.append(bytearray(3000))
+            except MemoryError:
+                pass
+            del free
+            try:
+                for _ in range(3): result = left @ right_hand
+                right += torch.allclose(result, expected[i], rtol=1e-4, atol=1e-3)
+            except RuntimeError as problem:
+                none += "memory" in str(problem)
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        print(right + none, right > 0)
+        """
+    )
+    assert done.stdout.split() == ["40", "True"]
 
 
 @needs_bf16

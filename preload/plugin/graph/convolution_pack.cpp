@@ -10,8 +10,10 @@
 
 #include "kernels/linear_f32.h"
 #include "kernels/winograd.h"
+#include "preload/memory/room.h"
 #include "preload/plugin/adapters/digest.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/graph/convolution_ways.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
 #include "preload/plugin/weight_use.h"
@@ -222,6 +224,7 @@ Folded packed(TierState& state, const ConvolutionCall& call, const Norm& norm, M
     if (folded->is_of(bias, norm)) return folded->folded();
   }
   if (state.weights.read_only() || !state.weights.may_pack(*known.weight)) return {};
+  if (by_onednn(method) && !has_room_for_pack(use.size_bytes)) return {};
   state.weights.pin_bytes(*known.weight, use);
   if (!norm.any()) {
     Folded plain{made(call, method), bias_for(bias, method), kernel_dtype(w)};
