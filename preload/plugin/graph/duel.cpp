@@ -4,7 +4,6 @@
 #include <mutex>
 #include <new>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace ipexrun::preload::graph {
 namespace {
@@ -118,15 +117,15 @@ void set_duel_memory(const DuelMemory& memory) noexcept { memory_of_all = memory
 
 Duel* duel_of(const DuelKey& key) noexcept {
   static auto* mutex = new std::mutex;
-  static auto* keys = new std::unordered_set<DuelKey, Hash>;  // which duels hold on to
   static auto* all = new std::unordered_map<DuelKey, Duel, Hash>;
   const std::lock_guard<std::mutex> hold(*mutex);
   try {
     const auto found = all->find(key);
     if (found != all->end()) return &found->second;
     if (all->size() >= kMostDuels) return nullptr;
-    const auto kept = keys->insert(key).first;
-    return &all->try_emplace(key, &*kept, memory_of_all).first->second;
+    const auto made = all->try_emplace(key).first;  // its key lies where it is for good
+    made->second.remember_in(&made->first, memory_of_all);
+    return &made->second;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }

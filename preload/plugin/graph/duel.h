@@ -59,6 +59,14 @@ struct DuelResult {
   std::int64_t ns = 0;        ///< and that of the winner
 };
 
+/// Seconds for which a result that came out so many times in a row is taken over: a day, twice as long each further time. It may have been what else the
+/// machine did, and is raced again by the first process after that.
+constexpr std::int64_t duel_trust_seconds(std::int64_t times) noexcept {
+  constexpr std::int64_t kDay = 24 * 3600;
+  constexpr std::int64_t kMostDoublings = 7;  // 128 days; decisions are forgotten after 90
+  return kDay << (times <= 1 ? 0 : times - 1 < kMostDoublings ? times - 1 : kMostDoublings);
+}
+
 /// Other processes' results. Asked once a duel of this process, told once; neither throws.
 struct DuelMemory {
   DuelResult (*recall)(const DuelKey& key) noexcept = nullptr;
@@ -69,9 +77,10 @@ class Duel {
  public:
   static constexpr int kMostWays = 5;
 
-  Duel() = default;
-  /// Of `key`, which outlives it.
-  Duel(const DuelKey* key, const DuelMemory& memory) noexcept : key_(key), memory_(memory) {
+  /// Before its first run. `key` outlives it.
+  void remember_in(const DuelKey* key, const DuelMemory& memory) noexcept {
+    key_ = key;
+    memory_ = memory;
     if (memory_.recall != nullptr) known_ = memory_.recall(*key);
   }
 

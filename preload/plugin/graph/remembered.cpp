@@ -26,6 +26,14 @@ SiteKey key_of(const TierState& state, const std::string& op, const std::string&
   return {op, "-", "-", key, at::get_num_threads(), std::string(level_name(state.options.isa)), state.options.torch_minor};
 }
 
+/// False where nothing is known. May throw std::bad_alloc.
+bool find(const std::string& op, const std::string& key, Decision* decision, bool* pinned) {
+  TierState* state = tier();
+  if (state == nullptr) return false;
+  state->decisions.load(std::time(nullptr));
+  return state->decisions.find(key_of(*state, op, key).text(), dtype_name(state->options.dtype), decision, pinned);
+}
+
 /// Events are lines of fields.
 std::string one_field(std::string text) {
   std::replace_if(
@@ -68,6 +76,7 @@ constexpr const char* kDuelOp = "graph kernel";
 constexpr std::int64_t kWorthNs = 100'000;         // of the way that is taken without a duel: shorter ones are over soon in each process
 constexpr int kMostDuelsRemembered = 256;          // by a process: a program of ever new sizes would fill the file
 constexpr std::size_t kMostDecisions = 4096;       // of all, likewise
+constexpr std::int64_t kSamplesOfDuel = 4;         // runs of each way
 
 std::string text_of(const DuelKey& key) {
   char text[96];
@@ -76,15 +85,33 @@ std::string text_of(const DuelKey& key) {
   return text;
 }
 
+/// What was found out last; `times` in a row.
+struct KnownDuel {
+  DuelResult result;
+  std::int64_t times = 0;
+  std::int64_t seconds_old = 0;
+  bool pinned = false;
+};
+
+/// May throw std::bad_alloc.
+KnownDuel known_duel(const DuelKey& key) {
+  Decision decision;
+  KnownDuel known;
+  if (!find(kDuelOp, text_of(key), &decision, &known.pinned)) return {};
+  if (std::sscanf(decision.choice.c_str(), "way %d of %d", &known.result.way, &known.result.ways) != 2) return {};
+  known.times = decision.samples / kSamplesOfDuel;
+  known.seconds_old = std::time(nullptr) - decision.decided_at;
+  return known;
+}
+
 DuelResult recall_duel(const DuelKey& key) noexcept {
-  DuelResult known;
   try {
-    const std::string choice = recalled(kDuelOp, text_of(key), false);
-    if (std::sscanf(choice.c_str(), "way %d of %d", &known.way, &known.ways) != 2) return {};
+    const KnownDuel known = known_duel(key);
+    const bool trusted = known.pinned || (known.seconds_old >= 0 && known.seconds_old < duel_trust_seconds(known.times));
+    return trusted ? known.result : DuelResult{};
   } catch (const std::exception&) {
     return {};
   }
-  return known;
 }
 
 void remember_duel(const DuelKey& key, const DuelResult& result) noexcept {
@@ -95,7 +122,11 @@ void remember_duel(const DuelKey& key, const DuelResult& result) noexcept {
     return;
   }
   try {
-    remember(kDuelOp, text_of(key), {"way " + std::to_string(result.way) + " of " + std::to_string(result.ways), "faster", result.first_ns, result.ns, 4});
+    const KnownDuel known = known_duel(key);
+    if (known.pinned) return;
+    const std::int64_t times = known.result.way == result.way && known.result.ways == result.ways ? known.times + 1 : 1;
+    remember(kDuelOp, text_of(key),
+             {"way " + std::to_string(result.way) + " of " + std::to_string(result.ways), "faster", result.first_ns, result.ns, times * kSamplesOfDuel});
   } catch (const std::exception&) {  // the next process finds out for itself
   }
 }
@@ -103,13 +134,9 @@ void remember_duel(const DuelKey& key, const DuelResult& result) noexcept {
 }  // namespace
 
 std::string recalled(const std::string& op, const std::string& key, bool only_pinned) {
-  TierState* state = tier();
-  if (state == nullptr) return "";
-  state->decisions.load(std::time(nullptr));
   Decision decision;
   bool pinned = false;
-  if (!state->decisions.find(key_of(*state, op, key).text(), dtype_name(state->options.dtype), &decision, &pinned)) return "";
-  return pinned || !only_pinned ? decision.choice : "";
+  return find(op, key, &decision, &pinned) && (pinned || !only_pinned) ? decision.choice : "";
 }
 
 void remember(const std::string& op, const std::string& key, const Found& found) {

@@ -123,7 +123,8 @@ TEST(Duel, AWinnerIsToldOnceAndTakenAtOnceByProcessesToCome) {
   const DuelKey key;
   known = {};
   told.clear();
-  Duel first(&key, memory());
+  Duel first;
+  first.remember_in(&key, memory());
   WaysTried tried;
   for (int calls = 0; calls < 40; ++calls) {
     const int way = first.way(3, tried);
@@ -136,7 +137,8 @@ TEST(Duel, AWinnerIsToldOnceAndTakenAtOnceByProcessesToCome) {
   EXPECT_EQ(told[0].first_ns, 200);
   EXPECT_EQ(told[0].ns, 100);
   known = told[0];
-  Duel second(&key, memory());
+  Duel second;
+  second.remember_in(&key, memory());
   EXPECT_FALSE(second.decided()) << "what the way is, is looked at in its first run";
   EXPECT_EQ(second.way(3, {}), 1);
   EXPECT_TRUE(second.decided());
@@ -150,16 +152,28 @@ TEST(Duel, AResultOfOtherWaysIsNotTaken) {
   const DuelKey key;
   for (const DuelResult& other : {DuelResult{2, 4, 9, 9}, DuelResult{3, 3, 9, 9}, DuelResult{-1, 3, 9, 9}}) {
     known = other;
-    Duel duel(&key, memory());
+    Duel duel;
+    duel.remember_in(&key, memory());
     EXPECT_EQ(duel.way(3, {}), 0);
     EXPECT_FALSE(duel.decided());
   }
   known = {1, 2, 9, 9};
   told.clear();
-  Duel without(&key, memory());
+  Duel without;
+  without.remember_in(&key, memory());
   without.failed(1, 2);
   EXPECT_EQ(without.way(2, {}), 0);
   EXPECT_TRUE(told.empty()) << "nothing was timed";
+}
+
+/// One that won by chance is raced again the next day; one that always wins, ever less often.
+TEST(Duel, TrustGrowsWithEachResultThatIsTheSame) {
+  constexpr std::int64_t kDay = 24 * 3600;
+  EXPECT_EQ(duel_trust_seconds(0), kDay);
+  EXPECT_EQ(duel_trust_seconds(1), kDay);
+  EXPECT_EQ(duel_trust_seconds(2), 2 * kDay);
+  EXPECT_EQ(duel_trust_seconds(4), 8 * kDay);
+  EXPECT_EQ(duel_trust_seconds(1000000), 128 * kDay);
 }
 
 TEST(Duel, OneThatIsLeftAloneWins) {
