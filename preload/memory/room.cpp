@@ -5,7 +5,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <limits>
 
 namespace ipexrun::preload {
@@ -48,6 +50,22 @@ bool has_room(std::size_t bytes) noexcept {
 bool has_room_for_pack(std::size_t weight_bytes) noexcept {
   if (weight_bytes > (std::numeric_limits<std::size_t>::max() - kRoomForKernels) / kCopies) return false;
   return has_room(kCopies * weight_bytes + kRoomForKernels);
+}
+
+std::uint64_t available_memory_bytes() noexcept {
+  std::uint64_t kib = 0;
+  if (std::FILE* file = std::fopen("/proc/meminfo", "re")) {
+    char line[160];
+    while (std::fgets(line, sizeof line, file) != nullptr) {
+      if (std::sscanf(line, "MemAvailable: %lu kB", &kib) == 1) break;
+    }
+    std::fclose(file);
+  }
+  return kib * 1024;
+}
+
+std::uint64_t free_memory_bytes() noexcept {
+  return static_cast<std::uint64_t>(std::max(::sysconf(_SC_AVPHYS_PAGES), 0L)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace ipexrun::preload

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ipexrun::preload {
 
@@ -18,5 +19,10 @@ inline constexpr std::size_t kRoomForKernels = std::size_t{32} << 20;
 
 /// For a weight's copies on the way to a pack, and for the kernels that then take it.
 [[nodiscard]] bool has_room_for_pack(std::size_t weight_bytes) noexcept;
+
+/// Of the machine: what nobody uses or what could be freed, 0 where that cannot be read,
+[[nodiscard]] std::uint64_t available_memory_bytes() noexcept;
+/// and what nobody uses, without what could be freed.
+[[nodiscard]] std::uint64_t free_memory_bytes() noexcept;
 
 }  // namespace ipexrun::preload

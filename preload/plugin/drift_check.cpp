@@ -9,7 +9,6 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <dlfcn.h>
 #include <torch/library.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "configs/base/log.h"
+#include "preload/memory/room.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/boxed_arguments.h"
 #include "preload/plugin/choices.h"
@@ -70,11 +70,6 @@ bool is_ours(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   const std::string plain = name.name.substr(name.name.find("::") + 2);
   return our_ops().count(name.overload_name.empty() ? plain : plain + '.' + name.overload_name) > 0;
-}
-
-/// What nobody uses, without what could be freed. --pack-memory bounds what stays; shadows live for one pass.
-std::uint64_t free_memory_bytes() {
-  return static_cast<std::uint64_t>(std::max(::sysconf(_SC_AVPHYS_PAGES), 0L)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 class DriftCheck {

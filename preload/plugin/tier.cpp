@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -12,6 +11,7 @@
 
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
+#include "preload/memory/room.h"
 #include "preload/plugin/drift_switch.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
@@ -40,18 +40,6 @@ constexpr CandidateRow kCandidates[] = {
 #undef bf16
 #undef f32
 };
-
-std::uint64_t available_memory_bytes() {
-  std::uint64_t kib = 0;
-  if (std::FILE* file = std::fopen("/proc/meminfo", "re")) {
-    char line[160];
-    while (std::fgets(line, sizeof line, file) != nullptr) {
-      if (std::sscanf(line, "MemAvailable: %lu kB", &kib) == 1) break;
-    }
-    std::fclose(file);
-  }
-  return kib * 1024;
-}
 
 WeightLimits read_limits() {
   WeightLimits limits;

@@ -34,6 +34,12 @@ bool Weight::packed() const {
   return std::any_of(packs.begin(), packs.end(), [](const auto& pack) { return pack != nullptr; });
 }
 
+std::uint64_t Weight::largest_pack_bytes() const {
+  std::uint64_t largest = 0;
+  for (const auto& pack : packs) largest = std::max<std::uint64_t>(largest, pack == nullptr ? 0 : pack->size_bytes());
+  return largest;
+}
+
 WeightTable::WeightTable(Clock& clock, WeightLimits limits) : clock_(clock), limits_(limits) {}
 
 std::shared_ptr<Weight> WeightTable::find(const WeightKey& key) const {
@@ -150,18 +156,19 @@ void WeightTable::pin_bytes(Weight& weight, const WeightUse& use) {
   weight.backward_seen = backward;
 }
 
-std::uint64_t WeightTable::bound_bytes(const Weight& keep, bool racing) const {
+std::uint64_t WeightTable::bound_bytes(std::uint64_t needed_bytes, const Weight& keep, bool racing) const {
   if (!limits_.bounded_by_weights) return limits_.hard_bytes;
   std::uint64_t bytes = 0;
   for (const auto& [key, weight] : by_key_) {
     const bool settled = weight->sightings > kSightings && weight->value_changes < kUnstableAfter;
-    if (settled || weight.get() == &keep || weight->packed()) bytes += weight->size_bytes;
+    if (!settled && weight.get() != &keep && !weight->packed()) continue;
+    bytes += std::max<std::uint64_t>({weight->size_bytes, weight->largest_pack_bytes(), weight.get() == &keep ? needed_bytes : 0});
   }
   return std::min(limits_.hard_bytes, racing ? 2 * bytes : bytes);
 }
 
 bool WeightTable::make_room(std::uint64_t needed_bytes, const Weight& keep, bool racing) {
-  const std::uint64_t bound = bound_bytes(keep, racing);
+  const std::uint64_t bound = bound_bytes(needed_bytes, keep, racing);
   if (needed_bytes > bound) return false;
   while (pack_bytes() + needed_bytes > bound) {
     Weight* oldest = nullptr;

@@ -99,6 +99,7 @@ struct Weight {
   std::vector<std::pair<std::uint64_t, bool>> verdicts;  ///< site number * kMaxCandidates + candidate -> accurate
 
   [[nodiscard]] bool packed() const;
+  [[nodiscard]] std::uint64_t largest_pack_bytes() const;
 };
 
 enum class Verdict { kUnknown, kAccurate, kInaccurate };
@@ -111,7 +112,9 @@ struct WeightState {
 
 struct WeightLimits {
   std::uint64_t hard_bytes = 0;           ///< never more packs than this
-  bool bounded_by_weights = true;         ///< nor more than the original bytes of the weights met (twice that while a race runs)
+  /// Nor more than the original bytes of the weights met (twice that while a race runs). A pack that is larger than its weight by nature (tiles of a
+  /// convolution take 16/9 or 4 times as much) counts as it is.
+  bool bounded_by_weights = true;
   bool always_full_check = false;         ///< IPEXRUN_PACK_CHECK=full
   kernels::Parallel (*pool)() = nullptr;  ///< threads for hashing all bytes of a weight; null: the caller's alone
 };
@@ -180,7 +183,7 @@ class WeightTable {
   void sweep_locked() noexcept;
   void note_death(const Weight& weight) noexcept;
   [[nodiscard]] int sightings_needed() const noexcept;
-  [[nodiscard]] std::uint64_t bound_bytes(const Weight& keep, bool racing) const;
+  [[nodiscard]] std::uint64_t bound_bytes(std::uint64_t needed_bytes, const Weight& keep, bool racing) const;
 
   Clock& clock_;
   const WeightLimits limits_;

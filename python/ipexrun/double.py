@@ -1,8 +1,10 @@
-"""A captured graph in float64: what float32 results are held against where stock's own are no closer to the truth than ours are to them."""
+"""A captured graph, or a call, in float64: what float32 results are held against where stock's own are no closer to the truth than ours are to them."""
 
 import sys
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from .quiet import no_progress_bars
 
@@ -69,4 +71,43 @@ def results(module, values, interpreter=Doubled):
             if hook is not None:
                 hook.set_enabled(True)
     except Exception:  # operators that know no float64
+        return None
+
+
+class WritesWhatIsGiven(Exception):
+    """An operator that writes into a float32 tensor, which nothing made here is: its wider copy would be written instead."""
+
+
+class CallInDouble(TorchDispatchMode):
+    """float32 means float64 in all operators of this thread, likewise what makes a tensor."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        for i, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            written = kwargs.get(argument.name) if argument.kwarg_only else args[i] if i < len(args) else kwargs.get(argument.name)
+            if any(one is not doubled(one) for one in (written if isinstance(written, (list, tuple)) else [written])):
+                raise WritesWhatIsGiven
+        return tree_map(doubled, func(*tree_map(widest, args), **tree_map(widest, kwargs)))
+
+
+def widest(argument):
+    return wider(doubled(argument))
+
+
+def of_call(function, args, kwargs):
+    """What function(*args, **kwargs) gives in float64, by torch's own kernels; it only computes. None where an operator of it cannot."""
+    hook = sys.modules.get("_ipexrun_hook")
+    try:
+        if hook is not None:
+            hook.set_enabled(False)
+        try:
+            # Under no_grad alone operators that are made of others would see float32 weights beside float64 images first.
+            with torch.inference_mode(), CallInDouble():
+                return function(*args, **kwargs)
+        finally:
+            if hook is not None:
+                hook.set_enabled(True)
+    except Exception:
         return None

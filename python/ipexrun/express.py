@@ -173,7 +173,7 @@ class Express(tracing.Target):
             self.hook.set_enabled(True)
         form = self.forms.get(key)
         if form is not None:
-            why = form.differs(module, result, tensors)
+            why = form.differs(module, args, kwargs, result, tensors)
             if why:
                 self.give_up(why)
             else:

@@ -495,3 +495,25 @@ def test_prices_follow_what_python_takes_here():
     """The quickest of some loops counts; what a clock says that cannot be is bounded."""
     done = run([sys.executable, "-c", SPEED])
     assert done.stdout.split("\n")[0] == "[2.0, 8.0, 0.5]", done.stdout
+
+
+FURTHER = """
+import ipexrun.tracing as tracing
+judging = []
+def is_right(self, *args, usual=tracing.Form.is_right):
+    judging.append(1)
+    try:
+        return usual(self, *args)
+    finally:
+        judging.pop()
+def is_like(truth, mine, trial, bf16, exact=(), usual=tracing.Form.is_like):
+    return usual(truth, [1.00001 * one for one in mine] if judging and not exact else mine, trial, bf16, exact)
+tracing.Form.is_right, tracing.Form.is_like = is_right, staticmethod(is_like)
+""".strip()
+
+
+def test_where_a_trace_is_not_near_enough_to_stock_float64_tells(tmp_path):
+    note = both(program(tmp_path / "program.py", before=FURTHER), tmp_path)
+    assert note.get("by") == "trace", note
+    note = both(program(tmp_path / "other.py", before=FURTHER + "\nimport ipexrun.double\nipexrun.double.of_call = lambda *_: None"), tmp_path)
+    assert "by" not in note and "away" in note["no_trace"], note

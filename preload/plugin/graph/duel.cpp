@@ -73,7 +73,9 @@ void Duel::took(int way, int ways, std::int64_t ns, bool counts) noexcept {
 
 void Duel::failed(int way, int ways) noexcept {
   out_[static_cast<std::size_t>(way)].store(true, std::memory_order_relaxed);
-  if (winner_.load(std::memory_order_acquire) == way) winner_.store(0, std::memory_order_release);
+  int winner = way;
+  // Where it had won here, the next best one is known; where in another process, the rest are raced.
+  winner_.compare_exchange_strong(winner, -1, std::memory_order_acq_rel);
   decide(ways);
 }
 

@@ -15,6 +15,7 @@
 #include <cstdio>
 
 #include "configs/base/log.h"
+#include "preload/memory/room.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/duel.h"
@@ -22,6 +23,7 @@
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/recorder.h"
 #include "preload/plugin/graph/remembered.h"
+#include "preload/plugin/graph/scripted_double.h"
 #include "preload/select/trial_bounds.h"
 
 namespace ipexrun::preload::graph {
@@ -36,6 +38,8 @@ constexpr int kMostDisturbed = 32;         ///< pairs that are left out
 constexpr int kSmallShare = 8;               ///< one call of so many may have results too small for bf16
 constexpr int kSmallAtFirst = 32;            ///< such calls after which that is asked
 constexpr std::size_t kMostNotes = 512;
+constexpr double kNear = 1e-4;                     ///< results so near stock's may be as near the truth as those: float64 tells
+constexpr std::uint64_t kShareOfFreeMemory = 4;    ///< the part of it that it may take
 
 constexpr const char* kRemembered = "region";  // the operator of its decisions
 constexpr const char* kStockWord = "stock";
@@ -151,6 +155,7 @@ struct Region::Choice {
   int disturbed = 0;
   int repeats = 0;
   bool remembered = false;  ///< raced in an earlier process: results are judged again, times are not
+  bool exact = false;       ///< kernels that are less exact than others took its results too far away
   std::string lost;         ///< which did, and why
 };
 
@@ -184,6 +189,7 @@ class Region::Exploring {
   bool deciding = true;  ///< else only a look at whether it is right
   bool mine_first = false;
   bool failed = false;
+  bool postponed = false;  ///< float64 was not asked yet whether it is right
   Values mine;
   torch::jit::Stack truth;  ///< results of torch's own kernels, where the call was recorded
   std::int64_t mine_ns = 0;
@@ -411,7 +417,7 @@ std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs, torch::jit
       const std::string fused = words(optimize(&mine, bf16 == 1));
       if (fused == words(Fused{})) continue;
       form->programs[static_cast<std::size_t>(bf16)] = std::make_unique<const Program>(mine);
-      form->programs[static_cast<std::size_t>(bf16)]->be_exact();  // a region asks for no float64 to judge it by, and has no second try
+      if (bf16 == 1 || form->choice->exact) form->programs[static_cast<std::size_t>(bf16)]->be_exact();
       form->fused[static_cast<std::size_t>(bf16)] = fused;
     }
     if (form->programs[0] == nullptr && form->programs[1] == nullptr) throw std::invalid_argument("nothing to fuse");
@@ -468,7 +474,8 @@ Values Region::run(const Form& form, int candidate, const c10::IValue* inputs) c
 }
 
 /// Beside results of torch's own kernels, in dtype, sizes, strides and numbers.
-bool Region::right(Exploring& run, ProgramTrial* trial) const {
+bool Region::right(Exploring& run, ProgramTrial* trial, bool may_wait) const {
+  run.postponed = false;
   torch::jit::Stack truth = std::move(run.truth);
   if (truth.empty()) {
     const TierOff stock;
@@ -482,9 +489,33 @@ bool Region::right(Exploring& run, ProgramTrial* trial) const {
   const bool bf16 = bf16_inside_allowed(tier()->options);
   const Results theirs = tensors_of(truth.data(), outputs_);
   const Results ours = tensors_of(run.mine.data(), outputs_);
-  const bool right = trial->check(theirs, ours, bf16, {}, true);
+  Results exact;
+  if (ProgramTrial beside; !bf16 && !beside.check(theirs, ours, false) && beside.error() <= kNear) {
+    run.postponed = may_wait;
+    if (may_wait) return true;
+    const torch::jit::Stack wide = in_double(*body_, run.inputs.data(), run.inputs.size(), free_memory_bytes() / kShareOfFreeMemory);
+    if (!wide.empty()) exact = tensors_of(wide.data(), outputs_);
+  }
+  const bool right = trial->check(theirs, ours, bf16, exact, true);
   if (right && bf16) run.form.choice->margins[static_cast<std::size_t>(run.candidate)].note(theirs, ours);
   return right;
+}
+
+bool Region::be_exact(const Exploring& run) {
+  Choice& choice = *run.form.choice;
+  if (run.candidate != 0 || !run.form.programs[0]->be_exact()) return false;
+  choice.exact = true;
+  const std::size_t count = form_count_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Form& form = *forms_[i].load(std::memory_order_acquire);
+    if (form.choice == &choice && form.programs[0] != nullptr) form.programs[0]->be_exact();
+  }
+  if (!run.deciding) return true;
+  choice.trial = ProgramTrial();
+  choice.bounds.restart();
+  choice.checks = choice.calls = choice.small = 0;
+  run.form.runs = 0;
+  return true;
 }
 
 void Region::answered_too_small(Choice& choice) {
@@ -506,7 +537,8 @@ void Region::explored(Exploring& run) {
   if (!run.deciding) {
     if (!run.failed) run.attempt();
     ProgramTrial once;
-    if (run.failed || !right(run, &once)) {
+    if (run.failed || !right(run, &once, false)) {
+      if (!run.failed && be_exact(run)) return;  // judged anew in the next call
       form.left_alone.store(true, std::memory_order_relaxed);
       log::debug("a scripted region: a form of it is left to stock");
     }
@@ -536,8 +568,10 @@ void Region::explored(Exploring& run) {
   choice.small += large_enough(choice, run.candidate, run.mine) ? 0 : 1;
   if (choice.checks < kChecks || decided == 1) {
     ++choice.checks;
-    if (right(run, &choice.trial)) {
-      form.checked.store(true, std::memory_order_relaxed);
+    if (right(run, &choice.trial, decided != 1)) {
+      if (!run.postponed) form.checked.store(true, std::memory_order_relaxed);
+    } else if (be_exact(run)) {
+      return;
     } else {
       decided = -1;
       accurate = false;

@@ -76,7 +76,10 @@ class Region final : public torch::CustomClassHolder {
   [[nodiscard]] Values program_inputs(const Form& form, const c10::IValue* inputs) const;
   Values run(const Form& form, int candidate, const c10::IValue* inputs) const;
   void explored(Exploring& run);
-  bool right(Exploring& run, ProgramTrial* trial) const;
+  /// `may_wait`: its form is not about to answer, so that what float64 alone can tell may wait; run.postponed says whether it does.
+  bool right(Exploring& run, ProgramTrial* trial, bool may_wait) const;
+  /// From now on without kernels that are less exact than others, of which a graph may have too many; false where it took none of them.
+  bool be_exact(const Exploring& run);
   void answered_too_small(Choice& choice);
   [[nodiscard]] bool large_enough(const Choice& choice, int candidate, const Values& results) const;
   void lose(Choice& choice, const Exploring& run, const std::string& why);

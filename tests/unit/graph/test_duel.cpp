@@ -143,9 +143,36 @@ TEST(Duel, AWinnerIsToldOnceAndTakenAtOnceByProcessesToCome) {
   EXPECT_EQ(second.way(3, {}), 1);
   EXPECT_TRUE(second.decided());
   EXPECT_TRUE(second.is_new(1));
-  second.failed(1, 3);
-  EXPECT_EQ(second.way(3, {}), 0);
-  EXPECT_EQ(told.size(), 1u);
+}
+
+/// There may be no room for its pack: way 0 would be the slowest of the rest for good.
+TEST(Duel, WhereTheWinnerOfAnotherProcessFailsTheRestAreRaced) {
+  const DuelKey key;
+  known = {3, 4, 200, 50};
+  told.clear();
+  Duel duel;
+  duel.remember_in(&key, memory());
+  WaysTried tried;
+  ASSERT_EQ(duel.way(4, tried), 3);
+  duel.failed(3, 4);
+  EXPECT_FALSE(duel.decided());
+  for (int calls = 0; calls < 60; ++calls) {
+    const int way = duel.way(4, tried);
+    ASSERT_NE(way, 3);
+    duel.took(way, 4, way == 1 ? 100 : 200, tried.has(way));
+    tried.add(way);
+  }
+  EXPECT_EQ(duel.winner(), 1);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].way, 1);
+}
+
+TEST(Duel, WhereTheWinnerOfThisOneFailsTheNextBestIsTaken) {
+  Model model(4, {200, 150, 100}, {0, 0, 0});
+  model.play();
+  ASSERT_EQ(model.winner(), 2);
+  model.duel.failed(2, 3);
+  EXPECT_EQ(model.winner(), 1);
 }
 
 TEST(Duel, AResultOfOtherWaysIsNotTaken) {

@@ -257,6 +257,25 @@ TEST_F(WeightsTest, packs_that_evict_each_other_are_not_made_again_and_again) {
   EXPECT_GE(hits, kRounds);  // what has its place keeps it most of the time: two of four weights fit
 }
 
+/// Of many layers whose packs are four times as large, all fit: the graph of a second run has met no other weights.
+TEST_F(WeightsTest, packs_that_are_larger_than_their_weights_count_as_they_are) {
+  WeightTable roomy(clock, WeightLimits{.hard_bytes = 1 << 30, .bounded_by_weights = true, .always_full_check = false});
+  std::vector<FakeWeight> weights(6);
+  for (int call = 0; call < 2; ++call) {
+    for (FakeWeight& weight : weights) {
+      const WeightState state = roomy.use(
+          weight.use(), [&] { return std::make_unique<FakeLiveness>(weight.alive); }, true);
+      ASSERT_NE(state.weight, nullptr);
+      if (call == 0) {
+        roomy.pin_bytes(*state.weight, weight.use());
+        EXPECT_TRUE(roomy.put(*state.weight, 1, std::make_shared<FakePack>(4 * weight.use().size_bytes), true));
+      } else {
+        EXPECT_NE(state.packs[1], nullptr);
+      }
+    }
+  }
+}
+
 TEST_F(WeightsTest, a_pack_for_which_there_is_no_room_is_not_made_at_each_use) {
   WeightTable small(clock, WeightLimits{.hard_bytes = 50, .bounded_by_weights = false, .always_full_check = false});
   FakeWeight weight;
