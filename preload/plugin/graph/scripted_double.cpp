@@ -80,7 +80,7 @@ void widen_constant(Node* node, Widener* widen) {
 
 }  // namespace
 
-torch::jit::Stack in_double(const Graph& body, const c10::IValue* inputs, std::size_t count, std::uint64_t most_bytes) {
+torch::jit::Stack in_double(Graph& body, const c10::IValue* inputs, std::size_t count, std::uint64_t most_bytes) {
   const TierOff stock;
   const at::DisableRecordFunctionGuard not_in_profiles;
   try {
