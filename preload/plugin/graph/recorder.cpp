@@ -87,6 +87,12 @@ void make_usual(Node* node) {
     if (!usual) return;
     node->op = usual;
     node->arguments.pop_back();
+  } else if (node->is("_convolution", "") || node->is("_convolution", "deprecated")) {  // as torch.jit.trace has it: no operator that the op tier answers
+    constexpr std::size_t kOfConvolution = 9;                                             // the others are about GPUs
+    const auto usual = c10::Dispatcher::singleton().findSchema({"aten::convolution", ""});
+    if (!usual) return;
+    node->op = usual;
+    node->arguments.resize(kOfConvolution);
   }
 }
 
