@@ -39,6 +39,7 @@ PER_OPERATOR_S, CHANGING = 0.0008, 2.0  # the same by the operators of a call, w
 COUNTS = 16  # calls whose operators are counted at most
 LATER = 3.0  # ... and so many times that where tracing may well be in vain
 TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
+EARNS = 1.25  # times a trace's price that the last run's calls would have saved, for one at the begin of the next run
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
 LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that take so long, in most of which more is computed than arranged
 TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
@@ -437,11 +438,12 @@ class Target:
         return graph.open == [False] and not graph.bf16_inside
 
     def pays(self):
-        """Whether a module that won in an earlier process is traced now: at once if the last run was long enough to earn what that takes, and twice;
-        else when this run has been long enough to earn it. Programs of a few seconds that are run again and again would pay each time."""
+        """Whether a module that won in an earlier process is traced now: at once if the last run was long enough to earn what that takes, and EARNS; else
+        when this run has been long enough to earn it and longer than the last one was. Programs of a few seconds that are run again and again would pay each
+        time, by a trace at once as by one that leaves too few calls to earn it."""
         if self.calls_that_pay is None:
             calls, needed = self.known.number("calls"), self.known.number("pays")
-            self.calls_that_pay = 0 if AT_ONCE or self.pinned or calls >= 2 * needed else needed
+            self.calls_that_pay = 0 if AT_ONCE or self.pinned or calls >= EARNS * needed else max(needed, calls)
         return self.seen > self.calls_that_pay
 
     def tell(self, choice, reason):

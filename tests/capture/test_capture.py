@@ -469,5 +469,7 @@ def test_a_module_that_won_before_is_traced_at_once_where_the_last_run_was_long(
 
     assert first_call_that_pays() == 1, "nothing is known of runs"
     assert first_call_that_pays(calls=200, pays=100) == 1
-    assert first_call_that_pays(calls=199, pays=100) == 101, "it may be as short again"
+    assert first_call_that_pays(calls=125, pays=100) == 1
+    assert first_call_that_pays(calls=124, pays=100) == 125, "it may be as short again, and would then pay for the trace of its last calls"
+    assert first_call_that_pays(calls=20, pays=100) == 101
     assert first_call_that_pays(pays=100) == 101, "the process did not say how it ended"

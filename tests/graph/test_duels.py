@@ -16,6 +16,7 @@ from test_programs import Captured, in_threads, linear
 from torch import nn
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+os.environ["IPEXRUN_LARGE_TILES"] = "1"  # all ways that there are; asked at the first convolution
 RUNS = 30  # more than five ways need
 
 
@@ -219,3 +220,46 @@ def test_winners_are_raced_again_the_next_day_and_then_less_often(tmp_path):
     let_days_go_by(tmp_path, 0.6)
     assert runs_that_choose(tmp_path) >= 16
     assert runs_that_choose(tmp_path) <= 4
+
+
+EXACT = """
+import torch, torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.zeros, self.whole = nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.Conv2d(32, 32, 3, padding=1, bias=False)
+        self.whole.weight.data = torch.randint(-2, 3, self.whole.weight.shape).float()
+    def forward(self, x, counts):
+        return F.relu(self.zeros(x)), self.whole(counts)
+net = Net().eval()
+graph = torch.compile(net, backend="ipex", options={"dtype": "float32"})
+for call in range(60):
+    x, counts = torch.randn(1, 32, 30, 34), torch.randint(0, 3, (1, 32, 30, 34)).float()
+    top, left = torch.randint(0, 20, (2,)).tolist()
+    x[:, :, top : top + 8, left : left + 9] = 0
+    with torch.no_grad():
+        zeros, whole = graph(x, counts)
+        assert (zeros[:, :, top + 1 : top + 7, left + 1 : left + 8] == 0).all(), call
+        assert torch.equal(whole, F.conv2d(counts.double(), net.whole.weight.double(), padding=1).float()), call
+    x[0, :, 15, 17] = 1e6  # what lies beside it is as exact as before
+    with torch.no_grad():
+        bright = graph(x, counts)[0]
+        truth = F.relu(F.conv2d(x.double(), net.zeros.weight.double(), padding=1))
+        far = torch.ones(30, 34, dtype=torch.bool)
+        far[14:17, 16:19] = False
+        assert ((bright.double() - truth)[..., far].norm() / truth[..., far].norm()) < 1e-6, call
+import ipexrun
+print([graph["choice"] for graph in ipexrun.report()["graphs"]])
+"""
+
+
+def test_each_result_depends_on_its_window_alone():
+    """Of what is offered to everybody: zeros stay zeros, whole numbers whole, and what lies beside a bright point as it was."""
+    environment = {**os.environ, "IPEXRUN_CACHE": "off"}
+    del environment["IPEXRUN_LARGE_TILES"]
+    done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", EXACT], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "F(4x4" not in done.stdout

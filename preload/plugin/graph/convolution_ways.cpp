@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "configs/contract/env.h"
 #include "kernels/linear_f32.h"
 #include "kernels/winograd.h"
 #include "preload/plugin/adapters/convolution_operators.h"
@@ -32,6 +33,13 @@ bool has_onednn(bool bf16 = false) {
 /// Rows and columns of pixels, one group.
 bool may_take_windows(const ConvolutionCall& call, const Convolution& convolution) {
   return call.groups == 1 && !call.transposed && call.dims() <= 2 && call.in[0] == 1 && unary_of(convolution).has_value();
+}
+
+/// A result by F(4x4, 3x3) is rounded by what lies in its tile outside of its window, too: zeros become 1e-8, whole numbers others, and beside a bright
+/// point nothing is left of dark ones. What follows may look closer than any check of whole results does, also outside of the graph.
+bool large_tiles() {
+  static const bool asked = env::get_flag(env::Id::kLargeTiles);
+  return asked;
 }
 
 /// Larger tiles of which fewer fit multiply less only where they do not reach far beyond the image.
@@ -102,7 +110,7 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
     if (windows && kernels::linear_f32_has_parts(args, isa)) ways.add(Method::kPartsF32);
     if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), false, 2, isa)) {
       ways.add(Method::kWinogradF32);
-      if (has_fewer_products(call)) ways.add(Method::kWinogradLargeF32);
+      if (large_tiles() && has_fewer_products(call)) ways.add(Method::kWinogradLargeF32);
     }
   }
   if (isa_has(isa, kIsaAmxBf16)) return ways;  // with tiles ours were ahead everywhere: docs/performance-kernels.md
