@@ -148,7 +148,9 @@ def attempt(module, spent_s):
         waits = [0.0 if AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, LATER)]
         if module in anew:
             waits[0] = 0.0  # which it has had
-        return Target(module, parts, known, *waits)
+        target = Target(module, parts, known, *waits)
+        target.spent_before_s = spent_s
+        return target
     except Exception as problem:  # a torch whose insides are others than expected
         let_through(problem)
         return leave_alone(module, first_line(problem))
@@ -210,6 +212,7 @@ class Target:
         self.wait_s = wait_s  # of calls that nothing is known of, before the first trace
         self.wait_longer_s = wait_longer_s  # the same where tracing may well be in vain
         self.waits, self.waited_s = 0, 0.0  # such calls so far that were looked at, and their time
+        self.spent_before_s = 0.0  # in calls before this was made
         self.left_out = 0  # calls before the next one of them
         self.was_undecided = known.last() == remembered.UNDECIDED
         self.calls_that_pay = None  # see pays()
@@ -446,6 +449,10 @@ class Target:
             self.calls_that_pay = 0 if AT_ONCE or self.pinned or calls >= EARNS * needed else max(needed, calls)
         return self.seen > self.calls_that_pay
 
+    def calls_made(self):
+        """In this run; those of before it was looked at are taken to have lasted as long as the first that were."""
+        return self.seen + (int(self.spent_before_s / self.mean_s()) if self.mean_s() > 0 else 0)
+
     def tell(self, choice, reason):
         stock_ns, captured_ns = self.medians()
         breaks = "; split at " + " ".join(map(os.path.basename, self.note["breaks"])) if "breaks" in self.note else ""
@@ -457,7 +464,7 @@ class Target:
         if self.attempts and not self.appeals and self.phase in (self.explore, self.let_operators_decide, self.race, self.capture, self.wait_for_parts):
             self.remember(remembered.UNDECIDED, "the process ended")
         if self.known.number("pays"):
-            self.known.remember_number("calls", self.seen)
+            self.known.remember_number("calls", self.calls_made())
         self.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", self.note["state"].removeprefix("stock: ")))
 
     def medians(self):

@@ -473,3 +473,14 @@ def test_a_module_that_won_before_is_traced_at_once_where_the_last_run_was_long(
     assert first_call_that_pays(calls=124, pays=100) == 125, "it may be as short again, and would then pay for the trace of its last calls"
     assert first_call_that_pays(calls=20, pays=100) == 101
     assert first_call_that_pays(pays=100) == 101, "the process did not say how it ended"
+
+
+def test_calls_of_a_run_are_those_before_it_was_looked_at_too():
+    """Else a run of equal length would seem too short for what its first calls went into."""
+    from ipexrun import capture
+
+    target = object.__new__(capture.Target)
+    target.seen, target.waits, target.waited_s, target.spent_before_s = 70, 10, 0.1, 0.3
+    assert target.calls_made() == 100
+    target.waits, target.waited_s = 0, 0.0
+    assert target.calls_made() == 70
