@@ -96,18 +96,40 @@ def widest(argument):
     return wider(doubled(argument))
 
 
+class Held:
+    """Attributes of a module and of those inside, as they are: code that sees float64 for the first time may keep something for it (a table by dtype)."""
+
+    def __init__(self, function):
+        modules = function.modules() if isinstance(function, torch.nn.Module) else ()
+        self.of = [(one, [(place, dict(place)) for place in (vars(one), one._parameters, one._buffers)]) for one in modules]
+
+    def put_back(self):
+        """Whether something was changed."""
+        changed = False
+        for _, places in self.of:
+            for place, before in places:
+                if place.keys() != before.keys() or any(place[name] is not before[name] for name in before):
+                    changed = True
+                    place.clear()
+                    place.update(before)
+        return changed
+
+
 def of_call(function, args, kwargs):
-    """What function(*args, **kwargs) gives in float64, by torch's own kernels; it only computes. None where an operator of it cannot."""
+    """What function(*args, **kwargs) gives in float64, by torch's own kernels; it only computes. None where an operator of it cannot, or something is kept."""
     hook = sys.modules.get("_ipexrun_hook")
+    held = None
     try:
+        held = Held(function)
         if hook is not None:
             hook.set_enabled(False)
         try:
             # Under no_grad alone operators that are made of others would see float32 weights beside float64 images first.
             with torch.inference_mode(), CallInDouble():
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
         finally:
             if hook is not None:
                 hook.set_enabled(True)
     except Exception:
-        return None
+        result = None
+    return None if held is None or held.put_back() else result

@@ -73,3 +73,29 @@ def test_what_cannot_be_wide_is_nothing():
 
     assert double.of_call(fails, (torch.ones(1),), {}) is None
     assert not torch.utils._python_dispatch._get_current_dispatch_mode()
+
+
+class Keeps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.register_buffer("table", torch.arange(4.0), persistent=False)
+        self.inner.seen = None
+
+    def forward(self, x):
+        if self.table.dtype != x.dtype:
+            self.table = self.table.to(x.dtype)
+        if x.dtype == torch.float64:
+            self.inner.seen = x
+        return self.inner(x * self.table)
+
+
+def test_a_module_keeps_nothing_of_it():
+    """A tensor of inference mode in a module would make its next training step raise."""
+    module, x = Keeps(), torch.ones(2, 4)
+    before = module.table
+    assert double.of_call(lambda one: module(one * 1), (x,), {}) is not None  # by a function nobody looks
+    module.table, module.inner.seen = before, None
+    assert double.of_call(nn.Sequential(nn.Tanh(), module), (x,), {}) is None
+    assert module.table is before and module.inner.seen is None and module.table.dtype == torch.float32
+    module(x).sum().backward()
