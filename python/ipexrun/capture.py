@@ -441,7 +441,7 @@ class Target:
         return graph.open == [False] and not graph.bf16_inside
 
     def pays(self):
-        """Whether a module that won in an earlier process is traced now: at once if the last run was long enough to earn what that takes, and EARNS; else
+        """Whether a module that won in an earlier process is traced now: at once if the last run was long enough to earn EARNS times what that takes; else
         when this run has been long enough to earn it and longer than the last one was. Programs of a few seconds that are run again and again would pay each
         time, by a trace at once as by one that leaves too few calls to earn it."""
         if self.calls_that_pay is None:

@@ -104,14 +104,20 @@ class Held:
         self.of = [(one, [(place, dict(place)) for place in (vars(one), one._parameters, one._buffers)]) for one in modules]
 
     def put_back(self):
-        """Whether something was changed."""
+        """Whether something was changed. Tensors of the call (of inference mode) go; what is otherwise may be another thread's change."""
         changed = False
         for _, places in self.of:
             for place, before in places:
-                if place.keys() != before.keys() or any(place[name] is not before[name] for name in before):
+                for name, value in list(place.items()):
+                    if name in before and value is before[name]:
+                        continue
                     changed = True
-                    place.clear()
-                    place.update(before)
+                    if not isinstance(value, torch.Tensor) or not value.is_inference():
+                        continue
+                    if name in before:
+                        place[name] = before[name]
+                    else:
+                        del place[name]
         return changed
 
 
