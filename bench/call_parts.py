@@ -44,7 +44,7 @@ def main():
     options = parser.parse_args()
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-    from ipexrun import capturable, capture, compiler
+    from ipexrun import capturable, capture, compiler, module_notes
 
     model, inputs = model_of(options.model)
     times = collections.defaultdict(list)
@@ -52,7 +52,7 @@ def main():
         until = time.monotonic() + options.seconds
         while time.monotonic() < until:
             model(**inputs)
-        said = [note["state"] for note in capture.report()]
+        said = [note["state"] for note in module_notes.report()]
         if "captured" not in said:
             sys.exit(f"call_parts: not captured but {said or 'not looked at'}; run it under ipexrun, with IPEXRUN_GRAPH_WAIT=0")
         (target,) = [one for one in capture.targets if one.note["state"] == "captured"]

@@ -91,7 +91,7 @@ def of_signal(problem):
     """Whether a signal handler of the program's raised it."""
     import importlib
 
-    return importlib.import_module(load_package().__name__ + ".interrupts").of_signal(problem) is not None
+    return importlib.import_module(load_package().__name__ + ".problems").of_signal(problem) is not None
 
 
 def watch_optimizers(torch, by="optimizers"):

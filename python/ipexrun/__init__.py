@@ -54,12 +54,12 @@ def report():
 
 
 def _with_graphs(out):
-    compiler = _sys.modules.get(__name__ + ".compiler")
-    if compiler is not None:
-        out["graphs"] = list(compiler.graphs) + out.get("graphs", [])
-    capture = _sys.modules.get(__name__ + ".capture")
-    if capture is not None:
-        out["modules"] = capture.report()
+    graphs = _sys.modules.get(__name__ + ".graph_notes")
+    if graphs is not None:
+        out["graphs"] = list(graphs.graphs) + out.get("graphs", [])
+    modules = _sys.modules.get(__name__ + ".module_notes")
+    if modules is not None:
+        out["modules"] = modules.report()
     xpu = _sys.modules.get(__name__ + ".xpu")
     if xpu is not None:
         devices = xpu.report()

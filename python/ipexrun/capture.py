@@ -4,7 +4,7 @@ graphs become programs of the plugin (compiler.py), and it is used in captured f
 No code of the program's runs more often than it would: TorchDynamo looks at it without running it, trials are of captured graphs alone, and
 a call that was not captured is answered by the module itself, as is the first one that was, whose two results are compared (as_module.py). The extension (python/hook) counts the time spent in modules and asks here.
 
-One file, though long: a Target is one machine of states, and each of its methods is one of them.
+A Target is one machine of states, and each of its methods is one of them. What a capture costs and when it is worth that stands in prices.py.
 
 Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
 """
@@ -21,28 +21,16 @@ import weakref
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from . import as_module, compiler, parts, plugin, python_speed, raised, remembered
+from . import as_module, compiler, modes, module_notes, parts, plugin, prices, python_speed, raised, remembered
 from .call_kinds import has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
-from .interrupts import let_through
 from .dynamo_calls import no_marks, ways_of_calling
 from .fits import Fits
+from .problems import first_line, let_through
 from .sizes import Sizes
 from .unguarded import Unguarded
 
-FORCED = os.environ.get("IPEXRUN_GRAPH_MODE") == "dynamo"  # captured at once, and used wherever it is accurate
-TRACE = os.environ.get("IPEXRUN_GRAPH_MODE") == "trace"
-EXPRESS = not FORCED  # traces may answer before TorchDynamo's graphs do
-AT_ONCE = FORCED or os.environ.get("IPEXRUN_GRAPH_WAIT") == "0"
-BASE_S, PER_MODULE_S = 0.9, 0.006  # price of a capture where Python is as fast as python_speed's reference
-PER_OPERATOR_S, CHANGING = 0.0008, 2.0  # the same by the operators of a call, where that is more; sizes that change take so many times longer
 COUNTS = 16  # calls whose operators are counted at most
-LATER = 3.0  # ... and so many times that where tracing may well be in vain
-TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
-EARNS = 1.25  # times a trace's price that the last run's calls would have saved, for one at the begin of the next run
-PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
-LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that take so long, in most of which more is computed than arranged
-TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
 ATTEMPTS = 4  # traces of one module; each waits for its price again
 OF_A_FORM = ("by", "no_trace", "breaks", "speed", "reason", "error", "capture_s", "graphs")  # what a note says of what was captured
 CHANGED, BEGINNINGS = 4, 3  # calls in a row that found it changed before a module begins anew, and how often one does
@@ -60,10 +48,7 @@ RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
 
 targets = weakref.WeakSet()
 gone_targets = collections.deque(maxlen=64)  # those whose modules died last, to be told of at the end
-opened = weakref.WeakSet()  # modules of which nothing could be captured
 anew = WeakIdKeyDictionary()  # module: how often it began anew
-modules = []  # what became of each module that was looked at, for report()
-_scale = None  # measured price of the last capture / that one
 
 
 Waiting = collections.namedtuple("Waiting", "doubtful began counts")  # a call while nothing is traced yet
@@ -84,26 +69,6 @@ class GivenUp(Exception):
     pass
 
 
-def first_line(problem):
-    return compiler.first_line(problem)
-
-
-def usual_price_s(modules, operators=0, changing=False):
-    """What a capture takes where Python is as fast as the reference."""
-    return BASE_S + max(PER_MODULE_S * modules, PER_OPERATOR_S * operators * (CHANGING if changing else 1))
-
-
-def predicted_s(modules, operators=0, changing=False):
-    """What capturing a module of so many is going to take, by the last capture if there was one."""
-    return (python_speed.slowness() if _scale is None else _scale) * usual_price_s(modules, operators, changing)
-
-
-def limit_s(price_s):
-    """CPU time that one trace may take, by what is usual on the machine of python_speed's reference. Its call lasts as long, so a program that answers
-    requests stands still meanwhile. What the last trace took says nothing here: that may be the one that took too long."""
-    return max(TIMES_LONGER * python_speed.slowness() * price_s, LEAST_S)
-
-
 def is_one_operator(module):
     """A layer of torch's, which the op tier has."""
     return type(module).__module__.startswith("torch.nn.modules.") and next(module.children(), None) is None
@@ -117,27 +82,27 @@ def holds_more(module):
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls went by: who answers from now on; seconds to wait for; None: stock, for good;
     False: stock, but look at the modules inside."""
-    if TRACE:
+    if modes.TRACE:
         from . import tracing
 
         return tracing.attempt(module)
     reason = is_taken_as_it_is(module)
     if reason:
-        return leave_alone(module, reason)
+        return module_notes.leave_alone(module, reason)
     if calls_in_its_own_way(module):
-        leave_alone(module, "its class has a __call__ of its own")
-        opened.add(module)
+        module_notes.leave_alone(module, "its class has a __call__ of its own")
+        module_notes.opened.add(module)
         return False
     parts = sum(1 for _ in module.modules())
     if is_one_operator(module):
         return None
-    want_s = PATIENCE * predicted_s(parts)
+    want_s = prices.PATIENCE * prices.predicted_s(parts)
     known = remembered.OfModule(module)
-    if spent_s < want_s / 2 and not AT_ONCE and not known.last():
+    if spent_s < want_s / 2 and not modes.AT_ONCE and not known.last():
         return want_s / 2  # the other half is spent looking at its calls
     reason = is_not_plain(module) or (global_hooks() and "torch.nn has global hooks")
     if reason:
-        leave_alone(module, reason)
+        module_notes.leave_alone(module, reason)
         return 2 * spent_s
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     if dynamo is not None and dynamo._stance.stance != "default":
@@ -145,7 +110,7 @@ def attempt(module, spent_s):
     if not plugin.ready():
         return None
     try:
-        waits = [0.0 if AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, LATER)]
+        waits = [0.0 if modes.AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, prices.LATER)]
         if module in anew:
             waits[0] = 0.0  # which it has had
         target = Target(module, parts, known, *waits)
@@ -153,28 +118,7 @@ def attempt(module, spent_s):
         return target
     except Exception as problem:  # a torch whose insides are others than expected
         let_through(problem)
-        return leave_alone(module, first_line(problem))
-
-
-def note(module, state):
-    """One line a module: a later one takes its place."""
-    for one in modules:
-        if one["of"]() is module and not one.get("training"):
-            one["state"] = state
-            return one
-    one = {"of": weakref.ref(module), "module": type(module).__name__, "state": state}
-    modules.append(one)
-    return one
-
-
-def leave_alone(module, reason):
-    note(module, f"left alone: {reason}")
-    remembered.OfModule(module).tell(remembered.STOCK, f"left alone: {reason}", 0, 0)
-
-
-def report():
-    """For ipexrun.report()["modules"]."""
-    return [{key: value for key, value in one.items() if key != "of"} for one in modules]
+        return module_notes.leave_alone(module, first_line(problem))
 
 
 def tell_ends():
@@ -206,7 +150,7 @@ class Target:
     def __init__(self, module, parts, known, wait_s, wait_longer_s):
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
-        self.note = note(module, "being captured" if wait_s <= 0 else "waiting: not used for long enough yet")
+        self.note = module_notes.note(module, "being captured" if wait_s <= 0 else "waiting: not used for long enough yet")
         self.known = known  # what earlier processes found
         self.pinned = known.pinned() != ""
         self.wait_s = wait_s  # of calls that nothing is known of, before the first trace
@@ -226,7 +170,7 @@ class Target:
         self.again = module in anew  # what was found before does not hold
         self.changed, self.changed_s = 0, 0.0  # calls in a row that were Changed, and their time
         end_with(module, self)
-        self.is_part = any(one is module for outer in opened for one in outer.modules())
+        self.is_part = any(one is module for outer in module_notes.opened for one in outer.modules())
         self.modules_inside = parts
         self.compiled = []  # graphs that became programs
         self.breaks = []
@@ -267,7 +211,7 @@ class Target:
         self.found = []  # what TorchDynamo found out about each graph that no proof was made of yet
         self.proved = 0  # graphs that one was made of
         self.express = None  # traces that answer before its graphs do
-        self.express_begun = self.express_recalled = not EXPRESS or self.is_part
+        self.express_begun = self.express_recalled = not modes.EXPRESS or self.is_part
         self.trace = self.run = None
         self.prepared = False  # they are made when they are needed: TorchDynamo takes a second to import
         if not targets:
@@ -293,7 +237,7 @@ class Target:
             if not target.is_part:
                 seen.append(proof.seen(target.code, unguarded))
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
-            timed = not (FORCED or target.pinned)
+            timed = not (modes.FORCED or target.pinned)
             only_computes = as_module.only_computes(whole)
             compiled = compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
             for one in target.compiled[before:]:
@@ -401,7 +345,7 @@ class Target:
         with_state = has_state(args) or has_state(kwargs)
         doubtful = known == remembered.UNDECIDED or (not known and (self.was_undecided or (with_state and not self.sizes.alone_change(call))))
         won = known == remembered.CAPTURED
-        if won and with_state and not AT_ONCE and not self.sizes.are_known(call):
+        if won and with_state and not modes.AT_ONCE and not self.sizes.are_known(call):
             return self.eager  # a few calls, which save the first of two traces
         if self.pays() if won else self.is_worth_a_trace(doubtful):
             self.phase = self.capture
@@ -422,14 +366,15 @@ class Target:
 
     def is_worth_a_trace(self, doubtful):
         """Whether its calls took as long as a capture's price asks for, which calls that take long are part of."""
-        if AT_ONCE or not self.waits:
+        if modes.AT_ONCE or not self.waits:
             return (self.wait_longer_s if doubtful else self.wait_s) <= 0
-        price_s = self.price_s() + (0 if self.rounds else TRIAL_CALLS * self.mean_s())
-        more_s = (min(PATIENCE, LIKELY) if self.mean_s() >= COMPUTES_S else PATIENCE) * price_s - PATIENCE * predicted_s(self.modules_inside)
-        return self.wait_longer_s + LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
+        price_s = self.price_s() + (0 if self.rounds else prices.TRIAL_CALLS * self.mean_s())
+        patience = min(prices.PATIENCE, prices.LIKELY) if self.mean_s() >= prices.COMPUTES_S else prices.PATIENCE
+        more_s = patience * price_s - prices.PATIENCE * prices.predicted_s(self.modules_inside)
+        return self.wait_longer_s + prices.LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
 
     def price_s(self):
-        return predicted_s(self.modules_inside, self.operators, self.sizes.change())
+        return prices.predicted_s(self.modules_inside, self.operators, self.sizes.change())
 
     def mean_s(self):
         """Seconds of a call while nothing is traced yet."""
@@ -446,7 +391,7 @@ class Target:
         time, by a trace at once as by one that leaves too few calls to earn it."""
         if self.calls_that_pay is None:
             calls, needed = self.known.number("calls"), self.known.number("pays")
-            self.calls_that_pay = 0 if AT_ONCE or self.pinned or calls >= EARNS * needed else max(needed, calls)
+            self.calls_that_pay = 0 if modes.AT_ONCE or self.pinned or calls >= prices.EARNS * needed else max(needed, calls)
         return self.seen > self.calls_that_pay
 
     def calls_made(self):
@@ -471,7 +416,7 @@ class Target:
         return [sorted(self.times[stock])[len(self.times[stock]) // 2] if self.times.get(stock) else 0 for stock in (True, False)]
 
     def remember(self, choice, reason):
-        if self.signature is not None and not FORCED:
+        if self.signature is not None and not modes.FORCED:
             stock_ns, captured_ns = self.medians()
             choice_ns = captured_ns if choice == remembered.CAPTURED else stock_ns
             self.known.remember(self.signature, choice, stock_ns, choice_ns, len(self.times.get(True, ())), reason)
@@ -495,7 +440,7 @@ class Target:
         self.tell(remembered.STOCK, why)
         self.verdict = look_inside
         if look_inside:
-            opened.add(self.module())
+            module_notes.opened.add(self.module())
         self.end()
 
     def begin_anew(self):
@@ -519,7 +464,7 @@ class Target:
         """Its calls are so short that a captured one would hardly take less, and looking at each takes longer. They may grow: attempt() is asked again."""
         self.note["state"] = f"waiting: its calls take {1e6 * self.waited_s / self.waits:.0f} us, about what surrounds a captured one"
         targets.discard(self)
-        self.verdict = LATER * PATIENCE * predicted_s(self.modules_inside)
+        self.verdict = prices.LATER * prices.PATIENCE * prices.predicted_s(self.modules_inside)
         self.end()
 
     def end(self):
@@ -539,16 +484,15 @@ class Target:
 
     def capture(self, module, args, kwargs):
         """Traces in this call, which is answered by what was traced."""
-        global _scale
         if not self.lock.acquire(blocking=False):
             return self.eager
         try:
             before = len(self.compiled)
             self.attempts += 1
-            self.express_begun = not EXPRESS or self.is_part
+            self.express_begun = not modes.EXPRESS or self.is_part
             self.capture_s, self.missed_s, self.calls = 0.0, 0.0, 0
-            usual_s = usual_price_s(self.modules_inside, self.operators, self.sizes.change())
-            self.limit_s = limit_s(BASE_S + PER_MODULE_S * self.modules_inside)
+            usual_s = prices.usual_price_s(self.modules_inside, self.operators, self.sizes.change())
+            self.limit_s = prices.limit_s(prices.BASE_S + prices.PER_MODULE_S * self.modules_inside)
             if not self.prepared:
                 self.prepared = True
                 try:
@@ -579,7 +523,7 @@ class Target:
                 self.in_float32 = True
                 for graph in self.compiled:
                     graph.keep_float32()
-            _scale = min(max(self.capture_s / usual_s, 0.1), 20.0)
+            prices.measured(self.capture_s, usual_s)
             self.fits = Fits()
             self.note.update(capture_s=round(self.note.get("capture_s", 0) + self.capture_s, 2), graphs=len(self.compiled))
             if self.breaks:
@@ -606,7 +550,7 @@ class Target:
 
     def patience_s(self):
         """Time in calls that no graph answers, after which one more trace may be worth its price."""
-        return 0.0 if AT_ONCE else PATIENCE * max(self.note.get("capture_s", 0.0), 1.0)
+        return 0.0 if modes.AT_ONCE else prices.PATIENCE * max(self.note.get("capture_s", 0.0), 1.0)
 
     def serves(self):
         """The share of calls that a further trace is likely to be of use for: that of the last one, unless it did not know yet what changes."""
@@ -666,7 +610,7 @@ class Target:
                     self.begin_waiting_for_parts()
                 else:
                     self.give_up("none of its graphs gained")
-            elif FORCED:
+            elif modes.FORCED:
                 self.settle("forced")
             elif self.certain:
                 self.settle("pinned" if self.pinned else "remembered")

@@ -16,9 +16,9 @@ import weakref
 
 import torch
 
-from . import call_kinds, capturable, capture, compiler, plugin, remembered, training_forms
+from . import call_kinds, capturable, capture, compiler, modes, module_notes, plugin, prices, remembered, training_forms
 from .dynamo_calls import no_marks, ways_of_calling
-from .interrupts import let_through
+from .problems import first_line, let_through
 from .training_graphs import Arrivals
 from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 from .unguarded import Unguarded
@@ -28,7 +28,7 @@ from .unguarded import Unguarded
 SHARE = 0.05  # products in bf16 are the op tier's, too: seen 3% and less
 SHARE_OF_IMAGES = 0.25  # bf16 and channels last from one convolution to the next: seen 28% to 37%
 SHARE_KNOWN = 0.2  # for tracing what won in an earlier process
-WATCHED = 0 if capture.AT_ONCE else 3  # steps of stock before tracing
+WATCHED = 0 if modes.AT_ONCE else 3  # steps of stock before tracing
 UNPAIRED = 16  # calls in a row without a backward pass of their own, after which a module is left alone
 HOPELESS = 1.3  # times stock's time: no race is run again
 RACED = 512  # calls of one comparison or race
@@ -76,7 +76,7 @@ def share_of_run(images, bf16):
 
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls that record gradients went by; answers as capture.attempt()."""
-    if capture.TRACE or capturable.is_taken_as_it_is(module):
+    if modes.TRACE or capturable.is_taken_as_it_is(module):
         return None
     if capturable.calls_in_its_own_way(module):
         opened.add(module)
@@ -93,7 +93,7 @@ def attempt(module, spent_s):
     known = remembered.OfModule(module, way="training")
     usual = share_of_run(images, bf16)
     share = max(SHARE_KNOWN, usual) if known.last() else usual
-    if not capture.AT_ONCE and (run_s() * share < price_s or spent_s < price_s):
+    if not modes.AT_ONCE and (run_s() * share < price_s or spent_s < price_s):
         return max(1.2 * spent_s, spent_s * price_s / (share * run_s()), price_s)
     reason = refusal(module)
     if reason:
@@ -106,17 +106,17 @@ def attempt(module, spent_s):
         return Target(module, price_s, known, usual)
     except Exception as problem:  # a torch whose insides are others than expected
         let_through(problem)
-        note(module, f"left alone: {compiler.first_line(problem)}")
+        note(module, f"left alone: {first_line(problem)}")
         return None
 
 
 def note(module, state):
-    for one in capture.modules:
+    for one in module_notes.modules:
         if one["of"]() is module and one.get("training"):
             one["state"] = state
             return one
     one = {"of": weakref.ref(module), "module": type(module).__name__, "training": True, "state": state}
-    capture.modules.append(one)
+    module_notes.modules.append(one)
     return one
 
 
@@ -149,7 +149,7 @@ class Target:
         self.graphs, self.breaks, self.problems = [], [], []
         self.capture_s, self.extra_s = 0.0, 0.0
         self.limit_s = 0.0  # of it
-        self.may_take_s = capture.limit_s(BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
+        self.may_take_s = prices.limit_s(BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
         self.graph_calls = self.seen = self.taken = self.attempts = self.turn = self.watched = self.unpaired = self.calls = self.missed = self.rematches = 0
         self.exploring = []  # of the steps of the race's form: whether operators were still being measured; choices to come may make it faster
         self.pairs, self.times = {}, {}
@@ -254,7 +254,7 @@ class Target:
         if known == remembered.STOCK:
             self.give_up("remembered", remember=False)
             return self.eager
-        if not capture.AT_ONCE and not known and run_s() * self.share < self.price_s:
+        if not modes.AT_ONCE and not known and run_s() * self.share < self.price_s:
             return self.eager
         self.certain = known if known in FORM_NAMES.values() else None
         return self.capture(module, args, kwargs)
@@ -320,7 +320,7 @@ class Target:
         calls = sum(graph.note["calls"] for graph in self.graphs)
         self.missed = self.missed + 1 if calls == self.graph_calls else 0
         self.graph_calls = calls
-        paid = capture.AT_ONCE or (self.attempts + 1) * self.price_s < self.share * run_s()
+        paid = modes.AT_ONCE or (self.attempts + 1) * self.price_s < self.share * run_s()
         if self.missed >= capture.IDLE and self.attempts < capture.ATTEMPTS and paid and self.phase != self.again:
             self.phase, self.resumed = self.again, self.phase
 
@@ -337,7 +337,7 @@ class Target:
         self.extra_s += max(0.0, time.perf_counter() - began - 1e-9 * self.stock_forward_ns()) if step.kind is None else 0.0
         if self.phase == self.compare and any(self.kind in graph.right for graph in self.graphs):
             self.calls = 0
-            if capture.FORCED or compiler.BF16_ASKED_FOR and self.kind == training_forms.BF16_LAST:
+            if modes.FORCED or compiler.BF16_ASKED_FOR and self.kind == training_forms.BF16_LAST:
                 self.settle("forced")
             elif self.certain:
                 self.settle("remembered")
@@ -351,7 +351,7 @@ class Target:
         if self.calls > RACED:
             self.give_up(f"{self.kind}: not decided in {RACED} calls", remember=False)
             return True
-        if self.extra_s <= self.share * run_s() or capture.AT_ONCE:
+        if self.extra_s <= self.share * run_s() or modes.AT_ONCE:
             return False
         self.calls -= 1
         self.pairs.clear()  # halves of pairs have to be neighbours
@@ -448,7 +448,7 @@ class Target:
         return [sorted(self.times[stock])[len(self.times[stock]) // 2] if self.times.get(stock) else 0 for stock in (True, False)]
 
     def remember(self, choice, reason):
-        if self.signature is not None and not capture.FORCED:
+        if self.signature is not None and not modes.FORCED:
             stock_ns, mine_ns = self.medians()
             self.known.remember(self.signature, choice, stock_ns, stock_ns if choice == remembered.STOCK else mine_ns, len(self.times[True]), reason)
 

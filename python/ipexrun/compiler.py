@@ -6,7 +6,6 @@ Python only translates; what is fused, how it runs, and whether it is right and 
 Over 500 lines, since trying, resting, judging and answering of a graph share its state.
 """
 
-import atexit
 import os
 import statistics
 import sys
@@ -15,9 +14,10 @@ import time
 
 import torch
 
-from . import choices, decompositions, double, number_results, plugin, raised, remembered
-from .interrupts import let_through
+from . import choices, decompositions, double, graph_notes, number_results, plugin, raised, remembered
+from .graph_notes import enabled_here
 from .parts import Parts, leave_out
+from .problems import first_line, let_through
 from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
 from .translation import Translation, Unsupported, as_it_lies
 
@@ -36,46 +36,9 @@ SMALL_AT_FIRST = 32  # such calls after which that is asked of a form that answe
 NOT_THE_WHOLE = "not the whole of what the program calls"
 TOO_SMALL = "too many results are small beside what it rounds"
 
-graphs = []  # what became of each graph, for ipexrun.report()
-
-
-def tell_graphs():
-    """The launcher's report has what is known at the end, too."""
-    for number, note in enumerate(graphs):
-        tell(number, note)
-
-
-def tell(number, note):
-    form = f"stock: {note['left_alone']}" if "left_alone" in note else note["choice"]
-    if "lost" in note and form == "stock":
-        form = "stock: " + "; ".join(note["lost"])
-    counts = note.get("calls", 0), note.get("taken", 0)
-    remembered.tell_graph(note.get("where", ""), form, number, note["nodes"], *counts, note.get("speed", 0), note.get("error", 0))
-    remembered.tell_times(number, note.get("time_by_op", []))
-
-
-def new_note(where, **note):
-    if not graphs:
-        atexit.register(tell_graphs)
-    note = {"where": where, **note}
-    graphs.append(note)
-    return note
-
-
-def first_line(problem):
-    return (str(problem).splitlines() or [type(problem).__name__])[0]
-
 
 def form_name(bf16):
     return "bf16" if bf16 else "float32"
-
-
-def enabled_here():
-    """False while the thread has switched us off (ipexrun.set_enabled), and where results must not depend on what was faster."""
-    if torch.are_deterministic_algorithms_enabled():
-        return False
-    hook = sys.modules.get("_ipexrun_hook")
-    return hook is None or hook.enabled()
 
 
 def function_of(graph):
@@ -136,7 +99,7 @@ class Compiled:
         # It won while kernels inside were still being chosen, or before CHECKS calls were judged: a call with those that stay is judged once more.
         self.unjudged = False
         self.problem = ""  # of the last run that failed
-        self.note = new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
+        self.note = graph_notes.new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
         self.parts = Parts(self) if self.races else None  # what Inductor may compile, once the forms above are decided
         if steered:
             self.note["lost"] = ["bf16: a choice among its values (topk, argmax, sort or a comparison) steers what follows"]
@@ -559,7 +522,7 @@ def compile_graph(module, example_inputs, dtype, made, timed, where):
         return number_results.WithNumbers(compiled, numbers, places) if places else compiled
     except Exception as problem:  # nothing of ours may end the program
         let_through(problem)
-        new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
+        graph_notes.new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
         return _boxed(function_of(module))
 
 
@@ -575,7 +538,7 @@ def _boxed(function):
 
 def training_graph(module, example_inputs):
     """Graphs of a training step run as captured, their operators by the op tier: weights change with every step, so nothing can be packed."""
-    new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step")
+    graph_notes.new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step")
     return _boxed(function_of(module))
 
 

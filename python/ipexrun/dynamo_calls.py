@@ -14,8 +14,7 @@ import weakref
 import torch
 
 from . import collector, rebuilt, time_limit
-from .compiler import first_line
-from .interrupts import is_being_handled, let_through
+from .problems import first_line, is_being_handled, let_through
 from .quiet import no_progress_bars, quiet
 
 

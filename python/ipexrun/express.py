@@ -14,8 +14,8 @@ import time
 
 import torch
 
-from . import call_kinds, capture, environment, proof, remembered, traced_graph, tracing
-from .interrupts import let_through
+from . import call_kinds, environment, modes, proof, remembered, traced_graph, tracing
+from .problems import first_line, let_through
 
 WAY = "express"  # its name among the ways of remembered.OfModule
 PATIENCE = 1.0  # traced once so many times the price was spent in calls of the kind: the module's graph has won, so it is called often
@@ -55,7 +55,7 @@ class Kind:
             return False
         stock_ns = self.spent_ns / self.calls * max(self.owner.note.get("speed", 1.0), 1.0)
         price_ns = 1e9 * PART * self.owner.note.get("capture_s", 1.0) + CALLS * stock_ns
-        return capture.AT_ONCE or self.spent_ns > price_ns * (PATIENCE if price_ns < PRICEY_NS else 1 / SHARE_LATER)
+        return modes.AT_ONCE or self.spent_ns > price_ns * (PATIENCE if price_ns < PRICEY_NS else 1 / SHARE_LATER)
 
 
 class Express(tracing.Target):
@@ -234,7 +234,7 @@ def begin(owner, module, graphs):
         owner.note["no_trace"] = str(why)
     except Exception as problem:  # a torch whose insides are others than expected
         let_through(problem)
-        owner.note["no_trace"] = capture.first_line(problem)
+        owner.note["no_trace"] = first_line(problem)
     return None
 
 

@@ -18,7 +18,7 @@ import types
 import torch
 
 from . import environment, remembered
-from .interrupts import let_through
+from .problems import let_through
 from .structures import Unknown, plain
 
 MOST_FACTS = 2000

@@ -22,7 +22,7 @@ import weakref
 import torch
 
 from . import kept_memory
-from .interrupts import let_through
+from .problems import let_through
 
 SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
 # Checking costs about 0.5 ms. A program that made so many optimizers may make one for each task, of a few steps: others are looked at from this step on.

@@ -12,7 +12,7 @@ import time
 import torch
 
 from . import inductor, remembered
-from .interrupts import let_through
+from .problems import let_through
 from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
 
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # compiled once so many times its price was spent in the graph

@@ -20,7 +20,7 @@ import torch
 
 from . import capturable, environment, remembered
 from .facts import Finder, Unproved, looks
-from .interrupts import let_through
+from .problems import let_through
 
 VERSION = 4
 OF_TORCH, OF_PYTHON, OURS = (os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.__file__, __file__))

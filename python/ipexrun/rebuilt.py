@@ -10,7 +10,7 @@ import dis
 import functools
 import weakref
 
-from .interrupts import let_through
+from .problems import let_through
 
 GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTENDED_ARG"])
 SWITCH, OF_A_CALL = "set_grad_enabled", ("PUSH_NULL", "SWAP", "LOAD_CONST", "PRECALL")

@@ -14,7 +14,8 @@ import types as py_types
 
 import torch
 
-from . import asked, capturable, capture, choices
+from . import asked, capturable, choices, compiler
+from .problems import first_line
 from .quiet import record
 from .structures import Taken, Unknown
 
@@ -105,7 +106,7 @@ class Plain(torch.overrides.TorchFunctionMode):
                     self.wrote, self.problem = True, f"{name} writes into a tensor that was there before the call"
             return {one.untyped_storage()._cdata for one in given}
         except Exception as problem:  # nothing of ours may end the program
-            self.problem = f"{name}: {capture.first_line(problem)}"
+            self.problem = f"{name}: {first_line(problem)}"
             return set()
 
     def after(self, function, name, result, places):
@@ -114,7 +115,7 @@ class Plain(torch.overrides.TorchFunctionMode):
             if not isinstance(result, NO_VALUES) and not is_of_kind(function, result):
                 self.read = name or "a function"
         except Exception as problem:
-            self.problem = f"{name}: {capture.first_line(problem)}"
+            self.problem = f"{name}: {first_line(problem)}"
 
 
 def plain_for(module):
@@ -366,7 +367,7 @@ class Trace:
             except (Refused, Unknown) as why:
                 self.refused = f"its result is or holds {why}" if isinstance(why, Unknown) else str(why)
             except Exception as problem:
-                self.refused = capture.first_line(problem)
+                self.refused = first_line(problem)
         try:
             if self.problem is not None or self.asked:
                 self.clean = not plain.wrote and not containers.are_changed() and state.holds(module)
@@ -399,7 +400,7 @@ class Trace:
         except (Refused, Unknown) as why:
             self.refused = str(why)
         except Exception as problem:  # nothing of ours may end the program
-            self.refused = capture.first_line(problem)
+            self.refused = first_line(problem)
 
     def check_results(self, known, key_containers, state):
         results = self.taken.tensors
@@ -535,7 +536,7 @@ class Proof:
 
     def steers(self):
         """As choices.steer() says of other graphs."""
-        if not torch.classes.ipexrun.Graph().bf16_allowed("") or capture.compiler.BF16_ASKED_FOR:
+        if not torch.classes.ipexrun.Graph().bf16_allowed("") or compiler.BF16_ASKED_FOR:
             return False
         masks = set()
         for node in self.graph.nodes():

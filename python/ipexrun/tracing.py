@@ -21,8 +21,8 @@ import weakref
 
 import torch
 
-from . import asked, call_kinds, capturable, capture, compiler, double, plugin, remembered
-from .interrupts import let_through
+from . import asked, call_kinds, capturable, compiler, double, module_notes, plugin, remembered
+from .problems import first_line, let_through
 from .structures import Containers, Taken, Unknown, describe
 from .traced_graph import WRITES, Refused, State, Trace
 
@@ -55,9 +55,9 @@ def attempt(module):
     """As capture.attempt()."""
     reason = capturable.is_taken_as_it_is(module)
     if reason:
-        return capture.leave_alone(module, reason)
+        return module_notes.leave_alone(module, reason)
     if capturable.calls_in_its_own_way(module):
-        capture.opened.add(module)
+        module_notes.opened.add(module)
         return False
     if next(iter(module.children()), None) is None and type(module).__module__.startswith("torch.nn.modules."):
         return None  # one operator, which the op tier has
@@ -68,7 +68,7 @@ def attempt(module):
         return None
     known = remembered.OfModule(module)
     if known.pinned() not in ("", remembered.CAPTURED):
-        return capture.leave_alone(module, "pinned")
+        return module_notes.leave_alone(module, "pinned")
     return Target(module, graph, known)
 
 
@@ -133,7 +133,7 @@ class Form:
                     self.quiet = 0 if self.beside(tensors) else self.quiet + 1
                 except Exception as problem:
                     let_through(problem)
-                    target.give_up(capture.first_line(problem))
+                    target.give_up(first_line(problem))
             return target.eager
         finally:
             target.explored(time.perf_counter() - begun)
@@ -196,7 +196,7 @@ class Form:
             return str(unknown)
         except Exception as problem:
             let_through(problem)
-            return capture.first_line(problem)
+            return first_line(problem)
         return ""
 
     def is_large(self, mine):
@@ -288,7 +288,7 @@ class Form:
             result = self.taken.like(mine) if large else None
         except Exception as problem:
             let_through(problem)
-            target.give_up(capture.first_line(problem))
+            target.give_up(first_line(problem))
             return target.eager  # which raises what is the program's own fault
         if not large:
             return self.by_stock(module, args, kwargs)
@@ -340,7 +340,7 @@ class Target:
         self.eager = self.hook.EAGER
         self.graph = graph
         self.bf16 = graph.bf16_allowed("")
-        self.note = capture.note(module, "waiting for calls that come again") if note is None else note
+        self.note = module_notes.note(module, "waiting for calls that come again") if note is None else note
         self.note["by"] = "trace"
         self.known = known
         self.kept = remembered.OfModule(module, way)  # what earlier processes found
@@ -479,7 +479,7 @@ class Target:
             return self.eager
         except Exception as problem:  # a torch whose insides are others than expected
             let_through(problem)
-            self.refused(capture.first_line(problem))
+            self.refused(first_line(problem))
             return self.eager
         self.traces += 1
         self.note["capture_s"] = round(self.note.get("capture_s", 0) + time.perf_counter() - started, 3)
@@ -489,7 +489,7 @@ class Target:
             if self.is_for_stock(made):
                 self.seen_once[key] = False  # no more of its kind
                 self.failed += 1
-                why = capture.first_line(made.problem)
+                why = first_line(made.problem)
                 if not self.forms:
                     self.note["state"] = f"stock: {why}"
                     if self.failed >= FAILED:

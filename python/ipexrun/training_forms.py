@@ -21,8 +21,8 @@ import time
 
 import torch
 
-from . import compiler, double, operator_bounds, plugin, rebuilt, training_graphs, training_norms, training_rounding
-from .interrupts import let_through
+from . import double, graph_notes, operator_bounds, plugin, rebuilt, training_graphs, training_norms, training_rounding
+from .problems import first_line, let_through
 from .training_graphs import Arrivals, few, finite, is_image, stock_kernels
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
@@ -127,13 +127,13 @@ class Graph:
         self.draws = training_graphs.may_draw(module.graph)
         self.guard = torch.classes.ipexrun.Training()
         self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
-        self.note = compiler.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
+        self.note = graph_notes.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
 
     def __call__(self, *arguments):
         self.note["calls"] += 1
         kind = self.asks.kind
         self.asks.ran = None
-        if kind is None or torch.is_autocast_enabled("cpu") or not torch.is_grad_enabled() or not compiler.enabled_here():
+        if kind is None or torch.is_autocast_enabled("cpu") or not torch.is_grad_enabled() or not graph_notes.enabled_here():
             return self.module.forward(*arguments)
         if kind == BF16_LAST and self.guard.is_off():
             self.lose(kind, "training went back to float32")
@@ -235,7 +235,7 @@ class Graph:
         except Exception as problem:
             self.draw_again(random)
             let_through(problem)
-            self.lose(kind, compiler.first_line(problem))
+            self.lose(kind, first_line(problem))
             return self.module.forward(*arguments)
         self.draw_again(random)
         results = self.module.forward(*arguments)
@@ -349,7 +349,7 @@ class Graph:
             self.note["gradient_error"] = found.error
         except Exception as problem:
             let_through(problem)
-            return self.lose(kind, compiler.first_line(problem))
+            return self.lose(kind, first_line(problem))
         finally:
             self.asks.extra_s += time.perf_counter() - began
         self.checks = 0

@@ -16,10 +16,11 @@ import threading
 
 import torch
 
-from . import compiler, plugin, training_rounding
-from .interrupts import let_through
+from . import graph_notes, plugin, training_rounding
 from .operator_bounds import distance
+from .problems import first_line, let_through
 from .training_steps import Stopwatch
+from .translation import Unsupported
 
 COSINE = 0.99  # of all gradients together; single ones near zero are rounding noise in both forms
 ERROR = 0.15  # relative, of all gradients together: stock's own autocast has a few hundredths
@@ -142,11 +143,11 @@ class TrainingForms:
         self.recheck_at = FIRST_RECHECK
         self.open = {}  # the race's pair: form -> nanoseconds
         self.lock = threading.Lock()
-        self.note = compiler.new_note("torch.compile", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
+        self.note = graph_notes.new_note("torch.compile", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
 
     def __call__(self, *arguments):
         self.note["calls"] += 1
-        if self.phase == "captured" or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not compiler.enabled_here():
+        if self.phase == "captured" or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not graph_notes.enabled_here():
             return self.captured(*arguments)
         if not self.lock.acquire(blocking=False):
             return self.captured(*arguments)
@@ -174,7 +175,7 @@ class TrainingForms:
     def rounded(self, arguments):
         values = [one.contiguous(memory_format=torch.channels_last) if is_image(one) else one for one in arguments]
         if self.inside is None:
-            raise compiler.Unsupported(training_rounding.NONE)
+            raise Unsupported(training_rounding.NONE)
         with torch.autocast("cpu", torch.bfloat16):
             results = self.inside.forward(*values)
         return tuple(self.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
@@ -195,10 +196,10 @@ class TrainingForms:
                 self.faces.append(None)
                 continue
             if one.untyped_storage().data_ptr() in memory:
-                raise compiler.Unsupported("a result that shares memory with an input")
+                raise Unsupported("a result that shares memory with an input")
             last = one.dim() == 4 and one.is_contiguous(memory_format=torch.channels_last)
             if not last and not one.is_contiguous():
-                raise compiler.Unsupported("a result that is not dense")
+                raise Unsupported("a result that is not dense")
             self.faces.append((one.dtype, torch.contiguous_format if one.is_contiguous() else torch.channels_last))
 
     # ---- is it right -----------------------------------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ class TrainingForms:
             with stock_kernels():
                 stock, copies = self.on_copies(self.captured, arguments)
             if any(is_image(one) and one._version != 0 for one in copies):
-                raise compiler.Unsupported("an image among its inputs is written")
+                raise Unsupported("an image among its inputs is written")
             self.describe(stock, copies)
             self.ends, self.writes = finite(few(stock)), written(copies)
             torch.set_rng_state(random)
@@ -218,7 +219,7 @@ class TrainingForms:
         except Exception as problem:
             torch.set_rng_state(random)
             let_through(problem)
-            self.lose(compiler.first_line(problem))
+            self.lose(first_line(problem))
             return self.captured(*arguments)
         torch.set_rng_state(random)
         results = self.captured(*arguments)
@@ -241,7 +242,7 @@ class TrainingForms:
         tensors = [(one, other) for one, other in zip(stock, mine) if isinstance(one, torch.Tensor)]
         trial = torch.classes.ipexrun.Trial()
         if not trial.check_beside([one.detach() for one, _ in tensors], [other.detach() for _, other in tensors], True, []):
-            raise compiler.Unsupported(f"results are {trial.error():.1e} away")
+            raise Unsupported(f"results are {trial.error():.1e} away")
         self.note["error"] = trial.error()
 
     def compare_gradients(self, wanting, given, stock, copies, mine, mine_copies):
@@ -258,14 +259,14 @@ class TrainingForms:
                     found.append(torch.autograd.grad([one for one, _ in outputs], leaves, [one for _, one in outputs], allow_unused=True))
             pairs = [(one, other) for one, other in zip(*found) if one is not None and other is not None]
             if [one is None for one in found[0]] != [one is None for one in found[1]]:
-                raise compiler.Unsupported("other inputs have gradients")
+                raise Unsupported("other inputs have gradients")
             found = distance(pairs)
             if not found.cosine >= COSINE or not found.error <= ERROR:
-                raise compiler.Unsupported(f"gradients are {found.error:.1e} away, cosine {found.cosine:.4f}")
+                raise Unsupported(f"gradients are {found.error:.1e} away, cosine {found.cosine:.4f}")
             self.note["gradient_error"] = found.error
         except Exception as problem:
             let_through(problem)
-            return self.lose(compiler.first_line(problem))
+            return self.lose(first_line(problem))
         if self.checked:
             self.phase = "bf16"
         else:

@@ -97,7 +97,7 @@ def test_what_changes_in_every_call_is_captured_once_in_vain(tmp_path):
 
 
 def test_waiting_goes_by_time_in_calls_that_find_it_changed():
-    from ipexrun import capture
+    from ipexrun import capture, modes, prices
 
     def calls_until_it_begins_anew(seconds, capture_s, interrupted=None):
         class Hooks:
@@ -131,7 +131,7 @@ def test_waiting_goes_by_time_in_calls_that_find_it_changed():
                 target.took(int(seconds * 1e9), None, False)
         return calls
 
-    assert not capture.AT_ONCE and capture.PATIENCE == 3.0
+    assert not modes.AT_ONCE and prices.PATIENCE == 3.0
     assert calls_until_it_begins_anew(0.5, 3.0) == 19, "three times the price of a capture"
     assert calls_until_it_begins_anew(0.25, 0.1) == 13, "at least a second's"
     assert calls_until_it_begins_anew(5.0, 1.0) == capture.CHANGED

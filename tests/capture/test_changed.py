@@ -18,7 +18,7 @@ import changed_cases  # noqa: E402
 
 # Every module captured at its second call; in the second form every kind of call that was proved is traced soon after, without a race.
 PLAIN = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-TRACED = "import ipexrun.capture, ipexrun.tracing; ipexrun.capture.EXPRESS = True; ipexrun.tracing.RACE = False; " + PLAIN
+TRACED = "import ipexrun.capture, ipexrun.modes, ipexrun.tracing; ipexrun.modes.EXPRESS = True; ipexrun.tracing.RACE = False; " + PLAIN
 REPEATS = 2
 
 

@@ -94,9 +94,9 @@ LONG = """
 import sys
 import torch
 from torch import nn
-from ipexrun import capture, compiler
+from ipexrun import capture, compiler, graph_notes, modes
 
-capture.EXPRESS = False
+modes.EXPRESS = False
 capture.Target.pair = lambda target, key, half: target.settle("faster")  # a module so small would lose
 compiler.BOUNDED, compiler.LONG_S = True, 0.0  # each call is a long one
 stock_runs, checks, timed_at = [], [], []
@@ -131,7 +131,7 @@ with torch.no_grad():
     for call in range(400):
         model(torch.randn(8, 64))
 first = stock_runs[0]
-graph = compiler.graphs[0]
+graph = graph_notes.graphs[0]
 print([[one - first for one in what] for what in (stock_runs, checks, timed_at)], len(graph.get("time_by_op", [])) > 0, graph["taken"] > 0)
 """
 
@@ -153,7 +153,7 @@ def test_a_graph_of_long_calls_costs_few_calls_of_stock(mean, first, second):
 WAITS = """
 import torch
 from torch import nn
-from ipexrun import capture
+from ipexrun import capture, module_notes, prices
 
 class Twice(nn.Module):  # about 0.1 ms
     def __init__(self):
@@ -163,7 +163,7 @@ class Twice(nn.Module):  # about 0.1 ms
     def forward(self, x):
         return self.layers(x), 2 * x
 
-capture._scale = 0.1  # of what a capture usually takes
+prices._scale = 0.1  # of what a capture usually takes
 looked_at, real = [], capture.Target.__call__
 def call(target, *args, **kwargs):
     looked_at.append(target.phase == target.wait)
@@ -173,9 +173,9 @@ model, x = Twice().eval(), torch.randn(4, 16)
 with torch.no_grad():
     for calls in range(1, 20000):
         model(x)
-        if capture.report() and capture.report()[0].get("capture_s", 0) > 0:
+        if module_notes.report() and module_notes.report()[0].get("capture_s", 0) > 0:
             break
-print((calls, sum(looked_at), capture.report()[0]["capture_s"]))
+print((calls, sum(looked_at), module_notes.report()[0]["capture_s"]))
 """
 
 

@@ -19,7 +19,7 @@ import adversaries  # noqa: E402
 from test_capture import same  # noqa: E402
 
 # Every module captured at its first call, and every kind of call that TorchDynamo's graph answered traced at its third, without a race.
-EAGER = ("import ipexrun.capture, ipexrun.tracing, runpy, sys; ipexrun.capture.EXPRESS = True; ipexrun.tracing.RACE = False; sys.argv = sys.argv[1:]; "
+EAGER = ("import ipexrun.capture, ipexrun.modes, ipexrun.tracing, runpy, sys; ipexrun.modes.EXPRESS = True; ipexrun.tracing.RACE = False; sys.argv = sys.argv[1:]; "
          "runpy.run_path(sys.argv[0], run_name='__main__')")
 
 
@@ -461,8 +461,8 @@ def test_calls_in_which_a_trace_is_tried_are_a_share():
 
 
 DUE = """
-from ipexrun import capture, express
-capture.AT_ONCE = False
+from ipexrun import express, modes
+modes.AT_ONCE = False
 for seconds, speed in ((0.01, 3.0), (0.6, 2.5)):
     kind = express.Kind(type("Owner", (), {"note": {"capture_s": 4.0, "speed": speed}}))
     calls = 0

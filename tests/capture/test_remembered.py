@@ -104,7 +104,7 @@ def test_what_lost_before_is_not_traced(first, tmp_path):
 
 WAITING = """
 import sys, json, time, torch, ipexrun
-from ipexrun import call_kinds, capture, remembered
+from ipexrun import call_kinds, capture, prices, remembered
 spent_s = 0.0
 capture.Target.clock = staticmethod(lambda: spent_s + 1e-6 * time.thread_time())  # traces take next to nothing, but not nothing
 class Net(torch.nn.Sequential):
@@ -116,14 +116,14 @@ class Cache:
 def net():
     return Net(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
 x = torch.randn(2, 8)
-capture._scale = 1.0
-capture.TRIAL_CALLS, capture.LIKELY = 0, capture.PATIENCE  # what calls of seconds add to the price stands in test_targets.py
-want_s = capture.PATIENCE * (capture.BASE_S + 3 * capture.PER_MODULE_S)
+prices._scale = 1.0
+prices.TRIAL_CALLS, prices.LIKELY = 0, prices.PATIENCE  # what calls of seconds add to the price stands in test_targets.py
+want_s = prices.PATIENCE * (prices.BASE_S + 3 * prices.PER_MODULE_S)
 
 def traced_after(module, *args, explored=False, **kwargs):
     "Seconds in such calls, a tenth of want_s each, until one is traced."
     global spent_s
-    capture._scale = 1.0
+    prices._scale = 1.0
     target = capture.attempt(module, want_s / 2)
     assert isinstance(target, capture.Target)
     for i in range(1, 100):

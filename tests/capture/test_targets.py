@@ -51,11 +51,11 @@ def test_several_graphs_in_float32_race_once_operators_have_decided():
 @pytest.mark.parametrize("us, later, left_out", [(10, True, 0), (29, True, 0), (31, False, 16), (400, False, 16), (600, False, 0)])
 def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(monkeypatch, us, later, left_out):
     """Where Python is half as fast as the reference's: calls of 30 us are not worth a trace."""
-    from ipexrun import capture
+    from ipexrun import capture, prices
 
     now = [0.0]
-    monkeypatch.setattr(capture.python_speed, "slowness", lambda: 2.0)
-    monkeypatch.setattr(capture, "_scale", None)
+    monkeypatch.setattr(prices.python_speed, "slowness", lambda: 2.0)
+    monkeypatch.setattr(prices, "_scale", None)
     target = object.__new__(capture.Target)
     target.clock = lambda: now[0]
     target.timed, target.express, target.compiled, target.found, target.note, target.verdict = {}, None, [], [], {"state": ""}, None
@@ -69,7 +69,7 @@ def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(
         if target.verdict is not None:
             break
     if later:
-        assert answers == [None] * 63 + [capture.LATER * capture.PATIENCE * 2.0 * (capture.BASE_S + 3 * capture.PER_MODULE_S)]
+        assert answers == [None] * 63 + [prices.LATER * prices.PATIENCE * 2.0 * (prices.BASE_S + 3 * prices.PER_MODULE_S)]
         assert target.phase == target.answered_by_stock and f"{us} us" in target.note["state"]
     else:
         assert answers == [None] * 63 + [left_out or None] * 137 and target.phase == target.wait
@@ -222,13 +222,13 @@ def test_silence_is_of_one_thread_and_no_filter_is_lost():
 
 
 def test_a_module_that_trains_and_answers_has_a_note_for_each():
-    from ipexrun import capture, capture_training
+    from ipexrun import capture_training, module_notes
 
     module = torch.nn.Linear(1, 1)
-    trains, answers = capture_training.note(module, "training"), capture.note(module, "captured")
+    trains, answers = capture_training.note(module, "training"), module_notes.note(module, "captured")
     assert trains is not answers and trains["state"] == "training" and capture_training.note(module, "stock") is trains
-    assert capture.note(module, "stock: x") is answers
-    capture.modules[:] = [one for one in capture.modules if one["of"]() is not module]
+    assert module_notes.note(module, "stock: x") is answers
+    module_notes.modules[:] = [one for one in module_notes.modules if one["of"]() is not module]
 
 
 def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module():
@@ -299,11 +299,11 @@ def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module(
 
 def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatch):
     """Also risk: calls of a second are tried after three; a call of a thousand operators is traced as if it had ten."""
-    from ipexrun import capture
+    from ipexrun import capture, modes, prices
 
-    monkeypatch.setattr(capture.python_speed, "slowness", lambda: 1.0)
-    monkeypatch.setattr(capture, "_scale", None)
-    monkeypatch.setattr(capture, "AT_ONCE", False)
+    monkeypatch.setattr(prices.python_speed, "slowness", lambda: 1.0)
+    monkeypatch.setattr(prices, "_scale", None)
+    monkeypatch.setattr(modes, "AT_ONCE", False)
 
     def calls_until_traced(call_s, operators=10, changes=False, doubtful=False, rounds=False):
         target, now = object.__new__(capture.Target), [0.0]
@@ -311,29 +311,29 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
         target.timed, target.express, target.verdict, target.sizes = {}, None, None, SimpleNamespace(change=lambda: changes)
         target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.operators, target.counts_more = 0, 0.0, 0, 0, 10, 0, capture.COUNTS
         target.rounds = rounds
-        target.wait_s = capture.PATIENCE * capture.predicted_s(10) / 2  # the other half was spent before
-        target.wait_longer_s = capture.PATIENCE * capture.predicted_s(10) * (capture.LATER - 0.5)
+        target.wait_s = prices.PATIENCE * prices.predicted_s(10) / 2  # the other half was spent before
+        target.wait_longer_s = prices.PATIENCE * prices.predicted_s(10) * (prices.LATER - 0.5)
         while not target.is_worth_a_trace(doubtful):
             target.timed[threading.get_ident()] = capture.Waiting(doubtful, now[0], target.waits == 1)
             now[0] += call_s
             target.took(int(call_s * 1e9), None, False)
-        return now[0] + capture.PATIENCE * capture.predicted_s(10) / 2
+        return now[0] + prices.PATIENCE * prices.predicted_s(10) / 2
 
-    price = capture.BASE_S + 10 * capture.PER_MODULE_S
-    assert calls_until_traced(0.01) == pytest.approx(capture.LIKELY * (price + 0.01 * capture.TRIAL_CALLS), abs=0.02)
-    assert calls_until_traced(1.0) == pytest.approx(capture.LIKELY * (price + capture.TRIAL_CALLS), abs=1.01)
-    assert calls_until_traced(1.0, rounds=True) == pytest.approx(capture.LIKELY * price, abs=1.01), "where bf16 is native"
-    assert calls_until_traced(0.001, rounds=True) == pytest.approx(capture.PATIENCE * price, abs=0.01), "calls that compute little"
-    many = capture.BASE_S + 2000 * capture.PER_OPERATOR_S
-    assert calls_until_traced(0.01, operators=2000) == pytest.approx(capture.LIKELY * (many + 0.01 * capture.TRIAL_CALLS), abs=0.02)
-    changing = capture.BASE_S + 2000 * capture.PER_OPERATOR_S * capture.CHANGING
-    assert calls_until_traced(0.01, 2000, changes=True) == pytest.approx(capture.LIKELY * (changing + 0.01 * capture.TRIAL_CALLS), abs=0.02)
-    assert calls_until_traced(0.01, doubtful=True) == pytest.approx(capture.LATER * capture.LIKELY * (price + 0.01 * capture.TRIAL_CALLS), abs=0.03)
+    price = prices.BASE_S + 10 * prices.PER_MODULE_S
+    assert calls_until_traced(0.01) == pytest.approx(prices.LIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.02)
+    assert calls_until_traced(1.0) == pytest.approx(prices.LIKELY * (price + prices.TRIAL_CALLS), abs=1.01)
+    assert calls_until_traced(1.0, rounds=True) == pytest.approx(prices.LIKELY * price, abs=1.01), "where bf16 is native"
+    assert calls_until_traced(0.001, rounds=True) == pytest.approx(prices.PATIENCE * price, abs=0.01), "calls that compute little"
+    many = prices.BASE_S + 2000 * prices.PER_OPERATOR_S
+    assert calls_until_traced(0.01, operators=2000) == pytest.approx(prices.LIKELY * (many + 0.01 * prices.TRIAL_CALLS), abs=0.02)
+    changing = prices.BASE_S + 2000 * prices.PER_OPERATOR_S * prices.CHANGING
+    assert calls_until_traced(0.01, 2000, changes=True) == pytest.approx(prices.LIKELY * (changing + 0.01 * prices.TRIAL_CALLS), abs=0.02)
+    assert calls_until_traced(0.01, doubtful=True) == pytest.approx(prices.LATER * prices.LIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.03)
 
 
 def test_who_serves_few_calls_waits_longer_for_a_further_trace():
     """Also risk: a module over trees is traced four times for a graph each that fits no other tree, or one whose first trace knew nothing never again."""
-    from ipexrun import capture, fits
+    from ipexrun import capture, fits, prices
 
     def seconds_until_traced(share, tells, attempts):
         target = object.__new__(capture.Target)
@@ -345,7 +345,7 @@ def test_who_serves_few_calls_waits_longer_for_a_further_trace():
             seconds += 1
         return seconds
 
-    plain = capture.PATIENCE * 2.0
+    plain = prices.PATIENCE * 2.0
     assert seconds_until_traced(0.0, tells=False, attempts=1) == pytest.approx(plain, abs=1)
     assert seconds_until_traced(0.5, tells=True, attempts=1) == pytest.approx(2 * plain, abs=1)
     assert seconds_until_traced(0.0, tells=False, attempts=2) == pytest.approx(plain / capture.LEAST_COVERAGE, abs=1)

@@ -93,8 +93,8 @@ def caused(problem, cause):
 
 PROGRAM = textwrap.dedent("""
     import json, sys, threading, torch
-    from ipexrun import capture
-    capture.TIMES_LONGER, capture.LEAST_S = 0, 1.0
+    from ipexrun import prices
+    prices.TIMES_LONGER, prices.LEAST_S = 0, 1.0
 
     class Long(torch.nn.Module):
         def __init__(self):

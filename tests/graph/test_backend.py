@@ -12,7 +12,7 @@ import ipexrun
 import pytest
 import torch
 import torch.nn.functional as F
-from ipexrun import compiler
+from ipexrun import compiler, graph_notes
 from torch import nn
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -21,7 +21,7 @@ BUILD = os.environ["IPEXRUN_BUILD_DIR"]
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
-    compiler.graphs.clear()
+    graph_notes.graphs.clear()
 
 
 def block():
@@ -167,7 +167,7 @@ def test_training_gives_stock_gradients():
         (torch.compile(model, backend="ipex") if compiled else model)(x).square().sum().backward()
         grads.append([parameter.grad for parameter in model.parameters()])
     assert all(off(mine, stock) < 1e-6 for stock, mine in zip(*grads))
-    assert {graph["left_alone"] for graph in compiler.graphs if "left_alone" in graph} == {"part of a training step"}
+    assert {graph["left_alone"] for graph in graph_notes.graphs if "left_alone" in graph} == {"part of a training step"}
 
 
 def test_dropout_and_writes_are_left_alone():
@@ -216,8 +216,8 @@ def test_a_mistake_of_the_users_ends_nothing():
                 fast(good)
             with pytest.raises(IndexError):
                 fast(bad)
-            choice = compiler.graphs[0]["choice"]
-    assert len(compiler.graphs) == 1 and compiler.graphs[0]["choice"] == choice
+            choice = graph_notes.graphs[0]["choice"]
+    assert len(graph_notes.graphs) == 1 and graph_notes.graphs[0]["choice"] == choice
 
 
 def test_results_that_alias_inputs_do_so():

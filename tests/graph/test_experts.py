@@ -5,7 +5,7 @@ Risk covered: a graph with that operator that is left alone, groups that are mul
 
 import pytest
 import torch
-from ipexrun import compiler
+from ipexrun import graph_notes
 from torch import nn
 
 
@@ -27,7 +27,7 @@ def operator():
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
-    compiler.graphs.clear()
+    graph_notes.graphs.clear()
 
 
 class Experts(nn.Module):
@@ -60,7 +60,7 @@ def test_groups_of_rows_by_experts(dtype):
             x = torch.randn(24, 16, generator=torch.Generator().manual_seed(seed))
             mine, stock = fast(x), model(x)
             assert (mine - stock).norm() <= 1e-6 * stock.norm()
-    (note,) = compiler.graphs
+    (note,) = graph_notes.graphs
     assert "left_alone" not in note and note["calls"] == 30, note
 
 
@@ -71,5 +71,5 @@ def test_what_torchs_kernel_refuses(case):
     x = torch.randn(24, case.get("width", 16))
     with torch.no_grad():
         assert torch.allclose(fast(x), model(x), atol=1e-6)
-    (note,) = compiler.graphs
+    (note,) = graph_notes.graphs
     assert "grouped_mm_fallback is not torch's own" in note["left_alone"], note

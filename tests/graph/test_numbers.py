@@ -5,14 +5,14 @@ Risk covered: a cache that counts what it has seen left to stock; a number at an
 
 import pytest
 import torch
-from ipexrun import compiler
+from ipexrun import graph_notes
 from torch import nn
 
 
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
-    compiler.graphs.clear()
+    graph_notes.graphs.clear()
 
 
 class Cache:
@@ -45,5 +45,5 @@ def test_numbers_stand_where_they_belong(dtype):
             for one, other in ((results[0], wanted[0]), (results[1], wanted[1]), (mine.keys, stock.keys)):
                 assert one.shape == other.shape and (one - other).norm() <= 1e-2 * other.norm()
             assert (mine.seen, mine.last, results[2]) == (stock.seen, stock.last, wanted[2]) and type(mine.seen) is int
-    assert not any("left_alone" in note for note in compiler.graphs), compiler.graphs
-    assert max(note["calls"] for note in compiler.graphs) >= 2, compiler.graphs
+    assert not any("left_alone" in note for note in graph_notes.graphs), graph_notes.graphs
+    assert max(note["calls"] for note in graph_notes.graphs) >= 2, graph_notes.graphs

@@ -10,7 +10,7 @@ import sys
 import ipexrun
 import pytest
 import torch
-from ipexrun import compiler, plugin
+from ipexrun import compiler, graph_notes, plugin
 from torch import nn
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -20,7 +20,7 @@ BUILD = os.environ["IPEXRUN_BUILD_DIR"]
 def fresh():
     assert plugin.ready()
     torch._dynamo.reset()
-    compiler.graphs.clear()
+    graph_notes.graphs.clear()
 
 
 def of(*rows):

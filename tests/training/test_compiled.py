@@ -108,7 +108,7 @@ BF16 = {"dtype": "bfloat16"}  # asked for: used once it is right, however fast i
 
 def notes():
     """Of the graphs that were made last."""
-    return [note for note in sys.modules["ipexrun.compiler"].graphs if "left_alone" not in note]
+    return [note for note in sys.modules["ipexrun.graph_notes"].graphs if "left_alone" not in note]
 
 
 def test_bf16_from_end_to_end(hook):

@@ -1,4 +1,6 @@
-"""Signal handlers of the program's run between any two lines of Python, ours included: what they raise (KeyboardInterrupt, the TimeoutError of an
+"""What failed: in our own work, which goes on without (first_line() says why in notes), or in the program.
+
+Signal handlers of the program's run between any two lines of Python, ours included: what they raise (KeyboardInterrupt, the TimeoutError of an
 alarm) is the program's and goes on its way, while what fails in our own work stays inside.
 
 Thread rule: under the interpreter lock; signal handlers run on the main thread alone."""
@@ -49,3 +51,7 @@ def let_through(problem):
     programs = of_signal(problem)
     if programs is not None:
         raise programs from None
+
+
+def first_line(problem):
+    return (str(problem).splitlines() or [type(problem).__name__])[0]

@@ -1,0 +1,41 @@
+"""What a capture costs, in CPU time of the thread that it happens in, and how much of a program is to have gone by before it is worth that
+(docs/decisions/0030-when-a-module-is-traced.md, 0052-what-trying-may-cost.md).
+
+Thread rule: under the interpreter lock."""
+
+import os
+
+from . import python_speed
+
+BASE_S, PER_MODULE_S = 0.9, 0.006  # price of a capture where Python is as fast as python_speed's reference
+PER_OPERATOR_S, CHANGING = 0.0008, 2.0  # the same by the operators of a call, where that is more; sizes that change take so many times longer
+LATER = 3.0  # times a usual wait where tracing may well be in vain
+TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
+EARNS = 1.25  # times a trace's price that the last run's calls would have saved, for one at the begin of the next run
+PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
+LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that take so long, in most of which more is computed than arranged
+TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
+
+_scale = None  # measured price of the last capture over its usual one
+
+
+def usual_price_s(modules, operators=0, changing=False):
+    """What a capture takes where Python is as fast as the reference."""
+    return BASE_S + max(PER_MODULE_S * modules, PER_OPERATOR_S * operators * (CHANGING if changing else 1))
+
+
+def predicted_s(modules, operators=0, changing=False):
+    """What capturing a module of so many is going to take, by the last capture if there was one."""
+    return (python_speed.slowness() if _scale is None else _scale) * usual_price_s(modules, operators, changing)
+
+
+def limit_s(price_s):
+    """CPU time that one trace may take, by what is usual on the machine of python_speed's reference. Its call lasts as long, so a program that answers
+    requests stands still meanwhile. What the last trace took says nothing here: that may be the one that took too long."""
+    return max(TIMES_LONGER * python_speed.slowness() * price_s, LEAST_S)
+
+
+def measured(seconds, usual_s):
+    """A capture that usually takes `usual_s` took so long: by that the next ones are predicted."""
+    global _scale
+    _scale = min(max(seconds / usual_s, 0.1), 20.0)
