@@ -44,7 +44,9 @@ def main():
     options = parser.parse_args()
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-    from ipexrun import capturable, capture, compiler, module_notes
+    from ipexrun.capture import capturable, capture, module_notes
+
+    from ipexrun.graphs import backend, compiler
 
     model, inputs = model_of(options.model)
     times = collections.defaultdict(list)
@@ -58,7 +60,7 @@ def main():
         (target,) = [one for one in capture.targets if one.note["state"] == "captured"]
         frame = target.run._torchdynamo_orig_callable
         guards = _debug_get_cache_entry_list(frame.__code__)[0].guard_manager.root
-        for owner, name in ((compiler.Compiled, "mine"), (compiler.Compiled, "__call__"), (compiler.Retreat, "__call__"), (capturable.Hooks, "are_these")):
+        for owner, name in ((compiler.Compiled, "mine"), (compiler.Compiled, "__call__"), (backend.Retreat, "__call__"), (capturable.Hooks, "are_these")):
             setattr(owner, name, timed(getattr(owner, name), times[owner, name]))
         target.run = timed(target.run, times["run"])
         call = timed(model.__call__, times["call"])
@@ -72,7 +74,7 @@ def main():
                 check({"module": model, "args": (), "kwargs": inputs})
     us = {kind: statistics.median(values) / 1e3 for kind, values in times.items()}
     mine, ours = us[compiler.Compiled, "mine"], us[compiler.Compiled, "__call__"]
-    wrapped, run = us[compiler.Retreat, "__call__"], us["run"]
+    wrapped, run = us[backend.Retreat, "__call__"], us["run"]
     rows = [("the whole call", us["call"]), ("our check of hooks", us[capturable.Hooks, "are_these"]), ("TorchDynamo's guards and code", run - wrapped),
             ("AOTAutograd's wrapper", wrapped - ours), ("our choice of a form", ours - mine), ("the graph", mine),
             *((kind, value) for kind, value in us.items() if isinstance(kind, str) and kind.startswith("guards"))]

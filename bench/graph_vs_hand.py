@@ -55,6 +55,7 @@ def converted(inputs):
 
 
 def compiled(model, compiler):
+    from ipexrun.graphs import backend
     from torch._dynamo.backends.common import aot_autograd
 
     class Answers(compiler.Compiled):
@@ -65,7 +66,7 @@ def compiled(model, compiler):
 
     def inference(module, example_inputs):
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
-            translation = compiler.Translation(module, compiler.static_inputs(len(example_inputs))).run()
+            translation = compiler.Translation(module, backend.static_inputs(len(example_inputs))).run()
             graph = Answers(module, translation, "bfloat16")
         print("  ", graph.fused[True])
         return graph
@@ -80,9 +81,10 @@ def main():
     parser.add_argument("--calls", type=int, default=20)
     options = parser.parse_args()
     sys.path.insert(0, f"{options.library}/ipexrun/python")
-    from ipexrun import compiler
+    from ipexrun import plugin
+    from ipexrun.graphs import compiler
 
-    assert compiler.plugin.ready()
+    assert plugin.ready()
     for name in options.models:
         torch.manual_seed(0)
         torch._dynamo.reset()

@@ -20,7 +20,7 @@ using Random = std::mt19937;
 using Length = std::function<double(Random&)>;  // of a call, in those of one that nobody disturbs
 
 constexpr int kRaces = 2000;
-constexpr int kAppeals = 3;  // as python/ipexrun/capture.py has them
+constexpr int kAppeals = 3;  // as python/ipexrun/capture/capture.py has them
 
 Length disturbed(double how_often, double at_most) {
   return [=](Random& random) {

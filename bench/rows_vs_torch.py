@@ -49,9 +49,10 @@ def main():
     import time
 
     from graph_vs_hand import compiled
-    from ipexrun import compiler
+    from ipexrun import plugin
+    from ipexrun.graphs import compiler
 
-    assert compiler.plugin.ready()
+    assert plugin.ready()
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
     clock = time.thread_time if args.threads == 1 else time.perf_counter

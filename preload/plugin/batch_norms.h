@@ -1,5 +1,5 @@
 // Batch norm of images that lie channels last, a sum and relu behind it, as one operation of autograd: kernels/batch_norm.h forward and
-// backward. For captured steps of training (python/ipexrun/training_norms.py); the user's own calls go to torch.
+// backward. For captured steps of training (python/ipexrun/training/step_norms.py); the user's own calls go to torch.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 // Convolution of captured steps of training in bf16 as one operation of autograd: the weight is rounded and laid out for forward and
-// backward in one pass over it, and its gradient brought back in one. For captured steps (python/ipexrun/training_norms.py).
+// backward in one pass over it, and its gradient brought back in one. For captured steps (python/ipexrun/training/step_norms.py).
 #pragma once
 
 #include <ATen/core/Tensor.h>

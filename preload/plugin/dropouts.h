@@ -1,5 +1,5 @@
 // Dropout of training as one operation of autograd, its mask kept in bytes: kernels/masked.h on what bernoulli_ draws. For captured steps
-// of training (python/ipexrun/training_norms.py); the user's own calls go to torch.
+// of training (python/ipexrun/training/step_norms.py); the user's own calls go to torch.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -65,7 +65,7 @@ struct Training final : torch::CustomClassHolder {
     if (sizes.size() != 6) return std::nullopt;
     return rounded_convolution({from, weight, bias, {sizes[0], sizes[1]}, {sizes[2], sizes[3]}, {sizes[4], sizes[5]}, groups});
   }
-  /// bf16 answered a whole forward pass (training_graphs.py).
+  /// bf16 answered a whole forward pass (step_graphs.py).
   void note_use() {
     if (tier() != nullptr) tier()->training.note_use(true);
   }

@@ -83,7 +83,7 @@ def attempt(module, seconds, records_gradients):
 
     if not _attention_ways:
         _attention_ways.append(attention_ways(sys.modules["torch"]))
-    capture = importlib.import_module(from_package.__name__ + (".capture_training" if records_gradients else ".capture"))
+    capture = importlib.import_module(from_package.__name__ + (".training.captured_steps" if records_gradients else ".capture.capture"))
     return capture.attempt(module, seconds)
 
 
@@ -94,8 +94,8 @@ def of_signal(problem):
     return importlib.import_module(load_package().__name__ + ".problems").of_signal(problem) is not None
 
 
-def watch_optimizers(torch, by="optimizers"):
-    """Steps of torch.optim's optimizers may run fused (optimizers.py, xpu_optimizers.py), which is loaded at the first of them. With selection switched off no
+def watch_optimizers(torch, by="training.optimizers"):
+    """Steps of torch.optim's optimizers may run fused (training/optimizers.py, xpu_optimizers.py), which is loaded at the first of them. With selection switched off no
     timing may decide, and nothing is watched but for --split-sgd."""
     if posix.environ.get(b"IPEXRUN_SELECT") == b"off" and posix.environ.get(b"IPEXRUN_SPLIT_SGD") != b"1":
         return
@@ -111,7 +111,7 @@ def watch_optimizers(torch, by="optimizers"):
 
             package = load_package().__name__
             found = importlib.import_module(f"{package}.{by}")
-            steppers = sys.modules[package + ".optimizers"]
+            steppers = sys.modules[package + ".training.optimizers"]
             resting, inside, step_ended = steppers.resting, steppers.inside, found.step_ended
             module = found
         return module

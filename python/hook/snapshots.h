@@ -1,5 +1,5 @@
 /* What lies in containers at one moment, by identity, and whether it still does: the guard of a traced module
- * (python/ipexrun/traced_graph.py), which compares thousands of attributes at every call. */
+ * (python/ipexrun/capture/traced_graph.py), which compares thousands of attributes at every call. */
 #ifndef IPEXRUN_PYTHON_HOOK_SNAPSHOTS_H_
 #define IPEXRUN_PYTHON_HOOK_SNAPSHOTS_H_
 

@@ -15,12 +15,19 @@ static const char* file_of(const PyTracebackObject* line) {
   return text;
 }
 
+/* The end of the package's folder in the path of one of its files, which may lie in a folder of it. */
+static const char* end_of_package(const char* path) {
+  const char *end = NULL, *next = path;
+  while ((next = strstr(next, "/ipexrun/")) != NULL) end = next += strlen("/ipexrun");
+  return end != NULL ? end : strrchr(path, '/');
+}
+
 void ipexrun_leave_out_own_lines(void) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   if (traceback == NULL || !PyTraceBack_Check(traceback)) return PyErr_Restore(type, value, traceback);
   const char* own = file_of((PyTracebackObject*)traceback);
-  const char* end = own != NULL ? strrchr(own, '/') : NULL;
+  const char* end = own != NULL ? end_of_package(own) : NULL;
   PyTracebackObject* line = (PyTracebackObject*)traceback;
   while (end != NULL && line != NULL) {
     const char* file = file_of(line);

@@ -54,10 +54,10 @@ def report():
 
 
 def _with_graphs(out):
-    graphs = _sys.modules.get(__name__ + ".graph_notes")
+    graphs = _sys.modules.get(__name__ + ".graphs.graph_notes")
     if graphs is not None:
         out["graphs"] = list(graphs.graphs) + out.get("graphs", [])
-    modules = _sys.modules.get(__name__ + ".module_notes")
+    modules = _sys.modules.get(__name__ + ".capture.module_notes")
     if modules is not None:
         out["modules"] = modules.report()
     xpu = _sys.modules.get(__name__ + ".xpu")
@@ -65,19 +65,19 @@ def _with_graphs(out):
         devices = xpu.report()
         if devices:
             out["xpu"] = devices
-    optimizers = _sys.modules.get(__name__ + ".optimizers")
+    optimizers = _sys.modules.get(__name__ + ".training.optimizers")
     if optimizers is not None:
         out["optimizers"] = optimizers.report()
-        memory = _sys.modules[__name__ + ".kept_memory"].report()
+        memory = _sys.modules[__name__ + ".training.kept_memory"].report()
         if memory is not None:
             out["memory"] = memory
     return out
 
 
 def _backend(module, example_inputs, **options):
-    from . import compiler
+    from .graphs import backend
 
-    return compiler.backend(module, example_inputs, **options)
+    return backend.backend(module, example_inputs, **options)
 
 
 from . import registration as _registration  # noqa: E402

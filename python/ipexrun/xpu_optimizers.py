@@ -4,7 +4,7 @@ takes, one launch for all parameters, inside step(). optimizers.py says how, and
 
 import torch
 
-from . import optimizers
+from .training import optimizers
 
 
 class Facts:

@@ -16,7 +16,7 @@ BUILD = os.environ["IPEXRUN_BUILD_DIR"]
 sys.path.insert(0, f"{BUILD}/lib/ipexrun/python")
 
 # Each captured form is taken as soon as it is equal.
-SETTLED = ("import ipexrun.capture as c\n"
+SETTLED = ("import ipexrun.capture.capture as c\n"
            "c.Target.race = lambda self, module, args, kwargs: (self.settle('faster'), self.answer(module, args, kwargs))[1]\n"
            "c.compiler.Compiled.lose = lambda self, values, why: None if 'not faster' in why else 1 / 0\n"
            "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')")
@@ -97,7 +97,7 @@ def test_what_changes_in_every_call_is_captured_once_in_vain(tmp_path):
 
 
 def test_waiting_goes_by_time_in_calls_that_find_it_changed():
-    from ipexrun import capture, modes, prices
+    from ipexrun.capture import capture, modes, prices
 
     def calls_until_it_begins_anew(seconds, capture_s, interrupted=None):
         class Hooks:

@@ -1,4 +1,4 @@
-"""Whether two results count as those of one call (python/ipexrun/as_module.py): no program is run.
+"""Whether two results count as those of one call (python/ipexrun/capture/as_module.py): no program is run.
 
 Risk covered: results that were computed in another way pass because their squares are no numbers of their type, or good ones are refused for it."""
 
@@ -10,7 +10,7 @@ import torch
 
 sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
 
-from ipexrun.as_module import is_near  # noqa: E402
+from ipexrun.capture.as_module import is_near  # noqa: E402
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30, 1e-44])

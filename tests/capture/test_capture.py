@@ -1,4 +1,4 @@
-"""Capture of unedited programs (python/ipexrun/capture.py): whatever a program does, it sees what stock shows.
+"""Capture of unedited programs (python/ipexrun/capture/capture.py): whatever a program does, it sees what stock shows.
 
 Risk covered: results, state, random streams, exceptions, hooks or memory that differ because a module was captured; a module that somebody
 else has captured; switches that do not switch.
@@ -231,8 +231,8 @@ def late(number, frame):
 
 signal.signal(signal.SIGALRM, late)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
-import ipexrun.capture
-import ipexrun.compiler
+import ipexrun.capture.capture
+import ipexrun.graphs.compiler
 owner = {owner}
 inner = owner.{name}
 calls = 0
@@ -260,11 +260,11 @@ print(calls > 0, seen)
 @pytest.mark.parametrize(
     "owner, name",
     [
-        ("ipexrun.capture", "attempt"),
-        ("ipexrun.capture.Target", "took"),
-        ("ipexrun.capture.Target", "saw"),
-        ("ipexrun.compiler", "static_inputs"),
-        ("ipexrun.compiler.Compiled", "mine"),
+        ("ipexrun.capture.capture", "attempt"),
+        ("ipexrun.capture.capture.Target", "took"),
+        ("ipexrun.capture.capture.Target", "saw"),
+        ("ipexrun.graphs.backend", "static_inputs"),
+        ("ipexrun.graphs.compiler.Compiled", "mine"),
         ("torch", "are_deterministic_algorithms_enabled"),
     ],
 )
@@ -277,7 +277,7 @@ def test_what_a_signal_handler_raises_meanwhile_reaches_the_program(owner, name)
 
 
 def test_so_does_an_interrupt_of_the_keyboard():
-    program = ALARM.format(owner="ipexrun.capture.Target", name="took", caught="KeyboardInterrupt").replace("raise Late", "raise KeyboardInterrupt")
+    program = ALARM.format(owner="ipexrun.capture.capture.Target", name="took", caught="KeyboardInterrupt").replace("raise Late", "raise KeyboardInterrupt")
     done = run([*launched(), sys.executable, "-c", program], IPEXRUN_GRAPH_WAIT="0")
     assert done.stdout.strip() == "True 1", done.stderr
 
@@ -286,12 +286,12 @@ HANDLING = """
 import torch
 from torch import nn
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
-import ipexrun.capture
+import ipexrun.capture.capture
 
 def fail(*_):
     raise ValueError("of ours")
 
-ipexrun.capture.Target.saw = fail
+ipexrun.capture.capture.Target.saw = fail
 try:
     raise KeyboardInterrupt
 except KeyboardInterrupt:
@@ -311,15 +311,15 @@ COLLECTING = """
 import gc
 import torch
 from torch import nn
-import ipexrun.capture
+import ipexrun.capture.capture
 
-def see(target, code, saw=ipexrun.capture.Target.saw):
+def see(target, code, saw=ipexrun.capture.capture.Target.saw):
     seen.append(gc.get_threshold())
     if {change}:
         gc.set_threshold(*{change})
     saw(target, code)
 
-ipexrun.capture.Target.saw = see
+ipexrun.capture.capture.Target.saw = see
 gc.set_threshold(*{before})
 seen = []
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
@@ -347,12 +347,12 @@ def test_sizes_that_change_from_module_to_module_are_not_unknown_ones():
     """TorchDynamo knows code by its place in a file: what differs between calls of two modules is not what differs between those of one."""
     program = """
 import gc, torch
-from ipexrun import compiler
+from ipexrun.graphs import backend as tier
 unknown = []
-def backend(graph, inputs, real=compiler.backend, **options):
+def backend(graph, inputs, real=tier.backend, **options):
     unknown.append(sum(isinstance(one, torch.SymInt) for one in inputs))
     return real(graph, inputs, **options)
-compiler.backend = backend
+tier.backend = backend
 class Mean(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -409,7 +409,9 @@ def test_what_was_compiled_goes_with_its_module():
     """Also: files that are left open (-X dev says so)."""
     program = """
 import gc, torch
-from ipexrun import capture, compiler, training_forms
+from ipexrun.capture import capture
+from ipexrun.graphs import compiler
+from ipexrun.training import step_forms
 def model():
     return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64))
 x = torch.randn(16, 64)
@@ -423,8 +425,8 @@ for _ in range(2):
     with torch.no_grad():
         for _ in range(6):
             one.eval()(x)
-alive = lambda: [type(each) for each in gc.get_objects() if type(each) in (compiler.Compiled, training_forms.Graph)]
-assert {compiler.Compiled, training_forms.Graph} <= set(alive()), alive()
+alive = lambda: [type(each) for each in gc.get_objects() if type(each) in (compiler.Compiled, step_forms.Graph)]
+assert {compiler.Compiled, step_forms.Graph} <= set(alive()), alive()
 lost = model()
 with torch.no_grad():
     for _ in range(6):
@@ -450,7 +452,7 @@ with torch.no_grad():
 
 
 def test_a_module_that_won_before_is_traced_at_once_where_the_last_run_was_long():
-    from ipexrun import capture
+    from ipexrun.capture import capture
 
     class Known:
         def __init__(self, **numbers):
@@ -477,7 +479,7 @@ def test_a_module_that_won_before_is_traced_at_once_where_the_last_run_was_long(
 
 def test_calls_of_a_run_are_those_before_it_was_looked_at_too():
     """Else a run of equal length would seem too short for what its first calls went into."""
-    from ipexrun import capture
+    from ipexrun.capture import capture
 
     target = object.__new__(capture.Target)
     target.seen, target.waits, target.waited_s, target.spent_before_s = 70, 10, 0.1, 0.3

@@ -18,7 +18,7 @@ import changed_cases  # noqa: E402
 
 # Every module captured at its second call; in the second form every kind of call that was proved is traced soon after, without a race.
 PLAIN = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-TRACED = "import ipexrun.capture, ipexrun.modes, ipexrun.tracing; ipexrun.modes.EXPRESS = True; ipexrun.tracing.RACE = False; " + PLAIN
+TRACED = "import ipexrun.capture.capture, ipexrun.capture.modes, ipexrun.capture.tracing; ipexrun.capture.modes.EXPRESS = True; ipexrun.capture.tracing.RACE = False; " + PLAIN
 REPEATS = 2
 
 
@@ -70,7 +70,7 @@ def test_most_cases_change_something(stock):
 NAMES = """
 import types, torch
 from torch._dynamo import source as kinds
-from ipexrun import facts, proof
+from ipexrun.capture import facts, proof
 class Config:
     kind = "plain"
 config = Config()

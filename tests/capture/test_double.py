@@ -1,4 +1,4 @@
-"""Calls in float64 (python/ipexrun/double.py), beside which results in float32 are judged.
+"""Calls in float64 (python/ipexrun/graphs/double.py), beside which results in float32 are judged.
 
 Risk covered: a truth that is rounded on the way (a factory, a dtype that is asked for, a constant), one that writes into what the program holds, one that is
 given where there is none.
@@ -14,7 +14,7 @@ from torch import nn
 
 sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
 
-from ipexrun import double  # noqa: E402
+from ipexrun.graphs import double  # noqa: E402
 
 
 def exact(module, *args):

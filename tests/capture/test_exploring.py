@@ -1,4 +1,4 @@
-"""What trying a graph costs a program of long calls (python/ipexrun/compiler.py): how often it is tried, and how often stock's form runs for it.
+"""What trying a graph costs a program of long calls (python/ipexrun/graphs/compiler.py): how often it is tried, and how often stock's form runs for it.
 
 Risk covered: a model of long calls takes twice as long for a minute; a graph that wins is never judged, or its report stays empty.
 """
@@ -26,21 +26,21 @@ BOUND = """
 import time
 import torch
 from torch import nn
-import ipexrun.compiler
+import ipexrun.graphs.compiler
 
-ipexrun.compiler.BOUNDED, ipexrun.compiler.FREE_S = True, 0.0
+ipexrun.graphs.compiler.BOUNDED, ipexrun.graphs.compiler.FREE_S = True, 0.0
 stock_ns, mine_ns = {stock}, {mine}  # what a call of each takes, as far as races know
 
-def stock_timed(graph, values, by_torch=False, real=ipexrun.compiler.Compiled.stock_timed):
+def stock_timed(graph, values, by_torch=False, real=ipexrun.graphs.compiler.Compiled.stock_timed):
     result, _, beside = real(graph, values, by_torch)
     return result, stock_ns, 0
 
-def attempt(graph, candidate, values, real=ipexrun.compiler.Compiled.attempt):
+def attempt(graph, candidate, values, real=ipexrun.graphs.compiler.Compiled.attempt):
     result, _ = real(graph, candidate, values)
     tries.append(calls)
     return result, mine_ns
 
-ipexrun.compiler.Compiled.stock_timed, ipexrun.compiler.Compiled.attempt = stock_timed, attempt
+ipexrun.graphs.compiler.Compiled.stock_timed, ipexrun.graphs.compiler.Compiled.attempt = stock_timed, attempt
 tries, calls = [], 0
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
 with torch.no_grad():
@@ -52,7 +52,7 @@ print(len(tries), tries == list(range(tries[0], tries[0] + len(tries))), states)
 
 
 LEADS_NO_LONGER = """
-import ipexrun.compiler as compiler
+import ipexrun.graphs.compiler as compiler
 
 compiler.BOUNDED = True
 graph = object.__new__(compiler.Compiled)
@@ -94,7 +94,8 @@ LONG = """
 import sys
 import torch
 from torch import nn
-from ipexrun import capture, compiler, graph_notes, modes
+from ipexrun.capture import capture, modes
+from ipexrun.graphs import compiler, graph_notes
 
 modes.EXPRESS = False
 capture.Target.pair = lambda target, key, half: target.settle("faster")  # a module so small would lose
@@ -153,7 +154,7 @@ def test_a_graph_of_long_calls_costs_few_calls_of_stock(mean, first, second):
 WAITS = """
 import torch
 from torch import nn
-from ipexrun import capture, module_notes, prices
+from ipexrun.capture import capture, module_notes, prices
 
 class Twice(nn.Module):  # about 0.1 ms
     def __init__(self):

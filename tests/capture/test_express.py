@@ -1,4 +1,4 @@
-"""Traces beside TorchDynamo's graphs (python/ipexrun/express.py) and what proves them right (python/ipexrun/proof.py).
+"""Traces beside TorchDynamo's graphs (python/ipexrun/capture/express.py) and what proves them right (python/ipexrun/capture/proof.py).
 
 Risk covered: a trace that answers although the Python around its operators does something else (prints, counts, reads a global that has changed), a proof of an
 earlier process that is believed after the program was edited, a damaged or foreign file of proofs, modules kept alive, results that differ.
@@ -19,7 +19,7 @@ import adversaries  # noqa: E402
 from test_capture import same  # noqa: E402
 
 # Every module captured at its first call, and every kind of call that TorchDynamo's graph answered traced at its third, without a race.
-EAGER = ("import ipexrun.capture, ipexrun.modes, ipexrun.tracing, runpy, sys; ipexrun.modes.EXPRESS = True; ipexrun.tracing.RACE = False; sys.argv = sys.argv[1:]; "
+EAGER = ("import ipexrun.capture.capture, ipexrun.capture.modes, ipexrun.capture.tracing, runpy, sys; ipexrun.capture.modes.EXPRESS = True; ipexrun.capture.tracing.RACE = False; sys.argv = sys.argv[1:]; "
          "runpy.run_path(sys.argv[0], run_name='__main__')")
 
 
@@ -198,7 +198,7 @@ def test_attributes_of_tensors_and_assertions_are_stocks(body, before, middle, t
 
 DESCRIBED = """
 import enum
-from ipexrun import facts, structures
+from ipexrun.capture import facts, structures
 def kind(value):
     return enum.IntEnum("Kind", {"ONE": value}).ONE
 print([structures.plain(kind(1))[1:] != structures.plain(kind(2))[1:], facts.looks((1, (2, (3, (4,))))) != facts.looks((1, (2, (3, (5,)))))])
@@ -262,10 +262,10 @@ def first_run(folder, **parts):
     path, cache = program(folder / "program.py", **parts), folder / "cache"
     cache.mkdir(mode=0o700)
     # Whether it wins depends on the machine: here any form does.
-    wins = "import torch; T = ipexrun.tracing.Form; ipexrun.tracing.Form.pair = lambda self, ns, stock, settled=True: (self.target.kept.remember(self.signature, 'captured'), " \
+    wins = "import torch; T = ipexrun.capture.tracing.Form; ipexrun.capture.tracing.Form.pair = lambda self, ns, stock, settled=True: (self.target.kept.remember(self.signature, 'captured'), " \
            "self.settle('faster')) if self.phase == self.race else None; "
-    first = EAGER.replace("ipexrun.tracing.RACE = False; ", wins + "ipexrun.express.SHARE = ipexrun.express.SHARE_LATER = 1.0; ")
-    first = first.replace("import ipexrun.capture", "import ipexrun, ipexrun.express, ipexrun.capture")
+    first = EAGER.replace("ipexrun.capture.tracing.RACE = False; ", wins + "ipexrun.capture.express.SHARE = ipexrun.capture.express.SHARE_LATER = 1.0; ")
+    first = first.replace("import ipexrun.capture.capture", "import ipexrun, ipexrun.capture.express, ipexrun.capture.capture")
     done = found([*launched("--graph-mode", "auto"), "-c", SETTLED + first, str(path)], IPEXRUN_CACHE=str(cache), IPEXRUN_GRAPH_WAIT="0")
     assert done["note"].get("by") == "trace", done["note"]
     (proof,) = cache.glob("proof-*")
@@ -285,7 +285,7 @@ def proved(first):
 
 
 # A captured form wins its race against stock.
-SETTLED = ("import ipexrun.capture as c\n"
+SETTLED = ("import ipexrun.capture.capture as c\n"
            "def race(self, module, args, kwargs):\n"
            "    self.signature = c.signature_of_call(args, kwargs)\n"
            "    self.remember(c.remembered.CAPTURED, 'faster')\n"
@@ -356,7 +356,7 @@ def test_a_variable_that_changes_under_a_remembered_trace_is_seen(tmp_path):
 
 NOTED = """
 import copy, os, threading
-from ipexrun import environment
+from ipexrun.capture import environment
 def names(function):
     reads = environment.Reads(True)
     assert reads.begin() and not environment.Reads(True).begin()
@@ -411,7 +411,7 @@ def test_a_damaged_proof_is_none(proved, damage):
 
 FILES = """
 import sys
-from ipexrun import proof
+from ipexrun.capture import proof
 said = [proof.about_file("<frozen os>") == sys.version, proof.about_file(proof.__file__) != sys.version]
 for name in ("<frozen none>", "<string>", "<frozen "):
     try:
@@ -437,7 +437,7 @@ def test_modules_die(tmp_path):
 
 PACE = """
 import ipexrun
-from ipexrun import express
+from ipexrun.capture import express
 now = 100.0
 express.time = type("Clock", (), {"perf_counter": staticmethod(lambda: now)})
 one = object.__new__(express.Express)
@@ -461,7 +461,7 @@ def test_calls_in_which_a_trace_is_tried_are_a_share():
 
 
 DUE = """
-from ipexrun import express, modes
+from ipexrun.capture import express, modes
 modes.AT_ONCE = False
 for seconds, speed in ((0.01, 3.0), (0.6, 2.5)):
     kind = express.Kind(type("Owner", (), {"note": {"capture_s": 4.0, "speed": speed}}))
@@ -480,7 +480,7 @@ def test_a_trace_that_costs_calls_of_seconds_waits_until_it_is_a_share():
 
 
 SPEED = """
-from ipexrun import python_speed
+from ipexrun.capture import python_speed
 def clock(loops):
     readings = iter([reading for took in loops for reading in (0, took)])
     return lambda: next(readings)
@@ -498,7 +498,7 @@ def test_prices_follow_what_python_takes_here():
 
 
 FURTHER = """
-import ipexrun.tracing as tracing
+import ipexrun.capture.tracing as tracing
 judging = []
 def is_right(self, *args, usual=tracing.Form.is_right):
     judging.append(1)
@@ -516,6 +516,6 @@ def test_where_a_trace_is_not_near_enough_to_stock_float64_tells(tmp_path):
     further = f"if '_ipexrun_hook' in sys.modules: exec({FURTHER!r})"
     note = both(program(tmp_path / "program.py", before=further), tmp_path)
     assert note.get("by") == "trace", note
-    without = FURTHER + "\nimport ipexrun.double\nipexrun.double.of_call = lambda *_: None"
+    without = FURTHER + "\nimport ipexrun.graphs.double\nipexrun.double.of_call = lambda *_: None"
     note = both(program(tmp_path / "other.py", before=f"if '_ipexrun_hook' in sys.modules: exec({without!r})"), tmp_path)
     assert "by" not in note and "away" in note["no_trace"], note

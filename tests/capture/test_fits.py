@@ -1,4 +1,4 @@
-"""Which calls are left to the module because no graph fits them (python/ipexrun/fits.py): no program is run.
+"""Which calls are left to the module because no graph fits them (python/ipexrun/capture/fits.py): no program is run.
 
 Risk covered: a module whose lengths change has a look at guards that never hold in each call, for good; or calls that a graph would answer are left out
 for ever."""
@@ -11,7 +11,7 @@ import torch
 
 sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
 
-from ipexrun import fits  # noqa: E402
+from ipexrun.capture import fits  # noqa: E402
 
 
 def of(length):

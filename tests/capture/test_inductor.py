@@ -21,7 +21,8 @@ sys.path.insert(0, f"{BUILD}/lib/ipexrun/python")
 os.environ.setdefault("IPEXRUN_CACHE", "off")
 
 import torch  # noqa: E402
-from ipexrun import inductor, inductor_child, parts, plugin  # noqa: E402
+from ipexrun import plugin
+from ipexrun.graphs import inductor, inductor_child, parts  # noqa: E402
 
 
 assert plugin.ready()
@@ -297,7 +298,7 @@ def test_it_ends_with_the_program_and_is_nobodys_child(tmp_path):
     program = f"""
 import os, sys, time
 sys.path.insert(0, {BUILD + "/lib/ipexrun/python"!r})
-from ipexrun import inductor
+from ipexrun.graphs import inductor
 inductor.folder = lambda: {str(tmp_path)!r}
 why, process = inductor.start({{"one": "nothing"}})
 assert why == "" and process.is_alive(), why

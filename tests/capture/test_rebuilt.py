@@ -1,4 +1,4 @@
-"""What a captured call hands to the program is what its own code makes (python/ipexrun/rebuilt.py): the same kinds of objects, run when they are run.
+"""What a captured call hands to the program is what its own code makes (python/ipexrun/capture/rebuilt.py): the same kinds of objects, run when they are run.
 
 Risk covered: TorchDynamo rebuilds generators and iterators as iterators of tuples that have run to their end, scalars of NumPy as arrays, and takes
 torch's random numbers for NumPy's; custom operators run more often in training; what a capture leaves in the process.
@@ -299,7 +299,7 @@ before = dict(os.environ)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 2048), nn.Softmax(-1), nn.Linear(2048, 64), nn.GELU(), nn.Linear(64, 64)).eval()
 try:
-    from ipexrun import compiler, double
+    from ipexrun.graphs import compiler, double
     held = [double.results(torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4))), [torch.randn(2, 4)]) is not None]
 except ImportError:
     pass

@@ -104,7 +104,8 @@ def test_what_lost_before_is_not_traced(first, tmp_path):
 
 WAITING = """
 import sys, json, time, torch, ipexrun
-from ipexrun import call_kinds, capture, prices, remembered
+from ipexrun import remembered
+from ipexrun.capture import call_kinds, capture, prices
 spent_s = 0.0
 capture.Target.clock = staticmethod(lambda: spent_s + 1e-6 * time.thread_time())  # traces take next to nothing, but not nothing
 class Net(torch.nn.Sequential):

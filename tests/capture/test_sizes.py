@@ -1,4 +1,4 @@
-"""Sizes that change from call to call, known before the first trace (python/ipexrun/sizes.py).
+"""Sizes that change from call to call, known before the first trace (python/ipexrun/capture/sizes.py).
 
 Risk covered: a cache of keys and values that is traced for one length; objects that differ in more than sizes taken for alike; marks left in the program's
 tensors; objects of the program's whose code runs when they are looked at.
@@ -11,8 +11,8 @@ import pytest
 import torch
 
 sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
-from ipexrun import call_kinds  # noqa: E402
-from ipexrun.sizes import ALIKE, LOOKED_AT, Sizes  # noqa: E402
+from ipexrun.capture import call_kinds  # noqa: E402
+from ipexrun.capture.sizes import ALIKE, LOOKED_AT, Sizes  # noqa: E402
 
 
 class Layer:

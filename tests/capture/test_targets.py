@@ -1,4 +1,4 @@
-"""Parts of captures with stand-ins for what they ask (python/ipexrun/capture.py, raised.py, quiet.py): no program is run, and no clock asked.
+"""Parts of captures with stand-ins for what they ask (python/ipexrun/capture/capture.py, raised.py, quiet.py): no program is run, and no clock asked.
 
 Risk covered: a module that races again and again, or never again; one that waits for ever; a note, a warning or a filter that is another's.
 """
@@ -19,7 +19,7 @@ sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
 
 
 def test_several_graphs_in_float32_race_once_operators_have_decided():
-    from ipexrun import capture
+    from ipexrun.capture import capture
 
     class Plugin:
         counts, waiting = [], []
@@ -51,7 +51,7 @@ def test_several_graphs_in_float32_race_once_operators_have_decided():
 @pytest.mark.parametrize("us, later, left_out", [(10, True, 0), (29, True, 0), (31, False, 16), (400, False, 16), (600, False, 0)])
 def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(monkeypatch, us, later, left_out):
     """Where Python is half as fast as the reference's: calls of 30 us are not worth a trace."""
-    from ipexrun import capture, prices
+    from ipexrun.capture import capture, prices
 
     now = [0.0]
     monkeypatch.setattr(prices.python_speed, "slowness", lambda: 2.0)
@@ -78,7 +78,7 @@ def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(
 
 @pytest.mark.parametrize("inside, more", [(torch.nn.Dropout(), False), (torch.nn.Sequential(torch.nn.ReLU()), True), (torch.nn.LSTM(2, 2), False)])
 def test_layers_alone_are_nothing_to_look_for_inside(inside, more):
-    from ipexrun import capture
+    from ipexrun.capture import capture
 
     assert capture.holds_more(torch.nn.Sequential(torch.nn.Linear(2, 2), inside)) == more
     assert not capture.holds_more(None)
@@ -86,7 +86,7 @@ def test_layers_alone_are_nothing_to_look_for_inside(inside, more):
 
 def test_who_lost_by_little_races_again_ever_later_and_then_no_more(monkeypatch):
     """Also risk: a program is left with what a neighbour on the machine decided, or pays for races without end."""
-    from ipexrun import capture
+    from ipexrun.capture import capture
 
     class Time:
         now = 0.0
@@ -166,7 +166,7 @@ def test_who_lost_by_little_races_again_ever_later_and_then_no_more(monkeypatch)
 
 def test_calls_that_raise_again_and_again_end_a_capture():
     """Each is computed twice."""
-    from ipexrun import raised
+    from ipexrun.graphs import raised
 
     def graph(module, problem, alone):
         raised.by_graph(problem, alone)
@@ -222,17 +222,18 @@ def test_silence_is_of_one_thread_and_no_filter_is_lost():
 
 
 def test_a_module_that_trains_and_answers_has_a_note_for_each():
-    from ipexrun import capture_training, module_notes
+    from ipexrun.capture import module_notes
+    from ipexrun.training import captured_steps
 
     module = torch.nn.Linear(1, 1)
-    trains, answers = capture_training.note(module, "training"), module_notes.note(module, "captured")
-    assert trains is not answers and trains["state"] == "training" and capture_training.note(module, "stock") is trains
+    trains, answers = captured_steps.note(module, "training"), module_notes.note(module, "captured")
+    assert trains is not answers and trains["state"] == "training" and captured_steps.note(module, "stock") is trains
     assert module_notes.note(module, "stock: x") is answers
     module_notes.modules[:] = [one for one in module_notes.modules if one["of"]() is not module]
 
 
 def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module():
-    from ipexrun import capture
+    from ipexrun.capture import capture
 
     class Parts:
         calls, phase, spent_s = 0, "some", 0.0
@@ -299,7 +300,7 @@ def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module(
 
 def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatch):
     """Also risk: calls of a second are tried after three; a call of a thousand operators is traced as if it had ten."""
-    from ipexrun import capture, modes, prices
+    from ipexrun.capture import capture, modes, prices
 
     monkeypatch.setattr(prices.python_speed, "slowness", lambda: 1.0)
     monkeypatch.setattr(prices, "_scale", None)
@@ -333,7 +334,7 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
 
 def test_who_serves_few_calls_waits_longer_for_a_further_trace():
     """Also risk: a module over trees is traced four times for a graph each that fits no other tree, or one whose first trace knew nothing never again."""
-    from ipexrun import capture, fits, prices
+    from ipexrun.capture import capture, fits, prices
 
     def seconds_until_traced(share, tells, attempts):
         target = object.__new__(capture.Target)

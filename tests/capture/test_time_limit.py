@@ -1,4 +1,4 @@
-"""A trace that would not end (python/ipexrun/time_limit.py, dynamo_calls.py): it is ended, the module answers, and nothing is raised in the program.
+"""A trace that would not end (python/ipexrun/capture/time_limit.py, dynamo_calls.py): it is ended, the module answers, and nothing is raised in the program.
 
 Risk covered: a program that stands still while it is traced; an exception of ours that comes after the work it was meant for, or never.
 """
@@ -22,7 +22,7 @@ def spin(until=lambda: False):
 
 
 def test_work_that_does_not_end_is_ended():
-    from ipexrun import time_limit
+    from ipexrun.capture import time_limit
 
     with pytest.raises(time_limit.TookTooLong):
         with time_limit.TimeLimit(0.0):
@@ -30,7 +30,7 @@ def test_work_that_does_not_end_is_ended():
 
 
 def test_once_more_where_somebody_swallows_it():
-    from ipexrun import time_limit
+    from ipexrun.capture import time_limit
 
     swallowed = 0
     with pytest.raises(time_limit.TookTooLong):
@@ -45,7 +45,7 @@ def test_once_more_where_somebody_swallows_it():
 
 def test_nothing_comes_after_work_that_ended():
     """However late that was: the exception may be on its way when the body ends."""
-    from ipexrun import time_limit
+    from ipexrun.capture import time_limit
 
     for _ in range(20):
         with contextlib.suppress(time_limit.TookTooLong):
@@ -58,7 +58,7 @@ def test_nothing_comes_after_work_that_ended():
 
 
 def test_others_go_on_meanwhile():
-    from ipexrun import time_limit
+    from ipexrun.capture import time_limit
 
     ended, go = [], threading.Event()
 
@@ -80,7 +80,7 @@ def test_others_go_on_meanwhile():
 
 @pytest.mark.parametrize("wrap", [lambda problem: problem, lambda problem: caused(RuntimeError("inside"), problem)])
 def test_what_stands_for_it_is_known(wrap):
-    from ipexrun import time_limit
+    from ipexrun.capture import time_limit
 
     assert time_limit.is_over(wrap(time_limit.TookTooLong()))
     assert not time_limit.is_over(wrap(KeyboardInterrupt()))
@@ -93,7 +93,7 @@ def caused(problem, cause):
 
 PROGRAM = textwrap.dedent("""
     import json, sys, threading, torch
-    from ipexrun import prices
+    from ipexrun.capture import prices
     prices.TIMES_LONGER, prices.LEAST_S = 0, 1.0
 
     class Long(torch.nn.Module):
@@ -136,7 +136,7 @@ def test_a_module_whose_trace_takes_too_long_answers_itself(options):
 
 def test_what_python_cannot_raise_is_not_told(capfd):
     """It comes upon a `__del__`."""
-    from ipexrun import time_limit
+    from ipexrun.capture import time_limit
 
     class Spins:
         def __del__(self):

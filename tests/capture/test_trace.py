@@ -1,4 +1,4 @@
-"""`--graph-mode trace` (python/ipexrun/tracing.py): a traced module shows what stock shows, and what cannot be traced is left to stock with a reason.
+"""`--graph-mode trace` (python/ipexrun/capture/tracing.py): a traced module shows what stock shows, and what cannot be traced is left to stock with a reason.
 
 Risk covered: a trace that has baked in what changes (values, sizes, attributes, weights, hooks, training), that runs effects more or less often than
 the program would, results of another structure or that share memory otherwise, modules kept alive, a form that is used although it is slower.
@@ -18,7 +18,7 @@ import adversaries  # noqa: E402
 import traces  # noqa: E402
 from test_capture import same  # noqa: E402
 
-FORCED = "import ipexrun.tracing, runpy, sys; ipexrun.tracing.RACE = False; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+FORCED = "import ipexrun.capture.tracing, runpy, sys; ipexrun.capture.tracing.RACE = False; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 REASONS = {
     "refused_values_in_python": "Converting a tensor to a Python boolean",
     "refused_values_by_functions": "values of tensors are read by equal",
@@ -166,7 +166,7 @@ def small(*options, before="", scale="", **more):
 
 
 def test_a_form_that_is_not_faster_is_not_used():
-    said = small("--graph-mode", "trace", before="import ipexrun.tracing as t; t.compiler.may_have_won = lambda trial: False\n"
+    said = small("--graph-mode", "trace", before="import ipexrun.capture.tracing as t; t.compiler.may_have_won = lambda trial: False\n"
                  "run = t.Form.run\ndef slow(self, *rest):\n    for i in range(50): run(self, *rest)\n    return run(self, *rest)\n"
                  "t.Form.run = slow\nanswered = t.Form.answered\n"
                  "def slowly(self, *call):\n    slow(self, call[-1])\n    return answered(self, *call)\nt.Form.answered = slowly")
@@ -180,7 +180,7 @@ def test_a_form_that_is_faster_is_used():
 
 
 def test_equal_values_prove_nothing():
-    assert small("--graph-mode", "trace", before="import ipexrun.tracing as t; t.RACE = False", scale=" * 0") == "['trying its trace'] False"
+    assert small("--graph-mode", "trace", before="import ipexrun.capture.tracing as t; t.RACE = False", scale=" * 0") == "['trying its trace'] False"
 
 
 def test_the_mode_has_to_be_asked_for():
@@ -196,7 +196,7 @@ def test_it_stays_away(options, before):
 def test_a_difference_that_comes_later_ends_it_for_good():
     """A global, which no guard watches, at a call that is looked at again."""
     before = """
-import ipexrun.tracing as t
+import ipexrun.capture.tracing as t
 t.RACE = False
 class Global(nn.Sequential):
     def forward(self, x):
@@ -219,7 +219,7 @@ from transformers import AutoModel, AutoTokenizer
 path = str(get_model_path())
 tokenizer, model = AutoTokenizer.from_pretrained(path), AutoModel.from_pretrained(path).eval()
 if ipexrun.is_active():
-    from ipexrun import tracing
+    from ipexrun.capture import tracing
     tracing.RACE, tracing.WARMING = False, 6
 words = "the quick brown fox jumps over a lazy dog while seven wizards box with five dozen liquor jugs".split()
 out = []

@@ -973,7 +973,7 @@ def refused_choices():
 def main(path):
     try:
         import ipexrun
-        from ipexrun import tracing
+        from ipexrun.capture import tracing
 
         if ipexrun.is_active():
             tracing.RACE, tracing.WARMING = False, 12

@@ -12,7 +12,7 @@ import ipexrun
 import pytest
 import torch
 import torch.nn.functional as F
-from ipexrun import compiler, graph_notes
+from ipexrun.graphs import backend, compiler, graph_notes
 from torch import nn
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -78,7 +78,7 @@ def test_no_check_for_drift_begins_while_a_graph_is_tried():
 
 @pytest.mark.parametrize("right", [True, False])
 def test_a_form_that_won_early_is_judged_once_its_kernels_are_chosen(right):
-    from ipexrun import compiler
+    from ipexrun.graphs import compiler
 
     class Graph:
         runs = iter([1, 2, 3, 3, 9, 9])  # before and after each answer
@@ -143,7 +143,7 @@ def test_a_form_that_is_too_far_away_is_tried_again_by_kernels_that_are_exact(mo
         return graph.graph.exact and real(graph, *values, **more)
 
     monkeypatch.setattr(compiler.Compiled, "is_accurate", is_accurate)
-    fast = torch.compile(model, backend=lambda graph, inputs: compiler.backend(graph, inputs, options={"dtype": "float32"}, made=compiled, timed=False))
+    fast = torch.compile(model, backend=lambda graph, inputs: backend.backend(graph, inputs, options={"dtype": "float32"}, made=compiled, timed=False))
     with torch.no_grad():
         for _ in range(12):
             assert off(fast(x), model(x)) < 1e-6
@@ -311,11 +311,11 @@ class Graph:
 
 
 def test_a_graph_that_only_aotautograd_broke_is_answered_by_the_one_that_was_captured():
-    from ipexrun import compiler
+    from ipexrun.graphs import backend
 
     captured, graph = Graph("captured"), Graph(None)
     broken = Graph(RuntimeError("view size is not compatible"))
-    retreat = compiler.Retreat(captured, broken.forward, [graph])
+    retreat = backend.Retreat(captured, broken.forward, [graph])
     with torch.no_grad():
         assert [retreat(1), retreat(2)] == ["captured"] * 2
     assert broken.calls == 1 and graph.freed and "view size" in graph.note["choice"]
@@ -350,7 +350,7 @@ def test_a_graph_whose_results_lie_otherwise_than_it_says_is_made_for_that(made,
     torch.manual_seed(0)
     model, x = made().eval(), torch.randn(sizes)
     compiled = []
-    fast = torch.compile(model, backend=lambda graph, inputs: compiler.backend(graph, inputs, options={"dtype": dtype}, made=compiled, timed=False))
+    fast = torch.compile(model, backend=lambda graph, inputs: backend.backend(graph, inputs, options={"dtype": dtype}, made=compiled, timed=False))
     with torch.no_grad():
         want = model(x)
         for _ in range(8):
@@ -371,7 +371,7 @@ def test_it_is_made_for_that_where_the_module_answered_the_first_call(monkeypatc
     monkeypatch.setattr(compiler.Compiled, "rest_after", lambda *_: 0.0)
     torch.manual_seed(0)
     model, x, compiled = TokensAsImage().eval(), torch.randn(1, 64, 32), Made()
-    fast = torch.compile(model, backend=lambda graph, inputs: compiler.backend(graph, inputs, options={"dtype": "float32"}, made=compiled, timed=False))
+    fast = torch.compile(model, backend=lambda graph, inputs: backend.backend(graph, inputs, options={"dtype": "float32"}, made=compiled, timed=False))
     with torch.no_grad():
         want = model(x)
         assert off(fast(x), want) < 1e-6
@@ -399,11 +399,11 @@ def test_a_mistake_of_the_users_is_not_looked_at_twice(monkeypatch):
 
 
 def test_what_the_program_raises_itself_is_raised_and_its_graph_stays():
-    from ipexrun import compiler
+    from ipexrun.graphs import backend
 
     own = IndexError("the program's own")
     captured, graph = Graph(own), Graph(None)
-    retreat = compiler.Retreat(captured, Graph(own).forward, [graph])
+    retreat = backend.Retreat(captured, Graph(own).forward, [graph])
     with torch.no_grad(), pytest.raises(IndexError, match="own"):
         retreat(1)
     assert not graph.freed and captured.calls == 1
@@ -422,7 +422,7 @@ def test_resizing_stays_one_operator(mode):
     before = {name: dict(getattr(op, name).py_kernels) for name in op.overloads()}
     made = []
     torch._dynamo.reset()
-    fast = torch.compile(Resize().eval(), backend=lambda graph, inputs: compiler.backend(graph, inputs, made=made))
+    fast = torch.compile(Resize().eval(), backend=lambda graph, inputs: backend.backend(graph, inputs, made=made))
     x = torch.randn(1, 3, 8, 8)
     with torch.no_grad():
         torch.testing.assert_close(fast(x), Resize()(x))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from ipexrun import choices
+from ipexrun.graphs import choices
 from torch.fx.experimental.proxy_tensor import make_fx
 
 
@@ -42,9 +42,9 @@ def test_a_graph_with_a_choice_has_no_form_in_bf16():
     compiled = []
 
     def keep(graph, inputs):
-        from ipexrun import compiler
+        from ipexrun.graphs import backend
 
-        return compiler.backend(graph, inputs, made=compiled)
+        return backend.backend(graph, inputs, made=compiled)
 
     def routed(x):
         return x[model(x).topk(2, 0).indices[:, 0]]

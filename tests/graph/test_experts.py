@@ -5,7 +5,7 @@ Risk covered: a graph with that operator that is left alone, groups that are mul
 
 import pytest
 import torch
-from ipexrun import graph_notes
+from ipexrun.graphs import graph_notes
 from torch import nn
 
 

@@ -1,11 +1,11 @@
-"""Graphs whose results hold numbers that are computed from sizes (python/ipexrun/number_results.py).
+"""Graphs whose results hold numbers that are computed from sizes (python/ipexrun/graphs/number_results.py).
 
 Risk covered: a cache that counts what it has seen left to stock; a number at another's place, or of another call.
 """
 
 import pytest
 import torch
-from ipexrun import graph_notes
+from ipexrun.graphs import graph_notes
 from torch import nn
 
 

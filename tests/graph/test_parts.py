@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from test_programs import Captured, linear
 
-sys.path.insert(0, __file__.rpartition("/tests/")[0] + "/python/ipexrun")
+sys.path.insert(0, __file__.rpartition("/tests/")[0] + "/python/ipexrun/graphs")
 import inductor_child  # noqa: E402  (it imports nothing of the package)
 
 

@@ -9,7 +9,8 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from ipexrun import compiler, double
+from ipexrun import plugin
+from ipexrun.graphs import backend, compiler, double
 from torch import nn
 
 
@@ -21,7 +22,7 @@ class Captured:
 
         def keep(module, example_inputs):
             with torch._subclasses.fake_tensor.unset_fake_temporarily():
-                translation = compiler.Translation(module, compiler.static_inputs(len(example_inputs))).run()
+                translation = compiler.Translation(module, backend.static_inputs(len(example_inputs))).run()
                 self.graphs.append(compiler.Compiled(module, translation, "bfloat16"))
             graph = self.graphs[-1]
 
@@ -38,7 +39,7 @@ class Captured:
 
         from torch._dynamo.backends.common import aot_autograd
 
-        assert compiler.plugin.ready()
+        assert plugin.ready()
         torch._dynamo.reset()
         self.function = torch.compile(function, backend=aot_autograd(fw_compiler=keep, inference_compiler=keep), dynamic=dynamic)
         self(*inputs)
@@ -149,7 +150,7 @@ def test_a_form_in_bf16_wins_only_with_room_for_other_inputs():
 
 
 def test_a_graph_runs_in_float64():
-    from ipexrun import double
+    from ipexrun.graphs import double
 
     layer = linear()
     graph = torch.fx.experimental.proxy_tensor.make_fx(lambda x, w: (F.layer_norm(x.float() @ w, (80,)), torch.zeros(2, dtype=torch.float32), x.argmax()))
@@ -161,7 +162,7 @@ def test_a_graph_runs_in_float64():
 
 def test_what_a_graph_writes_into_tensors_that_it_made_is_there_in_float64():
     """As in graphs of TorchDynamo's, which training steps are held against."""
-    from ipexrun import double
+    from ipexrun.graphs import double
 
     def first(x):
         m = torch.zeros(4)
@@ -186,7 +187,7 @@ def test_float64_copies_of_weights_do_not_stand_beside_one_another():
     """All of a BERT-base's at once were 0.8 GB more than anything else took."""
     import weakref
 
-    from ipexrun import double
+    from ipexrun.graphs import double
 
     class Copies(torch.utils._python_dispatch.TorchDispatchMode):
         def __init__(self):

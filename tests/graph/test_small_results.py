@@ -10,7 +10,8 @@ import sys
 import ipexrun
 import pytest
 import torch
-from ipexrun import compiler, graph_notes, plugin
+from ipexrun import plugin
+from ipexrun.graphs import backend, compiler, graph_notes
 from torch import nn
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -82,7 +83,7 @@ def scores():
 
 def captured(model):
     """bf16 answers once it is right."""
-    fast = torch.compile(model, backend=lambda graph, inputs: compiler.backend(graph, inputs, options={"dtype": "bfloat16"}, timed=False))
+    fast = torch.compile(model, backend=lambda graph, inputs: backend.backend(graph, inputs, options={"dtype": "bfloat16"}, timed=False))
     for seed in range(12):
         fast(torch.randn(4, 64, generator=torch.Generator().manual_seed(seed)))
     (graph,) = ipexrun.report()["graphs"]
@@ -179,7 +180,7 @@ def test_small_results_of_traces_and_scripts(way, tmp_path):
         "trace": ("model", "[one['state'] for one in ipexrun.report()['modules']]", ["--graph-mode", "trace"]),
         "TorchScript": ("torch.jit.freeze(torch.jit.trace(model, hidden))", "[one['of'] for one in ipexrun.report()['graphs']]", []),
     }[way]
-    first = "import ipexrun.tracing\nipexrun.tracing.RACE = False\n" if way == "trace" else "import ipexrun\nipexrun.force('own_bf16')\n"
+    first = "import ipexrun.capture.tracing\nipexrun.tracing.RACE = False\n" if way == "trace" else "import ipexrun\nipexrun.force('own_bf16')\n"
     file = tmp_path / "program.py"
     file.write_text(first + PROGRAM.replace("CALLED", called).replace("ASKED", asked))
     env = {**{k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_")}, "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", "IPEXRUN_CACHE": "off"}

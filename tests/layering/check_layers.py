@@ -1,5 +1,6 @@
 """The arrows of configs/README.md, checked on every include and link of the tree. Prints each wrong arrow; exit 1 if there is one."""
 
+import ast
 import os
 import re
 import subprocess
@@ -29,6 +30,10 @@ LAUNCHER_ARROWS = {
     "commands": {"plan", "machine", "distributed", "cli", "run", "bench"},
     "main.cpp": {"machine", "cli", "run", "commands"},
 }
+# The same within the package; the files beside these folders may be imported by all of them, and import what they like.
+PACKAGE = "python/ipexrun"
+PACKAGE_ARROWS = {"graphs": set(), "capture": {"graphs"}, "training": {"capture", "graphs"}}
+PACKAGE_EXCEPTIONS = {("graphs/backend.py", "training")}  # torch.compile(backend="ipex") of a training step
 TORCH = re.compile(r'^\s*#\s*include\s*[<"](torch|ATen|c10|caffe2)/', re.M)
 OPENCL = re.compile(r'^\s*#\s*include\s*[<"]CL/', re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
@@ -49,7 +54,29 @@ def strip_comments(text):
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
 
 
+def imported(path, text):
+    """Folders of the package that a file of it imports from."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = path.parts[: len(path.parts) - node.level]
+            for one in node.names:
+                there = [*folder, *(node.module.split(".") if node.module else []), one.name]
+                if there[0] in PACKAGE_ARROWS:
+                    yield there[0]
+
+
+def package_violations(top):
+    for file in sorted((top / PACKAGE).rglob("*.py")):
+        path = file.relative_to(top / PACKAGE)
+        folder = path.parts[0]
+        if folder in PACKAGE_ARROWS:
+            for there in imported(path, file.read_text(encoding="utf-8")):
+                if there != folder and there not in PACKAGE_ARROWS[folder] and (path.as_posix(), there) not in PACKAGE_EXCEPTIONS:
+                    yield f"{PACKAGE}/{path}: {folder} may not import {there}"
+
+
 def violations(top):
+    yield from package_violations(top)
     for path, text in sources(top):
         folder = path.parts[0]
         code = strip_comments(text)

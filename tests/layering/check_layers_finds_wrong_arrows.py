@@ -17,6 +17,8 @@ PLANTED = {
     "launcher/new/a.cpp": '#include "launcher/plan/planner.h"\n',
     "launcher/CMakeLists.txt": "target_link_libraries(x ipexrun::torch_cpu)\n",
     "preload/a.cpp": "#include <CL/cl.h>\n",
+    "python/ipexrun/graphs/a.py": "def f():\n    from ..capture import b\n",
+    "python/ipexrun/capture/a.py": "from ..training.b import c\n",
 }
 
 

@@ -30,5 +30,5 @@ def needs_bf16():
 @pytest.fixture(autouse=True)
 def first_optimizers():
     """Optimizers are looked at from their first step on until a process has made many."""
-    if "ipexrun.optimizers" in sys.modules:
-        sys.modules["ipexrun.optimizers"]._made = itertools.count(1)
+    if "ipexrun.training.optimizers" in sys.modules:
+        sys.modules["ipexrun.training.optimizers"]._made = itertools.count(1)

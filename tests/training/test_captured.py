@@ -1,4 +1,4 @@
-"""Capture of unedited training steps (python/ipexrun/capture_training.py): whatever a program does, it sees what stock shows.
+"""Capture of unedited training steps (python/ipexrun/training/captured_steps.py): whatever a program does, it sees what stock shows.
 
 Risk covered: losses, gradients, buffers, random numbers, hooks or exceptions that differ because a module was captured; a form that is taken where it
 must not be, or never; a short program that pays for a capture.
@@ -149,8 +149,8 @@ def test_a_short_run_pays_for_nothing():
 
 
 CHEAP = """
-from ipexrun import capture_training
-capture_training.BASE_S, capture_training.PER_MODULE_S, capture_training.SHARE, capture_training.SHARE_OF_IMAGES = 0.01, 0.0, 10.0, 10.0
+from ipexrun.training import captured_steps
+captured_steps.BASE_S, captured_steps.PER_MODULE_S, captured_steps.SHARE, captured_steps.SHARE_OF_IMAGES = 0.01, 0.0, 10.0, 10.0
 """
 
 
@@ -161,11 +161,11 @@ def test_a_long_run_is_watched_and_then_captured():
 
 
 BROKE = CHEAP + """
-traced = capture_training.Target.next_kind
+traced = captured_steps.Target.next_kind
 def next_kind(self, why):
     self.share = 1e-9
     return traced(self, why)
-capture_training.Target.next_kind = next_kind
+captured_steps.Target.next_kind = next_kind
 """
 
 
@@ -240,7 +240,7 @@ def test_batch_norms_are_bounded_by_their_operators():
 
 def test_gradients_that_are_not_the_operators_alike_are_told():
     sys.path.insert(0, f"{BUILD}/lib/ipexrun/python")
-    from ipexrun import operator_bounds as bounds
+    from ipexrun.training import operator_bounds as bounds
 
     generator = torch.Generator().manual_seed(0)
     truth = [torch.randn(size, generator=generator) for size in (4000, 300, 9000)]

@@ -1,5 +1,5 @@
 """Training steps through `torch.compile(model, backend="ipex")`: graphs as captured, their products as those of any training step, or in bf16 and
-channels last from end to end (python/ipexrun/training_graphs.py).
+channels last from end to end (python/ipexrun/training/step_graphs.py).
 
 Risk covered: a forward half that is taken for inference (and packs weights that change), gradients that differ from stock's, state of batch
 norms or random masks that differ; results of another face; a form that stays after NaN; hooks that fire twice.
@@ -108,7 +108,7 @@ BF16 = {"dtype": "bfloat16"}  # asked for: used once it is right, however fast i
 
 def notes():
     """Of the graphs that were made last."""
-    return [note for note in sys.modules["ipexrun.graph_notes"].graphs if "left_alone" not in note]
+    return [note for note in sys.modules["ipexrun.graphs.graph_notes"].graphs if "left_alone" not in note]
 
 
 def test_bf16_from_end_to_end(hook):

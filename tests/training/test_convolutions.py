@@ -1,4 +1,4 @@
-"""Convolutions of captured steps in bf16 as single operations of autograd (python/ipexrun/training_norms.py, preload/plugin/convolutions.h) beside
+"""Convolutions of captured steps in bf16 as single operations of autograd (python/ipexrun/training/step_norms.py, preload/plugin/convolutions.h) beside
 torch's autocast, and gradients of convolutions as products of matrices (preload/plugin/adapters/convolution_grad_call.cpp).
 
 Risk covered: results or gradients further from float64 than torch's, gradients that lie otherwise, a second backward pass, weights that were written
@@ -28,10 +28,10 @@ def by_torch(x, w, stride, padding, dilation, bias=None):
 
 
 def by_us(x, w, stride, padding, dilation, bias=None):
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     with torch.autocast("cpu", torch.bfloat16):
-        result = training_norms.convolution(x, w, bias, stride, (padding, padding), dilation, 1)
+        result = step_norms.convolution(x, w, bias, stride, (padding, padding), dilation, 1)
     assert "Convolved" in result.grad_fn.name()
     return result
 
@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_not_touched(plugin):
                                                (lambda x, w, b: torch.conv2d(x, w, b), 1), (lambda x, w, b: F.conv2d(x, w, None, 1, "same"), 1),
                                                (lambda x, w, b: F.conv2d(x, w, None, (2, 1), (1, 0), (1, 2)), 1)])
 def test_convolutions_of_graphs(plugin, written, replaced):
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     graphs = []
 
@@ -174,8 +174,8 @@ def test_convolutions_of_graphs(plugin, written, replaced):
     values = [torch.randn(2, 4, 9, 9).contiguous(memory_format=LAST), torch.randn(6, 4, 3, 3), torch.randn(6)]
     torch.compile(written, backend=backend)(*values)
     (graph,) = graphs
-    made = training_norms.fused(graph)
-    assert sum(node.target is training_norms.convolution for node in (made or graph).graph.nodes) == replaced
+    made = step_norms.fused(graph)
+    assert sum(node.target is step_norms.convolution for node in (made or graph).graph.nodes) == replaced
     inputs = [one for node in graph.graph.nodes if node.op == "placeholder" for one in values if one.shape == node.meta["example_value"].shape]
     for rounded in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=rounded):
@@ -209,11 +209,11 @@ def of_a_pixel(convolve, dtype):
 @needs_bf16
 def test_windows_longer_than_the_image(plugin):
     """oneDNN's bf16 gradient of such weights leaves memory unwritten."""
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     def captured(x, weight):
         with torch.autocast("cpu", torch.bfloat16):
-            result = training_norms.convolution(x, weight, None, 2, 1, 1, 1)
+            result = step_norms.convolution(x, weight, None, 2, 1, 1, 1)
         assert result.dtype is torch.bfloat16
         return result
 
@@ -230,7 +230,7 @@ def test_windows_longer_than_the_image(plugin):
 @pytest.mark.parametrize("channels", [3, 8, 20])
 def test_every_second_pixel_of_few_channels(plugin, channels):
     """oneDNN's gradient of such weights writes past its memory where images lie channels last: float32 as stock has it."""
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     torch.manual_seed(0)
     x = torch.randn(3, channels, 9, 14)
@@ -242,7 +242,7 @@ def test_every_second_pixel_of_few_channels(plugin, channels):
 
     def captured(x):
         with torch.autocast("cpu", torch.bfloat16):
-            return training_norms.convolution(x, weight, None, (2, 2), 0, 1, 1)
+            return step_norms.convolution(x, weight, None, (2, 2), 0, 1, 1)
 
     for image in (x, x.contiguous(memory_format=LAST)):
         stocks = of(lambda x: F.conv2d(x, weight, None, 2), image)
@@ -255,15 +255,15 @@ def test_every_second_pixel_of_few_channels(plugin, channels):
     assert captured(x).dtype is torch.bfloat16 and "Convolved" not in captured(x).grad_fn.name()
     for image in (x, x.contiguous(memory_format=LAST)):
         assert error(of(captured, image), of(lambda x: F.conv2d(x, weight, None, 2), x).double()) < 1e-6
-    assert training_norms.convolution(x.contiguous(memory_format=LAST), weight, None, 2, 0, 1, 1).is_contiguous()
+    assert step_norms.convolution(x.contiguous(memory_format=LAST), weight, None, 2, 0, 1, 1).is_contiguous()
 
 
 @needs_bf16
 def test_autocast_to_float16_stays(plugin):
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     with torch.autocast("cpu", torch.float16):
-        assert training_norms.convolution(torch.randn(2, 8, 9, 9), torch.randn(8, 8, 3, 3, requires_grad=True), None, 1, 1, 1, 1).dtype is torch.float16
+        assert step_norms.convolution(torch.randn(2, 8, 9, 9), torch.randn(8, 8, 3, 3, requires_grad=True), None, 1, 1, 1, 1).dtype is torch.float16
 
 
 @needs_bf16

@@ -1,4 +1,4 @@
-"""Memory that steps give back and take again (python/ipexrun/kept_memory.py).
+"""Memory that steps give back and take again (python/ipexrun/training/kept_memory.py).
 
 Risk covered: a process that grows without bound, or keeps what brings nothing; another malloc, or settings of the user's own, that are overruled.
 """
@@ -11,7 +11,7 @@ import pytest
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
 sys.path.insert(0, f"{BUILD}/lib/ipexrun/python")
-from ipexrun import kept_memory as memory  # noqa: E402
+from ipexrun.training import kept_memory as memory  # noqa: E402
 
 
 class Library:

@@ -1,4 +1,4 @@
-"""Batch norms and dropout of captured steps as single operations of autograd (python/ipexrun/training_norms.py, preload/plugin/batch_norms.h and
+"""Batch norms and dropout of captured steps as single operations of autograd (python/ipexrun/training/step_norms.py, preload/plugin/batch_norms.h and
 dropouts.h) beside torch's.
 
 Risk covered: results, gradients or running statistics that differ from batch_norm, add and relu; graphs in which a norm is moved past something that it
@@ -133,7 +133,7 @@ KINDS = {"relu": 1, "in place": 1, "sum is kept": 1, "norm is kept": 1, "other i
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("settings", [{}, {"momentum": 0.3, "affine": False}, {"track_running_stats": False}, "eval"], ids=str)
 def test_graphs_keep_their_meaning(plugin, kind, settings):
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     graphs = []
     torch.manual_seed(0)
@@ -145,7 +145,7 @@ def test_graphs_keep_their_meaning(plugin, kind, settings):
 
         def both(*values):
             found = []
-            for form in (graph, training_norms.fused(graph)):
+            for form in (graph, step_norms.fused(graph)):
                 copies = [one.detach().clone(memory_format=torch.preserve_format).requires_grad_(one.requires_grad) for one in values]
                 results = [one for one in form.forward(*copies) if isinstance(one, torch.Tensor)]
                 sum(one.sin().sum() for one in results).backward()  # of squares a norm has no gradient
@@ -159,7 +159,7 @@ def test_graphs_keep_their_meaning(plugin, kind, settings):
     torch._dynamo.reset()
     torch.compile(net, backend=backend)(torch.randn(4, 6, 5, 5).contiguous(memory_format=LAST).requires_grad_())
     (graph,) = graphs
-    replaced = [node.args for node in training_norms.fused(graph).graph.nodes if node.target is training_norms.batch_norm]
+    replaced = [node.args for node in step_norms.fused(graph).graph.nodes if node.target is step_norms.batch_norm]
     assert len(replaced) == KINDS[kind]
     if kind in ("in place", "two norms"):
         assert any(one[8] is not None and one[9] for one in replaced)
@@ -172,10 +172,10 @@ def test_graphs_keep_their_meaning(plugin, kind, settings):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.37])
 def test_dropout_is_torchs_to_the_bit(plugin, p, dtype):
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     found = []
-    for form in (lambda x: F.dropout(x, p, True), lambda x: training_norms.dropout(x, p)):
+    for form in (lambda x: F.dropout(x, p, True), lambda x: step_norms.dropout(x, p)):
         torch.manual_seed(3)
         x = torch.randn(37, 129).to(dtype)
         x[3, 5], x[4, 6] = float("nan"), float("inf")
@@ -191,7 +191,7 @@ def test_dropout_is_torchs_to_the_bit(plugin, p, dtype):
 
 @pytest.mark.parametrize("p, training, inplace, replaced", [(0.2, True, False, 1), (0.2, False, False, 0), (0.2, True, True, 0), (0.0, True, False, 1)])
 def test_dropouts_of_graphs(plugin, p, training, inplace, replaced):
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     graphs = []
 
@@ -202,8 +202,8 @@ def test_dropouts_of_graphs(plugin, p, training, inplace, replaced):
     torch._dynamo.reset()
     torch.compile(lambda x: F.dropout(x.sin(), p, training, inplace) + 1, backend=backend)(torch.randn(8, 8))
     (graph,) = graphs
-    made = training_norms.fused(graph)
-    assert sum(node.target is training_norms.dropout for node in (made or graph).graph.nodes) == replaced
+    made = step_norms.fused(graph)
+    assert sum(node.target is step_norms.dropout for node in (made or graph).graph.nodes) == replaced
     found = []
     for form in (graph, made or graph):
         torch.manual_seed(1)
@@ -213,12 +213,12 @@ def test_dropouts_of_graphs(plugin, p, training, inplace, replaced):
 
 def test_sizes_that_are_not_known(plugin):
     """Batches of other sizes: the graph has symbols, and the sum behind the norm is still found."""
-    from ipexrun import training_norms
+    from ipexrun.training import step_norms
 
     graphs = []
 
     def backend(graph, _):
-        graphs.append(training_norms.fused(graph))
+        graphs.append(step_norms.fused(graph))
         return graph.forward
 
     torch._dynamo.reset()
@@ -226,5 +226,5 @@ def test_sizes_that_are_not_known(plugin):
     for batch in (3, 4, 5):
         net(torch.randn(batch, 6, 5, 5))
     (graph,) = graphs
-    (made,) = [node.args for node in graph.graph.nodes if node.target is training_norms.batch_norm]
+    (made,) = [node.args for node in graph.graph.nodes if node.target is step_norms.batch_norm]
     assert made[8] is not None and made[9]

@@ -1,4 +1,4 @@
-"""Fused optimizers inside step() (python/ipexrun/optimizers.py).
+"""Fused optimizers inside step() (python/ipexrun/training/optimizers.py).
 
 Risk covered: parameters or state that differ from stock's by more than rounding; a switch that stays after the step, or is seen in
 param_groups, state_dict, hooks or a pickle; a step that stock refuses or handles in its own way (sparse, closures, scaled, compiled) and
@@ -57,7 +57,7 @@ def train(net, optimizer, steps=STEPS, first=0):
 
 def note_of(optimizer):
     """What the package says of the optimizer that was made last."""
-    optimizers = sys.modules["ipexrun.optimizers"]
+    optimizers = sys.modules["ipexrun.training.optimizers"]
     return optimizers._steppers[optimizer].note()
 
 
@@ -164,7 +164,7 @@ def test_subclasses_and_other_optimizers_stay(hook):
         net = model()
         optimizer = kind(net.parameters())
         train(net, optimizer, 4)
-        assert optimizer not in sys.modules["ipexrun.optimizers"]._steppers
+        assert optimizer not in sys.modules["ipexrun.training.optimizers"]._steppers
 
 
 @pytest.mark.parametrize("make", [lambda ps: torch.optim.RMSprop(ps), lambda ps: SGD(ps, lr=0.1, foreach=False), lambda ps: torch.optim.LBFGS(ps, max_iter=1)])
@@ -179,7 +179,7 @@ def test_optimizers_that_are_left_to_stock_are_asked_about_no_more(hook, monkeyp
 
     step()
     step()
-    optimizers, asked = sys.modules["ipexrun.optimizers"], []
+    optimizers, asked = sys.modules["ipexrun.training.optimizers"], []
     monkeypatch.setattr(optimizers, "before", lambda optimizer: asked.append("before"))
     monkeypatch.setattr(optimizers, "after", lambda optimizer: asked.append("after"))
     for _ in range(3):
@@ -197,7 +197,7 @@ def test_optimizers_that_are_left_to_stock_are_asked_about_no_more(hook, monkeyp
 def test_of_many_optimizers_those_of_a_few_steps_are_not_checked(hook):
     """A program that makes one for each task would pay 0.5 ms each."""
     train(model(), SGD(model().parameters(), lr=0.1), 1)
-    optimizers = sys.modules["ipexrun.optimizers"]
+    optimizers = sys.modules["ipexrun.training.optimizers"]
     nets = [model() for _ in range(optimizers.MADE + 1)]
     made = [SGD(net.parameters(), lr=0.1) for net in nets]
     for net, optimizer in zip(nets, made):
@@ -447,7 +447,7 @@ def test_is_stock_where_nothing_may_decide(hook, how):
         net = model()
         optimizer = AdamW(net.parameters())
         train(net, optimizer, 6)
-        assert optimizer not in sys.modules["ipexrun.optimizers"]._steppers
+        assert optimizer not in sys.modules["ipexrun.training.optimizers"]._steppers
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -529,7 +529,7 @@ def test_a_fused_kernel_that_refuses_is_not_the_programs_problem(hook, monkeypat
 def test_groups_that_come_later_are_checked_as_the_first_were(hook, monkeypatch):
     weights = [torch.nn.Parameter(torch.ones(3, 4)) for _ in range(2)]
     optimizer = SGD([weights[0]], lr=0.1, momentum=0.9)
-    stepper = sys.modules["ipexrun.optimizers"].Stepper
+    stepper = sys.modules["ipexrun.training.optimizers"].Stepper
     checked, check = [], stepper.check
 
     def look(self, lists, settings, kind):
@@ -539,7 +539,7 @@ def test_groups_that_come_later_are_checked_as_the_first_were(hook, monkeypatch)
     monkeypatch.setattr(stepper, "check", look)
     for step in range(16):
         if step == 8:
-            sys.modules["ipexrun.optimizers"]._steppers[optimizer].phase = "fused"  # however fast it was
+            sys.modules["ipexrun.training.optimizers"]._steppers[optimizer].phase = "fused"  # however fast it was
             optimizer.add_param_group({"params": [weights[1]], "maximize": True})
         for weight in weights:
             weight.grad = torch.full_like(weight, 0.5)

@@ -1,4 +1,4 @@
-"""What a captured step in bf16 computes in float32 (python/ipexrun/training_rounding.py).
+"""What a captured step in bf16 computes in float32 (python/ipexrun/training/step_rounding.py).
 
 Risk covered: a loss, a mask or a probability that bf16 takes to NaN or infinity where stock is finite, in steps that are not compared; float32 for what does
 without, which is what bf16 gains; a write into memory that was copied for it.
@@ -7,7 +7,7 @@ without, which is what bf16 gains; a write into memory that was copied for it.
 import pytest
 import torch
 import torch.nn.functional as F
-from ipexrun import training_rounding
+from ipexrun.training import step_rounding
 from torch import nn
 
 LEAST = torch.finfo(torch.float32).min
@@ -121,7 +121,7 @@ def linalg(net, x):
 def test_what_bf16_takes_to_infinity_or_to_one_is_computed_in_float32(body):
     graph, inputs = graph_of(body, torch.randn(8, 16, generator=torch.Generator().manual_seed(1)))
     stock = graph.forward(*inputs)[0]
-    mine = rounded(training_rounding.careful(graph), inputs)
+    mine = rounded(step_rounding.careful(graph), inputs)
     assert mine.isfinite().all() and stock.isfinite().all()
     if body is returned:
         assert (mine < 1).all() and (rounded(graph, inputs) == 1).any(), "which it is in bf16"
@@ -152,7 +152,7 @@ HARMLESS = {
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_does_without_stays_as_it_is(name):
     graph, _ = graph_of(HARMLESS[name], torch.randn(8, 16))
-    assert training_rounding.careful(graph) is graph
+    assert step_rounding.careful(graph) is graph
 
 
 def test_there_is_none_where_it_would_be_written_in_place():
@@ -162,9 +162,9 @@ def test_there_is_none_where_it_would_be_written_in_place():
         return w @ x
 
     graph, _ = graph_of(body, torch.randn(8, 16))
-    assert training_rounding.careful(graph) is None
+    assert step_rounding.careful(graph) is None
 
 
 def test_what_the_program_has_in_bf16_stays_so():
     graph, inputs = graph_of(lambda net, x: (net.first(x).bfloat16() - 1).exp(), torch.randn(8, 16))
-    assert rounded(training_rounding.careful(graph), inputs).dtype is torch.bfloat16
+    assert rounded(step_rounding.careful(graph), inputs).dtype is torch.bfloat16

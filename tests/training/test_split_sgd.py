@@ -1,4 +1,4 @@
-"""`--split-sgd` (python/ipexrun/split_sgd.py, preload/plugin/split_weights.h): bfloat16 weights whose low halves are kept beside the optimizer.
+"""`--split-sgd` (python/ipexrun/training/split_sgd.py, preload/plugin/split_weights.h): bfloat16 weights whose low halves are kept beside the optimizer.
 
 Risk covered: an update that is not float32's to the bit; a checkpoint, copy or pickle that is not plain float32, or does not load into stock and
 back; a forward pass, an evaluation or a gradient that float32 activations and a bfloat16 weight make fail; weights that are used in other ways
@@ -26,11 +26,11 @@ def split(hook):
     warm = nn.Parameter(torch.ones(2))
     warm.grad = torch.ones(2)
     SGD([warm]).step()  # the first step loads the package
-    optimizers = sys.modules["ipexrun.optimizers"]
+    optimizers = sys.modules["ipexrun.training.optimizers"]
     optimizers.SPLIT_SGD = True
     import importlib
 
-    yield importlib.import_module("ipexrun.split_sgd")
+    yield importlib.import_module("ipexrun.training.split_sgd")
     optimizers.SPLIT_SGD = False
 
 
@@ -97,7 +97,7 @@ def test_the_program_keeps_its_parameters(split):
     weights = {name: one.dtype for name, one in net.named_parameters() if one.dtype is not torch.float32}
     assert weights == {"0.weight": torch.bfloat16, "4.weight": torch.bfloat16}  # the last layer has too few numbers
     assert all(one.grad.dtype is one.dtype and one.is_leaf and one.requires_grad for one in net.parameters())
-    note = sys.modules["ipexrun.optimizers"]._steppers[optimizer].note()
+    note = sys.modules["ipexrun.training.optimizers"]._steppers[optimizer].note()
     elements = sum(one.numel() for one in net.parameters() if one.dtype is torch.bfloat16)
     assert note["choice"] == "split" and note["split_weights"] == 2 and note["saved_bytes"] == 2 * elements
     halves = [split._halves[one] for one in net.parameters() if one.dtype is torch.bfloat16]
@@ -161,7 +161,7 @@ def test_every_form_of_call(split, hook):
 
 @pytest.mark.parametrize("first, then", [(True, False), (False, True), (True, True)])
 def test_checkpoints_are_plain_float32_and_go_both_ways(split, hook, first, then):
-    optimizers = sys.modules["ipexrun.optimizers"]
+    optimizers = sys.modules["ipexrun.training.optimizers"]
 
     def run(is_split, net, optimizer, steps, begin):
         optimizers.SPLIT_SGD = is_split

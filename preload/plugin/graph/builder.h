@@ -1,4 +1,4 @@
-// What Python sees of graphs: the classes torch.classes.ipexrun.Graph and .Trial (python/ipexrun/compiler.py uses them).
+// What Python sees of graphs: the classes torch.classes.ipexrun.Graph and .Trial (python/ipexrun/graphs/compiler.py uses them).
 #pragma once
 
 namespace ipexrun::preload::graph {

@@ -1,4 +1,4 @@
-// Decisions about captured modules and graphs (python/ipexrun/capture.py, compiler.py): remembered between processes beside those of sites
+// Decisions about captured modules and graphs (python/ipexrun/capture/capture.py, compiler.py): remembered between processes beside those of sites
 // (docs/decisions/0012-decision-cache.md), pinned by a config like them, and told to the launcher.
 #pragma once
 

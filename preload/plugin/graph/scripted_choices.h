@@ -1,5 +1,5 @@
 // Choices among values within a TorchScript graph: rounded values may choose otherwise, and what follows is then another computation.
-// The same rule as preload/plugin/choices.h, which watches programs that no graph is known of, and python/ipexrun/choices.py.
+// The same rule as preload/plugin/choices.h, which watches programs that no graph is known of, and python/ipexrun/graphs/choices.py.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>

@@ -1,5 +1,5 @@
 // A region in float64: what float32 results are held against where stock's own are no closer to the truth than ours are to them.
-// The same for graphs of TorchDynamo: python/ipexrun/double.py.
+// The same for graphs of TorchDynamo: python/ipexrun/graphs/double.py.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -19,7 +19,8 @@ import sys
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from . import optimizers, plugin
+from .. import plugin
+from . import optimizers
 
 MODULES = (torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)  # exactly these: others may use a weight in other ways
 SMALLEST = 4096  # elements of a weight

@@ -13,10 +13,9 @@ import weakref
 
 import torch
 
+from ..problems import first_line, is_being_handled, let_through
+from ..quiet import no_progress_bars, quiet
 from . import collector, rebuilt, time_limit
-from .problems import first_line, is_being_handled, let_through
-from .quiet import no_progress_bars, quiet
-
 
 MARK = "_dynamo_static_input_type"
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"

@@ -11,8 +11,9 @@ import time
 
 import torch
 
-from . import inductor, remembered
-from .problems import let_through
+from .. import remembered
+from ..problems import let_through
+from . import inductor
 from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
 
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # compiled once so many times its price was spent in the graph

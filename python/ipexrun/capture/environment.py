@@ -7,7 +7,7 @@ Thread rule: one thread at a time notes, what others read meanwhile they get as 
 import os
 import threading
 
-from . import remembered
+from .. import remembered
 
 _noting = threading.Lock()
 

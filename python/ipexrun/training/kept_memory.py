@@ -19,7 +19,7 @@ import statistics
 import sys
 import time
 
-from . import double
+from ..graphs import double
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt()
 AS_BEFORE = {MMAP_THRESHOLD: 32 << 20, TRIM_THRESHOLD: 64 << 20}  # what malloc itself comes to with large blocks

@@ -2,16 +2,16 @@
 is it cannot differ from the module (random numbers, buffers, hooks of tensors, double backward); what can be faster is another form of it:
 
 - "channels last": images lie channels last inside, nothing else changes; products and convolutions are those of any training step.
-- "bf16, channels last": under autocast as well, as a careful author writes it by hand: with float32 for what wants it (training_rounding.py).
+- "bf16, channels last": under autocast as well, as a careful author writes it by hand: with float32 for what wants it (step_rounding.py).
 
-In both, batch norms and the sums and relus behind them are single operations of ours (training_norms.py).
+In both, batch norms and the sums and relus behind them are single operations of ours (step_norms.py).
 
 A form answers only after one of the program's steps was compared: results, state of the random stream and, when the program's own gradients have
 arrived, the gradients of all inputs, beside torch's own kernels on copies. "channels last" is compared with torch's kernels in both (what the op tier
 rounds inside operators it checks itself) and held to float32's bound under --dtype float32, else to LAYOUT_ERROR; bf16 to the bounds of
-training_graphs.py, or where batch norms take operators that are rounded one by one further than these, to theirs (operator_bounds.py).
+step_graphs.py, or where batch norms take operators that are rounded one by one further than these, to theirs (operator_bounds.py).
 
-Thread rule: under the interpreter lock; capture_training.py lets one thread at a time into a graph that is not decided.
+Thread rule: under the interpreter lock; captured_steps.py lets one thread at a time into a graph that is not decided.
 """
 
 import contextlib
@@ -21,9 +21,12 @@ import time
 
 import torch
 
-from . import double, graph_notes, operator_bounds, plugin, rebuilt, training_graphs, training_norms, training_rounding
-from .problems import first_line, let_through
-from .training_graphs import Arrivals, few, finite, is_image, stock_kernels
+from .. import plugin
+from ..capture import rebuilt
+from ..graphs import double, graph_notes
+from ..problems import first_line, let_through
+from . import operator_bounds, step_graphs, step_norms, step_rounding
+from .step_graphs import Arrivals, few, finite, is_image, stock_kernels
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
 FLOAT32_COSINE, FLOAT32_ERROR = 0.9999, 1e-3  # of all gradients together, where bf16 is not allowed
@@ -114,8 +117,8 @@ class Graph:
 
     def __init__(self, module, asks, where):
         self.module, self.asks = module, asks
-        self.inside = training_norms.fused(module) or module  # what forms run
-        self.rounded = training_rounding.careful(self.inside)  # likewise in bf16; None: there is none
+        self.inside = step_norms.fused(module) or module  # what forms run
+        self.rounded = step_rounding.careful(self.inside)  # likewise in bf16; None: there is none
         self.faces = None
         self.right = set()  # forms that were compared
         self.waiting = 0  # calls that the compared step's gradients may still take
@@ -124,7 +127,7 @@ class Graph:
         self.ends = False  # stock's results of few numbers are finite
         self.recheck_at = FIRST_RECHECK
         self.by_operators = operator_bounds.magnifies(module)  # checks ask how far rounded operators take it
-        self.draws = training_graphs.may_draw(module.graph)
+        self.draws = step_graphs.may_draw(module.graph)
         self.guard = torch.classes.ipexrun.Training()
         self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
         self.note = graph_notes.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
@@ -138,7 +141,7 @@ class Graph:
         if kind == BF16_LAST and self.guard.is_off():
             self.lose(kind, "training went back to float32")
             return self.module.forward(*arguments)
-        if kind == BF16_LAST and not training_graphs.trains(self.guard, arguments):
+        if kind == BF16_LAST and not step_graphs.trains(self.guard, arguments):
             return self.module.forward(*arguments)
         if kind in self.right:
             if kind == BF16_LAST and self.used >= self.recheck_at:
@@ -163,12 +166,12 @@ class Graph:
         values = [self.laid_out(one) for one in arguments]
         if kind == BF16_LAST:
             if self.rounded is None:
-                raise Wrong(training_rounding.NONE)
+                raise Wrong(step_rounding.NONE)
             with torch.autocast("cpu", torch.bfloat16):
                 results = self.rounded.forward(*values)
         else:
             results = self.inside.forward(*values)
-        return tuple(training_graphs.TrainingForms.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
+        return tuple(step_graphs.TrainingForms.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
 
     @staticmethod
     def laid_out(value):
@@ -263,7 +266,7 @@ class Graph:
             raise Wrong("too little memory to compare it")
 
     def on_copies(self, form, arguments):
-        copies = [training_graphs.copy_of(one) for one in arguments]
+        copies = [step_graphs.copy_of(one) for one in arguments]
         return tuple(form(*copies)), copies
 
     def by_rounded_operators(self, arguments, random):
@@ -274,7 +277,7 @@ class Graph:
 
     def describe(self, results, arguments):
         """What stock's results look like; raises where ours cannot look the same."""
-        training_graphs.TrainingForms.describe(self, results, arguments)
+        step_graphs.TrainingForms.describe(self, results, arguments)
         places = [one.untyped_storage().data_ptr() for one in results if isinstance(one, torch.Tensor) and one.numel() > 0]
         if len(set(places)) < len(places):
             raise Wrong("results that share memory")
@@ -307,7 +310,7 @@ class Graph:
 
     def compare_state(self, kind, copies, mine, beside):
         """Buffers that the graph writes, statistics of batch norms above all."""
-        self.writes = training_graphs.written(copies)
+        self.writes = step_graphs.written(copies)
         for i, (one, other) in enumerate(zip(copies, mine)):
             if not isinstance(one, torch.Tensor) or (one._version == 0 and other._version == 0):
                 continue
@@ -341,7 +344,7 @@ class Graph:
                 raise Wrong("gradients that lie otherwise")
             found = operator_bounds.distance(pairs)
             rounded = kind == BF16_LAST or self.asks.bf16_allowed
-            least, most = (training_graphs.COSINE, training_graphs.ERROR) if rounded else (FLOAT32_COSINE, FLOAT32_ERROR)
+            least, most = (step_graphs.COSINE, step_graphs.ERROR) if rounded else (FLOAT32_COSINE, FLOAT32_ERROR)
             if found.truth == 0 and found.other == 0:
                 return
             if not found.cosine >= least or not found.error <= most:

@@ -4,7 +4,7 @@ Thread rule: under the interpreter lock."""
 
 import weakref
 
-from . import remembered
+from .. import remembered
 
 modules = []  # notes, for report()
 opened = weakref.WeakSet()  # modules of which nothing could be captured

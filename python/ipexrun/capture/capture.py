@@ -21,12 +21,14 @@ import weakref
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from . import as_module, compiler, modes, module_notes, parts, plugin, prices, python_speed, raised, remembered
+from .. import plugin, remembered
+from ..graphs import backend, compiler, parts, raised
+from ..problems import first_line, let_through
+from . import as_module, modes, module_notes, prices, python_speed
 from .call_kinds import has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .dynamo_calls import no_marks, ways_of_calling
 from .fits import Fits
-from .problems import first_line, let_through
 from .sizes import Sizes
 from .unguarded import Unguarded
 
@@ -239,7 +241,7 @@ class Target:
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None
             timed = not (modes.FORCED or target.pinned)
             only_computes = as_module.only_computes(whole)
-            compiled = compiler.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
+            compiled = backend.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
             for one in target.compiled[before:]:
                 one.alone = whole
                 one.only_computes = only_computes and not one.writes

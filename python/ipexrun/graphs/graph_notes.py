@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from . import remembered
+from .. import remembered
 
 graphs = []  # notes
 

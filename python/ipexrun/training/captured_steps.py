@@ -1,5 +1,5 @@
 """Capture of unedited training steps: a module whose calls record gradients is traced by TorchDynamo inside one of the program's own calls, its graph
-is compared in other forms (training_forms.py), and the module is answered in such a form where whole steps, call and backward pass, are faster so.
+is compared in other forms (step_forms.py), and the module is answered in such a form where whole steps, call and backward pass, are faster so.
 
 The price stays in proportion to what a form is expected to save: tracing begins once it would be so much of the run so far (a quarter where images lie
 channels last in bf16 from one convolution to the next, else a twentieth), and what comparing and racing cost beyond stock ends them at as much again. In a process group nothing is captured: no decision by timing may differ among ranks.
@@ -16,12 +16,15 @@ import weakref
 
 import torch
 
-from . import call_kinds, capturable, capture, compiler, modes, module_notes, plugin, prices, remembered, training_forms
-from .dynamo_calls import no_marks, ways_of_calling
-from .problems import first_line, let_through
-from .training_graphs import Arrivals
-from .training_steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
-from .unguarded import Unguarded
+from .. import plugin, remembered
+from ..capture import call_kinds, capturable, capture, modes, module_notes, prices
+from ..capture.dynamo_calls import no_marks, ways_of_calling
+from ..capture.unguarded import Unguarded
+from ..graphs import compiler
+from ..problems import first_line, let_through
+from . import step_forms
+from .step_graphs import Arrivals
+from .steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 
 # What a form may cost: the share of the run's time that it is expected to save, for tracing, and once more for comparing and racing. A run that ends
 # when all of that is spent has lost it; one that goes on for as long again has it back.
@@ -33,7 +36,7 @@ UNPAIRED = 16  # calls in a row without a backward pass of their own, after whic
 HOPELESS = 1.3  # times stock's time: no race is run again
 RACED = 512  # calls of one comparison or race
 KINDS = (torch.nn.Conv2d, torch.nn.Linear)  # a module without one of these has nothing that a form could gain by
-FORM_NAMES = {training_forms.LAST: "channels_last", training_forms.BF16_LAST: "bf16_channels_last"}
+FORM_NAMES = {step_forms.LAST: "channels_last", step_forms.BF16_LAST: "bf16_channels_last"}
 
 started = time.perf_counter()
 targets = weakref.WeakSet()
@@ -170,13 +173,13 @@ class Target:
             if target is None:
                 raise capture.GivenUp("its module is gone")
             target.unguarded.see()
-            reason = training_forms.refusal(graph)
+            reason = step_forms.refusal(graph)
             if reason:
                 target.problems.insert(0, reason)
                 raise capture.GivenUp(reason)
             if target.kinds is None:
-                target.kinds = training_forms.offered(graph, target.bf16_allowed and not target.keeps_float32)
-            made = training_forms.Graph(graph, target, target.where)
+                target.kinds = step_forms.offered(graph, target.bf16_allowed and not target.keeps_float32)
+            made = step_forms.Graph(graph, target, target.where)
             target.graphs.append(made)
             return made
 
@@ -337,7 +340,7 @@ class Target:
         self.extra_s += max(0.0, time.perf_counter() - began - 1e-9 * self.stock_forward_ns()) if step.kind is None else 0.0
         if self.phase == self.compare and any(self.kind in graph.right for graph in self.graphs):
             self.calls = 0
-            if modes.FORCED or compiler.BF16_ASKED_FOR and self.kind == training_forms.BF16_LAST:
+            if modes.FORCED or compiler.BF16_ASKED_FOR and self.kind == step_forms.BF16_LAST:
                 self.settle("forced")
             elif self.certain:
                 self.settle("remembered")

@@ -10,7 +10,7 @@ import dis
 import functools
 import weakref
 
-from .problems import let_through
+from ..problems import let_through
 
 GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTENDED_ARG"])
 SWITCH, OF_A_CALL = "set_grad_enabled", ("PUSH_NULL", "SWAP", "LOAD_CONST", "PRECALL")
@@ -29,7 +29,8 @@ class NotAsItIs(Exception):
 @functools.cache
 def kinds(contexts):
     """Classes of TorchDynamo's for values that come out otherwise, and those among them that do not."""
-    from torch._dynamo.variables import ctx_manager, functions, iter as iterators, tensor, user_defined
+    from torch._dynamo.variables import ctx_manager, functions, tensor, user_defined
+    from torch._dynamo.variables import iter as iterators
 
     names = [
         (iterators, ("IteratorVariable", "ItertoolsVariable")),

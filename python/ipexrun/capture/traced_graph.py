@@ -14,9 +14,10 @@ import types as py_types
 
 import torch
 
-from . import asked, capturable, choices, compiler
-from .problems import first_line
-from .quiet import record
+from ..graphs import choices, compiler
+from ..problems import first_line
+from ..quiet import record
+from . import asked, capturable
 from .structures import Taken, Unknown
 
 # What a module in training does to itself or draws.

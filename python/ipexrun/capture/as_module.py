@@ -7,7 +7,7 @@ Thread rule: every function runs under the interpreter lock.
 
 import torch
 
-from .problems import let_through
+from ..problems import let_through
 from .structures import Taken
 
 OTHER_FORM = "under torch.compile it gives something of another form"

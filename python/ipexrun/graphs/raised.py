@@ -7,7 +7,7 @@ Thread rule: any thread, each for itself.
 
 import threading
 
-from .problems import let_through
+from ..problems import let_through
 
 ALLOWED, SHARE = 16, 0.05  # calls that may raise before it is asked whether they are more than such a share: each of them is computed twice
 

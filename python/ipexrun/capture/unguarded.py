@@ -20,9 +20,9 @@ import weakref
 
 import torch
 
+from ..problems import let_through
 from .environment import variables
 from .facts import follow_expression
-from .problems import let_through
 
 PLACE = re.compile(r"(.+\.__mro__)\[(\d+)\]")
 MOST_KEYS = 256  # of one dict or object; of a larger one their number alone is compared

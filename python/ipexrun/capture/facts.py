@@ -17,8 +17,9 @@ import types
 
 import torch
 
-from . import environment, remembered
-from .problems import let_through
+from .. import remembered
+from ..problems import let_through
+from . import environment
 from .structures import Unknown, plain
 
 MOST_FACTS = 2000

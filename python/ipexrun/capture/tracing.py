@@ -21,8 +21,10 @@ import weakref
 
 import torch
 
-from . import asked, call_kinds, capturable, compiler, double, module_notes, plugin, remembered
-from .problems import first_line, let_through
+from .. import plugin, remembered
+from ..graphs import compiler, double
+from ..problems import first_line, let_through
+from . import asked, call_kinds, capturable, module_notes
 from .structures import Containers, Taken, Unknown, describe
 from .traced_graph import WRITES, Refused, State, Trace
 

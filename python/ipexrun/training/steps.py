@@ -1,4 +1,4 @@
-"""One step of a training loop as capture_training.py sees it: a module's call, the tensors that it gave with a history, and the moment it came in.
+"""One step of a training loop as captured_steps.py sees it: a module's call, the tensors that it gave with a history, and the moment it came in.
 
 Thread rule: under the interpreter lock.
 """

@@ -16,11 +16,13 @@ import threading
 
 import torch
 
-from . import graph_notes, plugin, training_rounding
+from .. import plugin
+from ..graphs import graph_notes
+from ..graphs.translation import Unsupported
+from ..problems import first_line, let_through
+from . import step_rounding
 from .operator_bounds import distance
-from .problems import first_line, let_through
-from .training_steps import Stopwatch
-from .translation import Unsupported
+from .steps import Stopwatch
 
 COSINE = 0.99  # of all gradients together; single ones near zero are rounding noise in both forms
 ERROR = 0.15  # relative, of all gradients together: stock's own autocast has a few hundredths
@@ -130,7 +132,7 @@ class TrainingForms:
 
     def __init__(self, module, captured, dtype):
         self.module, self.captured = module, captured
-        self.inside = training_rounding.careful(module)  # what runs in bf16; None: there is none
+        self.inside = step_rounding.careful(module)  # what runs in bf16; None: there is none
         self.faces = None  # of stock's results: dtype and memory format
         self.draws, self.writes = may_draw(module.graph), True  # random numbers; inputs, as far as known
         self.ends = False  # stock's results of few numbers are finite
@@ -175,7 +177,7 @@ class TrainingForms:
     def rounded(self, arguments):
         values = [one.contiguous(memory_format=torch.channels_last) if is_image(one) else one for one in arguments]
         if self.inside is None:
-            raise Unsupported(training_rounding.NONE)
+            raise Unsupported(step_rounding.NONE)
         with torch.autocast("cpu", torch.bfloat16):
             results = self.inside.forward(*values)
         return tuple(self.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))

@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from .quiet import no_progress_bars
+from ..quiet import no_progress_bars
 
 SHARE_OF_FREE_MEMORY = 0.25
 

@@ -13,7 +13,8 @@ import sys
 
 import torch
 
-from . import inductor_child, remembered
+from .. import remembered
+from . import inductor_child
 
 VERSION = 2  # of what a name stands for; 2: it was run once before anybody got it
 NICE = 13  # a twentieth of a core that the program keeps busy, in which all its threads may wait for the slowest

@@ -21,8 +21,8 @@ import weakref
 
 import torch
 
+from ..problems import let_through
 from . import kept_memory
-from .problems import let_through
 
 SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
 # Checking costs about 0.5 ms. A program that made so many optimizers may make one for each task, of a few steps: others are looked at from this step on.
@@ -368,7 +368,7 @@ class Stepper:
         }
 
     def tell(self):
-        from . import remembered
+        from .. import remembered
 
         stock_ns, fused_ns = (int(sorted(ns)[len(ns) // 2]) if ns else 0 for ns in (self.all_ns[False], self.all_ns[True]))
         values = [self.steps, self.fused_steps, self.steps - self.fused_steps, stock_ns, fused_ns, len(self.all_ns[True])]

@@ -14,8 +14,9 @@ import time
 
 import torch
 
-from . import call_kinds, environment, modes, proof, remembered, traced_graph, tracing
-from .problems import first_line, let_through
+from .. import remembered
+from ..problems import first_line, let_through
+from . import call_kinds, environment, modes, proof, traced_graph, tracing
 
 WAY = "express"  # its name among the ways of remembered.OfModule
 PATIENCE = 1.0  # traced once so many times the price was spent in calls of the kind: the module's graph has won, so it is called often

@@ -18,12 +18,13 @@ import types
 
 import torch
 
-from . import capturable, environment, remembered
+from .. import remembered
+from ..problems import let_through
+from . import capturable, environment
 from .facts import Finder, Unproved, looks
-from .problems import let_through
 
 VERSION = 4
-OF_TORCH, OF_PYTHON, OURS = (os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.__file__, __file__))
+OF_TORCH, OF_PYTHON, OURS = (os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.__file__, os.path.dirname(__file__)))
 MOST_CALLS = 64  # descriptions of calls that are kept for later processes
 MOST_FILES = 64  # proofs, of which the oldest go
 

@@ -1,0 +1,162 @@
+"""The backend "ipex" of torch.compile: graphs of inference become programs of ours (compiler.py), those of training steps are run as captured or, where that
+gains, in forms of their own.
+
+Thread rule: under the interpreter lock."""
+
+import torch
+
+from .. import plugin
+from ..problems import first_line, let_through
+from . import decompositions, graph_notes, number_results, raised
+from .compiler import Compiled, function_of
+from .translation import Translation
+
+
+def static_inputs(count):
+    """Positions of parameters and buffers among the inputs of the graph that is being compiled."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return set() if metadata is None else {i for i in metadata.static_input_indices if i < count}
+
+
+def compile_graph(module, example_inputs, dtype, made, timed, where):
+    try:
+        with torch._subclasses.fake_tensor.unset_fake_temporarily():
+            tensors, numbers, places = number_results.apart(module)
+            compiled = Compiled(tensors, Translation(tensors, static_inputs(len(example_inputs))).run(), dtype, timed, where)
+        if made is not None:
+            made.append(compiled)
+        return number_results.WithNumbers(compiled, numbers, places) if places else compiled
+    except Exception as problem:  # nothing of ours may end the program
+        let_through(problem)
+        graph_notes.new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
+        return _boxed(function_of(module))
+
+
+def inside_of(compiled):
+    return compiled.compiled if isinstance(compiled, number_results.WithNumbers) else compiled
+
+
+def _boxed(function):
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    return make_boxed_func(function)
+
+
+def training_graph(module, example_inputs):
+    """Graphs of a training step run as captured, their operators by the op tier: weights change with every step, so nothing can be packed."""
+    graph_notes.new_note("torch.compile", nodes=len(module.graph.nodes), left_alone="part of a training step")
+    return _boxed(function_of(module))
+
+
+def forward_training_graph(module, example_inputs):
+    """The same of a forward half. AOTAutograd runs it without grad mode, by which the op tier tells training from inference; autograd itself has no
+    part in it."""
+    run = training_graph(module, example_inputs)
+
+    def recorded(arguments):
+        with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+            return run(arguments)
+
+    recorded._boxed_call = True
+    return recorded
+
+
+def backend(module, example_inputs, mode=None, options=None, made=None, timed=True, where="torch.compile"):
+    """What torch.compile(model, backend="ipex") calls. Every mode of torch.compile means the same here; `options` may hold
+    "dtype": "auto" | "float32" | "bfloat16", where bf16 may be used inside a float32 model (default: --dtype, else auto).
+    The graphs that become programs of ours are appended to `made`; without `timed` they only have to be accurate. `where` names them in reports."""
+    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+        raise ValueError(f"mode {mode!r} is none of torch.compile's")
+    options = dict(options or {})
+    dtype = options.pop("dtype", None)
+    if dtype not in (None, "auto", "float32", "bfloat16"):
+        raise ValueError(f"option dtype {dtype!r}: use 'auto', 'float32' or 'bfloat16'")
+    freezing = bool(options.pop("freezing", False))
+    if options:
+        raise ValueError(f"backend ipex has no option {sorted(options)[0]!r}; it has 'dtype' and, for xpu, 'freezing'")
+    from .. import xpu_graphs
+
+    if xpu_graphs.on_xpu(module, example_inputs):
+        if dtype not in (None, "auto"):
+            raise ValueError("backend ipex on xpu computes in the program's own types: use torch.autocast instead of option dtype")
+        return xpu_graphs.backend(module, example_inputs, freezing)
+    if not plugin.ready():
+        return function_of(module)
+    from torch._dynamo.backends.common import aot_autograd
+
+    mine = []
+
+    def inference_graph(captured, inputs):
+        compiled = compile_graph(captured, inputs, dtype, made, timed, where)
+        inside = inside_of(compiled)
+        if isinstance(inside, Compiled):
+            mine.append(inside)
+        return compiled
+
+    written = []
+
+    def watched_graph(captured, inputs):
+        context = torch._guards.TracingContext.try_get()
+        metadata = None if context is None else context.fw_metadata
+        writes = metadata is None or any(one.mutates_data or one.mutates_metadata for one in metadata.input_info)
+        if metadata is not None and any(one.mutates_data for one in metadata.input_info):
+            fixed = static_inputs(len(example_inputs))
+            written.append([i for i, one in enumerate(metadata.input_info) if one.mutates_data or i not in fixed])
+        compiled = inference_graph(captured, inputs)
+        inside = inside_of(compiled)
+        if isinstance(inside, Compiled):
+            inside.writes = writes
+        return compiled
+
+    compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph)
+    with decompositions.resizes_whole():
+        compiled = compiler(module, example_inputs)
+    retreat = Retreat(module, compiled, mine, written[0] if written else [])
+    if written and share_memory(example_inputs):
+        retreat.compiled = function_of(module)
+    if made is None:
+        from ..training import step_graphs
+
+        if step_graphs.wanted(example_inputs):
+            builder = torch.classes.ipexrun.Graph()
+            if builder.may_time() and builder.bf16_allowed(dtype or ""):
+                return step_graphs.TrainingForms(module, retreat, dtype)
+    return retreat
+
+
+def share_memory(values):
+    """Whether two of the tensors do."""
+    storages = [value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)]
+    return len(set(storages)) < len(storages)
+
+
+class Retreat:
+    """AOTAutograd's graph, or for good TorchDynamo's once that raises where TorchDynamo's does not: operators may give other strides than AOTAutograd
+    was told, and a view of them is then none (stock torch 2.13 does so with backend "aot_eager"). What it does to its inputs it does at its
+    end, so nothing has happened.
+
+    `watched` are the inputs of a graph that writes: those that it writes and those that the program gives. AOTAutograd compiles for memory that they
+    share or do not share and looks for neither again (stock torch 2.13 gives wrong results with "aot_eager"), so TorchDynamo's graph answers
+    wherever some share memory."""
+
+    def __init__(self, captured, compiled, graphs, watched=()):
+        self.captured, self.compiled, self.graphs, self.watched = captured, compiled, graphs, watched
+
+    def __call__(self, *arguments):
+        if self.watched and share_memory([arguments[i] for i in self.watched]):
+            return function_of(self.captured)(*arguments)
+        try:
+            return self.compiled(*arguments)
+        except Exception as problem:
+            let_through(problem)
+            if self.compiled == function_of(self.captured) or torch.is_grad_enabled():
+                raise
+            if raised.was_harmless(problem):  # nothing was written yet, which TorchDynamo's graph would do before it raises as well
+                raise
+            result = function_of(self.captured)(*arguments)  # raises what is the program's own fault
+            self.compiled = function_of(self.captured)
+            for graph in self.graphs:
+                graph.free()
+                graph.note["choice"] = f"left alone: {first_line(problem)}"
+            return result

@@ -1,0 +1,1 @@
+"""Training steps: captured forward and backward passes, fused optimizers, memory that is kept."""
