@@ -253,7 +253,26 @@ def functorch_transforms(torch):
     return partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode)
 
 
-def capture_options(torch):
+def only_cpu_by_default(torch):
+    """Whether all modes for functions say that what is made without a device is made on the CPU, as it is without them: torch.set_default_device("cpu")
+    and `with torch.device("cpu")` are such modes."""
+    count, mode_at = torch._C._len_torch_function_stack, torch._C._get_function_stack_at
+
+    def only_cpu():
+        devices = sys.modules.get("torch.utils._device")
+        modes = [mode_at(i) for i in range(count())]
+        return devices is not None and all(type(one) is devices.DeviceContext and one.device.type == "cpu" for one in modes)
+
+    return only_cpu
+
+
+def is_asked_for(asked):
+    """Of an entry of capture_options()'s world."""
+    answer, excuse = asked if type(asked) is tuple else (asked, None)
+    return answer() and not (excuse and excuse())
+
+
+def capture_options(torch, only_cpu):
     """What the extension needs to offer hot modules to capture.py; nothing where this torch has other insides, or the user wants no compiler."""
     environment = posix.environ
     if any(environment.get(name) == b"1" for name in (b"TORCH_COMPILE_DISABLE", b"TORCHDYNAMO_DISABLE")):
@@ -261,7 +280,7 @@ def capture_options(torch):
     try:
         world = (
             torch._C._get_tracing_state,
-            torch._C._len_torch_function_stack,
+            (torch._C._len_torch_function_stack, only_cpu),
             torch._C._len_torch_dispatch_stack,
             functorch_transforms(torch),
             torch._C._dynamo.eval_frame.get_eval_frame_callback,
@@ -270,7 +289,7 @@ def capture_options(torch):
             symbolic_tracing,
             asks_for_something_else(torch),
         )
-        if any(answer() for answer in world):
+        if any(map(is_asked_for, world)):
             return {}
     except Exception as problem:
         say(f"no capture: {type(problem).__name__}: {problem}")
@@ -311,8 +330,9 @@ def start(torch):
         except Exception as problem:
             say(f"no device xpu: {type(problem).__name__}: {problem}")
         hook.started = time.perf_counter()  # how long the run is, to which the price of captures is held
+        hook.only_cpu_by_default = only_cpu_by_default(torch)
         sys.modules[HOOK] = hook
-        capture = capture_options(torch) if capture_wait_s >= 0 else {}
+        capture = capture_options(torch, hook.only_cpu_by_default) if capture_wait_s >= 0 else {}
         if bench or capture or may_round(hook):
             hook.install(
                 module=torch.nn.Module,

@@ -34,7 +34,7 @@ static struct {
                         gradients, or in those that do not: what answers these from now on, a number of seconds after which to ask again,
                         None (stock, for good) or False (stock, but look at the modules inside) */
   PyObject* world;   /* tuple of callables: while one of them answers with a true value, modules are called for something else than
-                        their results, or by somebody who captures himself */
+                        their results, or by somebody who captures himself. A pair of callables: not where the second one answers so, too */
   PyObject* eager;   /* what a handler gives when stock shall answer */
   PyObject* took_name;
   PyObject* of_signal; /* whether an exception was raised by a signal handler of the program; NULL: nobody can say */
@@ -166,7 +166,13 @@ static uint32_t training_flag(PyObject* module) {
 
 static int world_is_quiet(void) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(hook.world); ++i) {
-    if (truth_of_call(PyTuple_GET_ITEM(hook.world, i), 1)) return 0;
+    PyObject* asked = PyTuple_GET_ITEM(hook.world, i);
+    PyObject* excuse = NULL;
+    if (PyTuple_CheckExact(asked) && PyTuple_GET_SIZE(asked) == 2) {
+      excuse = PyTuple_GET_ITEM(asked, 1);
+      asked = PyTuple_GET_ITEM(asked, 0);
+    }
+    if (truth_of_call(asked, 1) && (excuse == NULL || !truth_of_call(excuse, 0))) return 0;
   }
   return 1;
 }

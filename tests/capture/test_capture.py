@@ -4,6 +4,7 @@ Risk covered: results, state, random streams, exceptions, hooks or memory that d
 else has captured; switches that do not switch.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -486,3 +487,51 @@ def test_calls_of_a_run_are_those_before_it_was_looked_at_too():
     assert target.calls_made() == 100
     target.waits, target.waited_s = 0, 0.0
     assert target.calls_made() == 70
+
+
+DEFAULT_DEVICE = """
+import json, sys, torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+torch.set_default_device("cpu")
+class Made(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(16, 16)
+    def forward(self, x):
+        return self.inner(torch.relu(x)), torch.zeros(3) + 1
+class Counting(TorchFunctionMode):
+    seen = 0
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        Counting.seen += 1
+        return function(*args, **(kwargs or {}))
+module, x, said = Made().eval(), torch.randn(4, 16), {}
+with torch.no_grad():
+    first = module(x)
+    for _ in range(30):
+        last = module(x)
+    said["near"] = all(torch.allclose(one, other, rtol=1e-5, atol=1e-6) for one, other in zip(first, last))
+    said["devices"] = [one.device.type for one in last]
+    said["states"] = [one["state"] for one in sys.modules["ipexrun"].report()["modules"] if one["module"] == "Made"]
+    with torch.device("meta"):
+        said["made"] = module(x)[1].device.type
+    torch.set_default_device("meta")
+    said["default"] = module(x)[1].device.type
+    torch.set_default_device(None)
+    with Counting():
+        module(x)
+    said["seen"] = Counting.seen > 2
+    said["none"] = module(x)[1].device.type
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("mode", ["dynamo", "trace"])
+def test_the_cpu_as_the_default_device_is_no_reason_not_to_capture(mode):
+    """Also risk: what is captured answers where another default device, or a mode of the program's own, wants to see what is called."""
+    done = run([*launched("--graph-mode", mode), sys.executable, "-c", DEFAULT_DEVICE], IPEXRUN_GRAPH_WAIT="0")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    states = said.pop("states")
+    assert said == {"near": True, "devices": ["cpu", "cpu"], "made": "meta", "default": "meta", "seen": True, "none": "cpu"}
+    assert states == ["captured"] if mode == "dynamo" else states and not states[0].startswith(("left alone", "waiting")), states

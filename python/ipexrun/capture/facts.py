@@ -234,6 +234,8 @@ class Finder:
         source = guard.originating_source
         if self.is_argument(source):
             return  # express.py compares every call's arguments as a whole
+        if self.is_mode(source):
+            return  # calls are captured and answered under no other than those of the CPU as the default device (entry.py), which change nothing
         options = getattr(guard.create_fn, "keywords", {})
         attribute = options.get("attr")
         if kind == "HASATTR" and attribute is None:  # torch 2.11 names what is asked for by a source of its own
@@ -285,6 +287,12 @@ class Finder:
         while hasattr(source, "base"):
             source = source.base
         return getattr(source, "local_name", "module") != "module"
+
+    @staticmethod
+    def is_mode(source):
+        while hasattr(source, "base"):
+            source = source.base
+        return type(source).__name__ == "TorchFunctionModeStackSource"
 
     def is_watched(self, value):
         """Whether traced_graph.State compares what it holds in each call; of a tensor it compares no attributes."""

@@ -50,11 +50,17 @@ def kind_of(optimizer):
     return MODULES.get(name) if type(optimizer) is getattr(torch.optim, name, None) else None
 
 
+def default_device_is_cpu():
+    """Whether that is all that modes for functions say (entry.py)."""
+    ask = getattr(sys.modules.get("_ipexrun_hook"), "only_cpu_by_default", None)
+    return ask is not None and ask()
+
+
 def plain_here():
     """No mode of torch's is on that wants to see each operator."""
     if torch.are_deterministic_algorithms_enabled():
         return False
-    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack() and not default_device_is_cpu():
         return False
     return not torch._C._dispatch_tls_is_dispatch_key_included(FUNCTORCH)
 
