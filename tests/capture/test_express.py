@@ -516,6 +516,6 @@ def test_where_a_trace_is_not_near_enough_to_stock_float64_tells(tmp_path):
     further = f"if '_ipexrun_hook' in sys.modules: exec({FURTHER!r})"
     note = both(program(tmp_path / "program.py", before=further), tmp_path)
     assert note.get("by") == "trace", note
-    without = FURTHER + "\nimport ipexrun.graphs.double\nipexrun.double.of_call = lambda *_: None"
+    without = FURTHER + "\nimport ipexrun.graphs.double\nipexrun.graphs.double.of_call = lambda *_: None"
     note = both(program(tmp_path / "other.py", before=f"if '_ipexrun_hook' in sys.modules: exec({without!r})"), tmp_path)
     assert "by" not in note and "away" in note["no_trace"], note

@@ -120,7 +120,7 @@ def test_choices_among_rounded_values_are_left_to_stock():
         "import torch, sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "import ipexrun, traces\n"
-        "from ipexrun import tracing\n"
+        "from ipexrun.capture import tracing\n"
         "tracing.RACE = False\n"
         "traces.refused_choices()\n"
         "print(torch.classes.ipexrun.Graph().bf16_allowed(''), [one['state'] for one in ipexrun.report()['modules']])\n"

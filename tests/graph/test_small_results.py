@@ -180,7 +180,7 @@ def test_small_results_of_traces_and_scripts(way, tmp_path):
         "trace": ("model", "[one['state'] for one in ipexrun.report()['modules']]", ["--graph-mode", "trace"]),
         "TorchScript": ("torch.jit.freeze(torch.jit.trace(model, hidden))", "[one['of'] for one in ipexrun.report()['graphs']]", []),
     }[way]
-    first = "import ipexrun.capture.tracing\nipexrun.tracing.RACE = False\n" if way == "trace" else "import ipexrun\nipexrun.force('own_bf16')\n"
+    first = "import ipexrun.capture.tracing\nipexrun.capture.tracing.RACE = False\n" if way == "trace" else "import ipexrun\nipexrun.force('own_bf16')\n"
     file = tmp_path / "program.py"
     file.write_text(first + PROGRAM.replace("CALLED", called).replace("ASKED", asked))
     env = {**{k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_")}, "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", "IPEXRUN_CACHE": "off"}
