@@ -18,7 +18,9 @@ const LinearVariant& variant_of(const LinearArgs& args, IsaSet isa) {
 }  // namespace
 
 bool linear_bf16_supported(const LinearArgs& args, IsaSet isa) {
-  return args.m > 0 && args.n > 0 && args.k > 0 && packed_b_bytes(args.k, args.n) != 0 && variant_of(args, isa).native;
+  if (args.m <= 0 || args.n <= 0 || args.k <= 0 || packed_b_bytes(args.k, args.n) == 0) return false;
+  const LinearVariant& variant = variant_of(args, isa);
+  return variant.native || (args.a_dtype == DType::kBf16 && variant.needs != 0);
 }
 
 const char* linear_bf16_variant(const LinearArgs& args, IsaSet isa) { return variant_of(args, isa).name; }

@@ -51,7 +51,8 @@ struct LinearArgs {
   const ImageWindows* windows = nullptr;  ///< K is what they have, and lda counts for nothing; not by AMX, for which conv.h is
 };
 
-/// True when linear_bf16() has a variant for these shapes on `isa` that is worth offering (not the reference).
+/// True when linear_bf16() has a variant for these shapes on `isa` that is worth offering: where A is fp32, one that multiplies bf16
+/// natively; where A is bf16, any but the reference, since others have to widen it as well.
 bool linear_bf16_supported(const LinearArgs& args, IsaSet isa);
 
 /// Computes C. Uses at most `isa`; falls back to slower variants down to the reference, so it is always right. Allocates scratch

@@ -18,6 +18,9 @@ bool plain(const at::Tensor& tensor);
 /// float32 or bfloat16.
 inline bool dtype_fits(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
 
+/// The same of products and convolutions, which are computed in float16 as well.
+inline bool product_dtype_fits(at::ScalarType dtype) { return dtype_fits(dtype) || dtype == at::kHalf; }
+
 /// Whether this thread runs a backward pass: left to stock, and a sign that weights are about to change. Asked before anything
 /// else, because the calls of a backward pass often have operands that would be declined for their layout.
 bool in_backward(TierState& state);

@@ -17,6 +17,14 @@ inline bool bf16_inside_allowed(const TierOptions& options) {
   return options.dtype == DtypePolicy::kBfloat16 || (options.dtype == DtypePolicy::kAuto && bf16_is_native(options.isa));
 }
 
+/// Products of 16 bits in hardware, of operands that are such.
+inline bool half_is_native(at::ScalarType dtype, IsaSet isa) {
+  return dtype == at::kHalf ? isa_has(isa, kIsaAvx512Fp16) : bf16_is_native(isa);
+}
+
+/// In keys of sites.
+inline const char* dtype_word(at::ScalarType dtype) { return dtype == at::kFloat ? "f32" : dtype == at::kHalf ? "f16" : "bf16"; }
+
 /// The tensor is float32 or bfloat16.
 inline kernels::DType kernel_dtype(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBf16;

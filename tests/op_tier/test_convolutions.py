@@ -57,7 +57,7 @@ def convolve(case, x, w, bias):
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels last", "weight channels last", "sliced"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", [*CONVOLUTIONS, *TRANSPOSED])
 def test_convolutions(name, dtype, layout, candidate, stock):
     case = {**CONVOLUTIONS, **TRANSPOSED}[name]
@@ -80,6 +80,26 @@ def test_convolutions(name, dtype, layout, candidate, stock):
             expected, result = stock(convolve, case, x, w, added), convolve(case, x, w, added)
             same_face(result, expected)
             assert relative(result, expected) <= bound(candidate, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["3x3", "strided", "1d", "transposed"])
+def test_convolutions_of_16_bits_are_widened_where_the_cpu_has_no_such_products(name, dtype, hook, stock):
+    if HAS_BF16:
+        pytest.skip("oneDNN has them")
+    case = {**CONVOLUTIONS, **TRANSPOSED}[name]
+    shape, channels, kernel, _ = case
+    rows = (shape[1], channels) if name in TRANSPOSED else (channels, shape[1])
+    torch.manual_seed(0)
+    x, w, bias = torch.randn(shape).to(dtype), torch.randn(*rows, *[kernel] * (len(shape) - 2)).to(dtype), torch.randn(channels).to(dtype)
+    hook.force("onednn_f32_packed")
+    before = report(hook)["taken"]
+    with torch.no_grad():
+        expected, result = stock(convolve, case, x, w, bias), convolve(case, x, w, bias)
+        truth = convolve(case, x.double(), w.double(), bias.double())
+    assert report(hook)["taken"] == before + 1
+    same_face(result, expected)
+    assert relative(result, truth) <= 1.1 * relative(expected, truth)
 
 
 def test_gradients_of_convolutions(candidate, stock):

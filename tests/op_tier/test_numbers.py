@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import DTYPES, bound, needs_bf16, opinfo, opinfo_results, relative, same_face
+from conftest import DTYPES, bound, needs_bf16, opinfo, opinfo_results, relative, report, same_face
 
 OPS = opinfo("addmm", "mm", "bmm", "baddbmm", "matmul", "__rmatmul__", "addbmm", "nn.functional.linear", "nn.functional.bilinear")
 
@@ -27,7 +27,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("right", LAYOUTS)
 @pytest.mark.parametrize("left", LAYOUTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("m", [1, 3, 33])
 def test_layouts_of_both_operands(left, right, dtype, m, candidate, stock):
     x, w = LAYOUTS[left](m, 128).to(dtype), LAYOUTS[right](128, 288).to(dtype)
@@ -44,6 +44,23 @@ def test_a_taken_call_is_really_taken(hook, stock):
     hook.force("own_bf16")
     torch.mm(x, w)
     assert relative(torch.mm(x, w), stock(torch.mm, x, w)) > 1e-4  # bf16 inside shows
+
+
+@pytest.mark.parametrize("dtype, own", [(torch.bfloat16, "own_bf16"), (torch.float16, "own_f32")], ids=str)
+def test_products_of_16_bits_are_taken_on_every_cpu_and_as_near_to_truth_as_stocks(dtype, own, hook, stock):
+    """Stock's are loops over elements where the CPU has no such products. Also risk: a sum that is rounded before the bias, infinities beyond float16."""
+    torch.manual_seed(0)
+    for m, k, n in ((1, 512, 300), (5, 777, 96), (64, 1024, 512), (200, 64, 33)):
+        x, w, bias = torch.randn(m, k).to(dtype), (torch.randn(n, k) / 8).to(dtype), torch.randn(n).to(dtype)
+        hook.force(own)
+        before = report(hook)["taken"]
+        result = F.linear(x, w, bias)
+        assert report(hook)["taken"] == before + 1
+        truth = F.linear(x.double(), w.double(), bias.double())
+        assert relative(result, truth) <= 1.1 * relative(stock(F.linear, x, w, bias), truth) + 1e-5
+    if dtype == torch.float16:
+        x, w = torch.full((4, 256), 60000.0).half(), torch.eye(256).half()
+        assert torch.equal(x @ w, x) and (x @ (2 * w)).isinf().all(), "sums are not cut off on their way"
 
 
 def test_expanded_and_real_batches(candidate, stock):

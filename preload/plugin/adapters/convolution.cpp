@@ -25,7 +25,7 @@ constexpr std::int64_t kWorthwhileOnAmx = 50'000;
 bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
   const std::int64_t dim = x.dim();
   if (dim < 3 || dim > 5 || w.dim() != dim) return false;
-  if (!call->is(Declined::kDtype, dtype_fits(x.scalar_type()) && w.scalar_type() == x.scalar_type())) return false;
+  if (!call->is(Declined::kDtype, product_dtype_fits(x.scalar_type()) && w.scalar_type() == x.scalar_type())) return false;
   if (!call->is(Declined::kKind, plain(x) && plain(w)) || !call->is(Declined::kForm, x.numel() > 0 && w.numel() > 0)) return false;
   call->x = &x;
   call->w = &w;

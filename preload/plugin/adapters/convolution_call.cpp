@@ -66,7 +66,7 @@ SiteId ConvolutionCall::site_id() const {
 }
 
 SiteKey ConvolutionCall::site_key(const SiteId& id, const TierOptions& options) const {
-  const std::string word = dtype == at::kFloat ? "f32" : "bf16";
+  const std::string word = dtype_word(dtype);
   SiteKey key;
   key.op = (transposed ? "convolution_transpose" : "convolution") + std::to_string(dims()) + 'd';
   key.dtypes = word + ',' + word + (bias != nullptr ? ',' + word : "");
@@ -84,6 +84,9 @@ SiteKey ConvolutionCall::site_key(const SiteId& id, const TierOptions& options) 
 std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
   const ConvolutionOperators& known = convolution_operators();
   const bool offered = transposed ? known.reorder_transposed && known.pointwise_transposed : known.reorder && known.pointwise;
+  // Where the CPU has no such products, stock's convolutions of 16 bits are loops over elements: in float32 they take a fraction of that.
+  const bool widen = dtype != at::kFloat && offered && !training && !half_is_native(dtype, options.isa);
+  if (dtype == at::kHalf) return widen ? std::vector<int>{kOnednnF32Packed} : std::vector<int>{};
   const bool half_inputs = dtype == at::kBFloat16;
   const bool in_f32 = half_inputs || options.dtype != DtypePolicy::kBfloat16;
   std::vector<int> fitting;
@@ -96,7 +99,7 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
   if (training && in_bf16 && !half_inputs && !transposed) fitting.push_back(kOnednnBf16Cast);
   if (!offered) return fitting;
   if (in_bf16 && known.take_bf16) fitting.push_back(kOnednnBf16Packed);
-  if (!half_inputs && options.dtype != DtypePolicy::kBfloat16) fitting.push_back(kOnednnF32Packed);
+  if (widen || (!half_inputs && options.dtype != DtypePolicy::kBfloat16)) fitting.push_back(kOnednnF32Packed);
   return fitting;
 }
 
@@ -292,7 +295,9 @@ Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) cons
   if (candidate == kOwnF32) return run_own(*pack, kernel_dtype(*w), isa);
   if (candidate == kOwnBf16) return pointwise() ? run_pointwise(*pack, isa) : run_own(*pack, kernels::DType::kBf16, isa);
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;
-  const at::Tensor input = for_onednn(widened(*x), inside, isa);
+  // What reorders knows float32 and bf16.
+  const bool float16 = dtype == at::kHalf;
+  const at::Tensor input = for_onednn(float16 ? widened(*x).to(at::kFloat) : widened(*x), inside, isa);
   std::optional<at::Tensor> added;
   if (bias != nullptr) added = bias->to(inside).contiguous();  // the operators read it as if its elements were adjacent
   const at::Tensor result =
@@ -302,7 +307,8 @@ Outputs ConvolutionCall::run(int candidate, const Packs& packs, IsaSet isa) cons
                                                                OnednnSizes(dilation, dims()), groups, "none", NoScalars(), std::nullopt)
           : convolution_operators().pointwise->call(input, pack->packed(), added, OnednnSizes(padding, dims()), OnednnSizes(stride, dims()),
                                                     OnednnSizes(dilation, dims()), groups, "none", NoScalars(), std::nullopt);
-  const at::Tensor answer = as_stock(result, dtype, channels_last, isa);
+  at::Tensor answer = as_stock(result, float16 ? at::kFloat : dtype, channels_last, isa);
+  if (float16) answer = answer.to(at::kHalf);
   return dims() == 1 ? answer.squeeze(2) : answer;
 }
 

@@ -63,6 +63,7 @@ double ConvolutionCall::sum_at(std::int64_t sample, std::int64_t channel, const 
 }
 
 template double ConvolutionCall::sum_at<float>(std::int64_t, std::int64_t, const Spatial&) const;
+template double ConvolutionCall::sum_at<at::Half>(std::int64_t, std::int64_t, const Spatial&) const;
 template double ConvolutionCall::sum_at<at::BFloat16>(std::int64_t, std::int64_t, const Spatial&) const;
 
 template <typename T>
@@ -90,6 +91,7 @@ bool ConvolutionCall::accurate_as(const at::Tensor& stock, const at::Tensor& can
 
 bool ConvolutionCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {
   if (!stock.first.is_non_overlapping_and_dense()) return false;
+  if (dtype == at::kHalf) return accurate_as<at::Half>(stock.first, result.first, Precision::kFloat16Op);
   if (dtype == at::kBFloat16) return accurate_as<at::BFloat16>(stock.first, result.first, Precision::kBf16Op);
   return accurate_as<float>(stock.first, result.first, candidate_is_bf16(candidate) ? Precision::kBf16Op : Precision::kFloat32);
 }

@@ -74,7 +74,7 @@ bool describe_2d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
   call->w = &w;
   call->dtype = x.scalar_type();
   call->training = is_training(*call, x, w);
-  if (!call->is(Declined::kDtype, dtype_fits(call->dtype) && w.scalar_type() == call->dtype) ||
+  if (!call->is(Declined::kDtype, product_dtype_fits(call->dtype) && w.scalar_type() == call->dtype) ||
       !call->is(Declined::kLayout, read_right(call, w) && (read_left(call, x) || (call->training && read_left_transposed(call, x)))) ||
       !call->is(Declined::kSmall, worthwhile(*call)) || !call->is(Declined::kKind, plain(x) && plain(w))) {
     return false;
@@ -90,7 +90,7 @@ bool describe_3d(LinearCall* call, const at::Tensor& x, const at::Tensor& w) {
   call->w = &w;
   call->dtype = x.scalar_type();
   call->training = is_training(*call, x, w);
-  if (!call->is(Declined::kDtype, dtype_fits(call->dtype) && w.scalar_type() == call->dtype)) return false;
+  if (!call->is(Declined::kDtype, product_dtype_fits(call->dtype) && w.scalar_type() == call->dtype)) return false;
   if (!call->is(Declined::kLayout, read_right(call, w))) return false;
   const std::int64_t batch = x.size(0);
   const bool by_rows = read_left(call, x);

@@ -79,6 +79,7 @@ kernels::LinearArgs kernel_args(const LinearCall& call) {
 
 kernels::LinearF32Args kernel_args_f32(const LinearCall& call) {
   kernels::LinearF32Args args;
+  args.half = call.dtype == at::kHalf;
   args.a = call.x->const_data_ptr();
   args.lda = call.lda;
   args.ldc = args.n = call.n;
@@ -139,7 +140,7 @@ SiteId LinearCall::site_id() const {
 }
 
 SiteKey LinearCall::site_key(const SiteId& id, const TierOptions& options) const {
-  const std::string word = dtype == at::kFloat ? "f32" : "bf16";
+  const std::string word = dtype_word(dtype);
   SiteKey key;
   key.op = op_name(op);
   key.dtypes = word + ',' + word + (bias != nullptr || addend != nullptr ? ',' + word : "");
@@ -156,6 +157,7 @@ SiteKey LinearCall::site_key(const SiteId& id, const TierOptions& options) const
 std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   const bool half_inputs = dtype == at::kBFloat16;
   const bool bf16_allowed = half_inputs || bf16_inside_allowed(options);
+  if (dtype == at::kHalf) return float16_candidates(options);
   if (training && !batched) return training_candidates(options);
   std::vector<int> fitting;
   const bool onednn = operators().pointwise.has_value();
@@ -184,6 +186,14 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   return fitting;
 }
 
+/// Stock's products of float16 are loops over elements but on CPUs that have such products. What is added or scaled afterwards would be rounded
+/// twice.
+std::vector<int> LinearCall::float16_candidates(const TierOptions& options) const {
+  const bool fits = !batched && !training && !scaled() && kernels::packed_f32_bytes(k, n, true) > 0 &&
+                    kernels::linear_f32_supported(kernel_args_f32(*this), options.isa);
+  return fits ? std::vector<int>{kOwnF32} : std::vector<int>{};
+}
+
 /// float32 stays with stock, whose product reads both operands where they lie; bf16 operands (the user's autocast) too.
 std::vector<int> LinearCall::training_candidates(const TierOptions& options) const {
   if (dtype != at::kFloat || !bf16_inside_allowed(options)) return {};
@@ -210,9 +220,10 @@ std::shared_ptr<const TensorPack> LinearCall::pack(int /*i*/, int candidate) con
     return std::make_shared<const TensorPack>(std::move(packed), bytes);
   }
   if (candidate == kOwnF32) {
-    const std::size_t bytes = kernels::packed_f32_bytes(k, n, false);
+    const bool half = dtype == at::kHalf;
+    const std::size_t bytes = kernels::packed_f32_bytes(k, n, half);
     at::Tensor packed = pack_memory(bytes);
-    kernels::pack_f32({w->const_data_ptr(), false, k, n, stride_k, stride_n}, packed.mutable_data_ptr(), torch_pool(), isa_of_process());
+    kernels::pack_f32({w->const_data_ptr(), half, k, n, stride_k, stride_n}, packed.mutable_data_ptr(), torch_pool(), isa_of_process());
     return std::make_shared<const TensorPack>(std::move(packed), bytes);
   }
   const at::ScalarType inside = candidate_is_bf16(candidate) ? at::kBFloat16 : at::kFloat;

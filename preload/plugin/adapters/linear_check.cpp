@@ -59,6 +59,7 @@ bool LinearCall::gradients_finite() const {
 }
 
 bool LinearCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {
+  if (dtype == at::kHalf) return accurate_as<at::Half>(stock.first, result.first, Precision::kFloat16Op);
   if (dtype == at::kBFloat16) return accurate_as<at::BFloat16>(stock.first, result.first, Precision::kBf16Op);
   return accurate_as<float>(stock.first, result.first, candidate_is_bf16(candidate) ? Precision::kBf16Op : Precision::kFloat32);
 }

@@ -33,6 +33,9 @@ TEST_P(LinearOnIsa, UsesTheVariantOfItsLevel) {
     if (table.first[i].needs == GetParam()) {
       EXPECT_EQ(name, table.first[i].name);
       EXPECT_EQ(linear_bf16_supported(args, GetParam()), table.first[i].native);
+      LinearArgs halves = args;
+      halves.a_dtype = halves.c_dtype = DType::kBf16;
+      EXPECT_EQ(linear_bf16_supported(halves, GetParam()), i + 1 < table.count) << "others widen bf16 as well";
     }
   }
 }
@@ -307,7 +310,7 @@ TEST(Linear, EmptyShapesAreFine) {
   EXPECT_FALSE(linear_bf16_supported(args, isa_of_process()));
 }
 
-TEST(Linear, NothingIsOfferedWithoutNativeBf16) {
+TEST(Linear, NothingIsOfferedForFloat32WithoutNativeBf16) {
   LinearArgs args;
   args.m = args.n = args.k = 64;
   EXPECT_FALSE(linear_bf16_supported(args, 0));
