@@ -313,4 +313,44 @@ def detector():
     return step
 
 
-PROGRAMS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__}
+def encoder_in(dtype):
+    """A model whose weights are 16 bits wide, as checkpoints are loaded, on any CPU."""
+    layer = nn.TransformerEncoderLayer(256, 8, 1024, batch_first=True)
+    model, rows = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).eval().to(dtype), torch.randn(2, 64, 256).to(dtype)
+
+    def step():
+        with torch.no_grad():
+            model(rows)
+
+    return step
+
+
+def images_in(dtype):
+    layers = [nn.Conv2d(3, 32, 3, padding=1), nn.SiLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.GroupNorm(8, 64), nn.SiLU(), nn.ConvTranspose2d(64, 16, 2, 2)]
+    model, images = nn.Sequential(*layers).eval().to(dtype), torch.randn(1, 3, 64, 64).to(dtype)
+
+    def step():
+        with torch.no_grad():
+            model(images)
+
+    return step
+
+
+def encoder_in_bfloat16():
+    return encoder_in(torch.bfloat16)
+
+
+def encoder_in_float16():
+    return encoder_in(torch.float16)
+
+
+def images_in_bfloat16():
+    return images_in(torch.bfloat16)
+
+
+def images_in_float16():
+    return images_in(torch.float16)
+
+
+PARTS = (encoder_in, images_in)  # of programs
+PROGRAMS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and value not in PARTS}

@@ -63,7 +63,7 @@ DtypePolicy read_dtype() {
     // On device xpu it is meant for that one's kernels.
     if (!env::get_flag(env::Id::kXpuStart))
       log::once(log::Level::kWarn, "dtype float16",
-                "dtype float16: no float16 kernels in this version, float32 is used (try --dtype auto)");
+                "dtype float16: programs in float32 are not computed in float16, float32 is used (try --dtype auto)");
     return DtypePolicy::kFloat32;
   }
   if (word != "auto")

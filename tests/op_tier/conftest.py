@@ -18,7 +18,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from plugin_fixtures import hook, plugin  # noqa: E402, F401
 
-CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed", "mkl_f32_packed", "own_f32", "onednn_bf16_cast"]  # of products
+CANDIDATES = ["own_bf16", "onednn_bf16_packed", "onednn_f32_packed", "mkl_f32_packed", "own_f32", "onednn_bf16_cast", "f32_cast"]  # of products
 
 
 # Candidates with bf16 inside are offered where the CPU has what they multiply with; without it calls stay stock's.

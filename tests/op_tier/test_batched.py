@@ -4,7 +4,7 @@ import pytest
 import torch
 from conftest import bound, relative, same_face
 
-CANDIDATES = ["own_bf16", "own_f32", "onednn_bf16_cast"]
+CANDIDATES = ["own_bf16", "own_f32", "onednn_bf16_cast", "f32_cast"]
 SIZES = [(12, 64, 32, 48), (24, 1, 64, 512), (24, 4, 64, 40), (500, 5, 6, 7), (4, 33, 70, 65), (8, 300, 45, 1)]
 LAYOUTS = {
     "contiguous": lambda b, m, k: torch.randn(b, m, k),
@@ -24,7 +24,7 @@ def batched(request, hook):
 
 @pytest.mark.parametrize("right", LAYOUTS)
 @pytest.mark.parametrize("left", LAYOUTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_layouts_of_both_operands(left, right, dtype, batched, stock):
     for b, m, k, n in SIZES:
         x, w = LAYOUTS[left](b, m, k).to(dtype), LAYOUTS[right](b, k, n).to(dtype)
@@ -33,7 +33,7 @@ def test_layouts_of_both_operands(left, right, dtype, batched, stock):
         assert relative(result, expected) <= bound(batched, dtype), (b, m, k, n)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_what_is_added_and_scaled(dtype, batched, stock):
     for b, m, k, n in SIZES:
         x, w = torch.randn(b, m, k).to(dtype), torch.randn(b, k, n).to(dtype)
@@ -46,7 +46,7 @@ def test_what_is_added_and_scaled(dtype, batched, stock):
                 assert relative(result, expected) <= bound(batched, dtype), (b, m, k, n, added.shape, scales)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_out_and_in_place(dtype, batched, stock):
     for b, m, k, n in SIZES:
         x, w, start = torch.randn(b, m, k).to(dtype), torch.randn(b, k, n).to(dtype), torch.randn(b, m, n).to(dtype)

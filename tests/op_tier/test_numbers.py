@@ -63,6 +63,19 @@ def test_products_of_16_bits_are_taken_on_every_cpu_and_as_near_to_truth_as_stoc
         assert torch.equal(x @ w, x) and (x @ (2 * w)).isinf().all(), "sums are not cut off on their way"
 
 
+@pytest.mark.parametrize("use_gelu", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_a_product_with_an_activation_behind_it(dtype, use_gelu, candidate, stock):
+    """What nn.TransformerEncoderLayer calls in eval mode."""
+    torch.manual_seed(0)
+    x, w, bias = torch.randn(40, 256).to(dtype), (torch.randn(256, 96) / 16).to(dtype), torch.randn(96).to(dtype)
+    for scales in ({}, {"beta": 0.5, "alpha": 2}):
+        call = lambda: torch._addmm_activation(bias, x, w, use_gelu=use_gelu, **scales)  # noqa: E731
+        expected, result = stock(call), call()
+        same_face(result, expected)
+        assert relative(result, expected) <= bound(candidate, dtype)
+
+
 def test_expanded_and_real_batches(candidate, stock):
     x = torch.randn(4, 16, 256)
     for w in (torch.randn(256, 128).expand(4, 256, 128), torch.randn(128, 256).t().expand(4, 256, 128), torch.randn(4, 256, 128),

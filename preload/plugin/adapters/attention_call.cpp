@@ -48,7 +48,7 @@ bool AttentionCall::describe(const at::Tensor& query, const at::Tensor& key, con
   k = &key;
   v = &value;
   causal = is_causal;
-  if (dropout_p != 0.0 || !is(Declined::kDtype, dtype_fits(query.scalar_type()))) return false;
+  if (dropout_p != 0.0 || !is(Declined::kDtype, product_dtype_fits(query.scalar_type()))) return false;
   if (!describe_operand(this, query) || !describe_operand(this, key) || !describe_operand(this, value)) return false;
   wants_grad = query.scalar_type() == at::kFloat && c10::GradMode::is_enabled() &&
                (query.requires_grad() || key.requires_grad() || value.requires_grad());
@@ -56,6 +56,7 @@ bool AttentionCall::describe(const at::Tensor& query, const at::Tensor& key, con
 }
 
 int AttentionCall::best(bool bf16, IsaSet isa) const {
+  if (q->scalar_type() == at::kHalf) return kStock;
   if (bf16 && !wants_grad && q->scalar_type() == at::kFloat && kernels::attention_bf16_inside(kernel_operands(), isa)) return kOwnBf16;
   return kernels::attention_supported(kernel_dtype(*q), isa) ? kOwnF32 : kStock;
 }
@@ -82,6 +83,10 @@ bool AttentionCall::may_round(const TierOptions& options) const {
 
 std::vector<int> AttentionCall::candidates(const TierOptions& options) const {
   std::vector<int> fitting;
+  if (q->scalar_type() == at::kHalf) {
+    if (!half_is_native(at::kHalf, options.isa) && kernels::attention_supported(kernels::DType::kF32, options.isa)) fitting.push_back(kOwnF32);
+    return fitting;
+  }
   const bool rounded = may_round(options);
   if (rounded) fitting.push_back(kOwnBf16);
   if (rounded && options.dtype == DtypePolicy::kBfloat16) return fitting;  // as of products, float32 is no answer there
@@ -89,9 +94,30 @@ std::vector<int> AttentionCall::candidates(const TierOptions& options) const {
   return fitting;
 }
 
-bool AttentionCall::changes_dtype() const { return may_round(tier()->options); }
+bool AttentionCall::changes_dtype() const { return q->scalar_type() != at::kHalf && may_round(tier()->options); }
+
+/// float16, whose products are loops over elements.
+Outputs AttentionCall::run_widened(IsaSet isa) const {
+  const at::Tensor wide_q = q->to(at::kFloat);
+  const at::Tensor wide_k = k->to(at::kFloat);
+  const at::Tensor wide_v = v->to(at::kFloat);
+  std::optional<at::Tensor> wide_mask;
+  if (mask != nullptr) wide_mask = mask->to(at::kFloat);
+  AttentionCall wide;
+  wide.q = &wide_q;
+  wide.k = &wide_k;
+  wide.v = &wide_v;
+  wide.scale = scale;
+  wide.causal = causal;
+  wide.wants_logsumexp = wants_logsumexp;
+  if (!wide.describe_mask(wide_mask)) return {};
+  Outputs outputs = wide.run(kOwnF32, {}, isa);
+  if (outputs.first.defined()) outputs.first = outputs.first.to(at::kHalf);
+  return outputs;
+}
 
 Outputs AttentionCall::run(int candidate, const Packs& /*packs*/, IsaSet isa) const {
+  if (q->scalar_type() == at::kHalf) return run_widened(isa);
   const std::int64_t batch = q->size(0);
   const std::int64_t heads = q->size(1);
   const std::int64_t rows = q->size(2);

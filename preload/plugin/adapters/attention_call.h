@@ -26,6 +26,7 @@ class AttentionCall final : public AttentionOperands {
 
  private:
   [[nodiscard]] bool may_round(const TierOptions& options) const;
+  [[nodiscard]] Outputs run_widened(IsaSet isa) const;
   template <typename T>
   [[nodiscard]] bool accurate_as(const Outputs& stock, const Outputs& result, Precision precision) const;
 };

@@ -24,6 +24,7 @@ bool close_to_stock(const at::Tensor& stock, const at::Tensor& result, float bou
 }
 
 double element(const at::Tensor& tensor, std::int64_t place) {
+  if (tensor.scalar_type() == at::kHalf) return static_cast<double>(tensor.const_data_ptr<at::Half>()[place]);
   return tensor.scalar_type() == at::kFloat ? static_cast<double>(tensor.const_data_ptr<float>()[place])
                                             : static_cast<double>(tensor.const_data_ptr<at::BFloat16>()[place]);
 }
@@ -91,6 +92,9 @@ bool AttentionCall::accurate_as(const Outputs& stock_outputs, const Outputs& out
 }
 
 bool AttentionCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {
+  if (q->scalar_type() == at::kHalf) {
+    return close_to_stock(stock.more[0], result.more[0], 5e-3f) && accurate_as<at::Half>(stock, result, Precision::kFloat16Op);
+  }
   const bool bf16 = q->scalar_type() == at::kBFloat16;
   const Precision precision = bf16 || candidate == kOwnBf16 ? Precision::kBf16Op : Precision::kFloat32;
   if (!close_to_stock(stock.more[0], result.more[0], precision == Precision::kBf16Op ? 2e-2f : 2e-5f)) return false;

@@ -55,11 +55,10 @@ SiteId AttentionOperands::scores_id() const {
 }
 
 SiteKey AttentionOperands::scores_key(const SiteId& id, const TierOptions& options, std::string layouts) const {
-  const auto word = [](at::ScalarType dtype) { return dtype == at::kFloat ? "f32" : "bf16"; };
   SiteKey key;
   key.op = op_name(op);
-  key.dtypes = word(q->scalar_type());
-  if (mask != nullptr) key.dtypes += std::string(",") + word(mask->scalar_type());
+  key.dtypes = dtype_word(q->scalar_type());
+  if (mask != nullptr) key.dtypes += std::string(",") + dtype_word(mask->scalar_type());
   key.layouts = std::move(layouts);
   if (mask != nullptr) key.layouts += masked_by_key() ? 's' : 'e';
   key.sizes = "heads=" + std::to_string(id.batch) + ",rows=" + std::to_string(id.m) + ",keys=" + std::to_string(id.n) +

@@ -11,6 +11,7 @@
 #include "preload/plugin/adapters/images.h"
 #include "preload/plugin/adapters/linear_call.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/candidate_kernels.h"
 
 namespace ipexrun::preload::adapters {
 namespace {
@@ -18,9 +19,9 @@ namespace {
 /// Multiply-adds below which a call is left alone, because changing layout and dtype costs as much.
 constexpr std::int64_t kWorthwhileProducts = 500'000;
 /// The same where our kernels are offered, which are done before stock's have begun: each channel has a window of its own, or any window on
-/// AMX.
+/// AMX, or of 16 bits where the CPU has no such products.
 constexpr std::int64_t kWorthwhileDepthwise = 2'000;
-constexpr std::int64_t kWorthwhileOnAmx = 50'000;
+constexpr std::int64_t kWorthwhileBesideSlow = 50'000;
 
 bool describe_operands(ConvolutionCall* call, const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
   const std::int64_t dim = x.dim();
@@ -44,7 +45,8 @@ bool worthwhile(const ConvolutionCall& call) {
   const std::int64_t pixels = call.transposed ? call.in[0] * call.in[1] * call.in[2] : call.out[0] * call.out[1] * call.out[2];
   const std::int64_t products = call.x->size(0) * pixels * call.depth() * (call.transposed ? call.w->size(1) : call.out_channels());
   const bool own = !call.transposed && isa_has(tier()->options.isa, kIsaAmxBf16);
-  const std::int64_t least = call.depthwise() ? kWorthwhileDepthwise : own ? kWorthwhileOnAmx : kWorthwhileProducts;
+  const bool slow = call.dtype != at::kFloat && !half_is_native(call.dtype, tier()->options.isa);  // stock's loop over elements
+  const std::int64_t least = call.depthwise() ? kWorthwhileDepthwise : own || slow ? kWorthwhileBesideSlow : kWorthwhileProducts;
   return products >= least || tier()->forced.load(std::memory_order_relaxed) != kStock;
 }
 

@@ -1,10 +1,14 @@
 // addmm, mm, bmm and baddbmm, functional, in place and into out=. The order of the tests matters: what declines most often and costs
 // least stands first.
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/_addmm_activation_cpu_dispatch.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/baddbmm_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
+#include <ATen/ops/relu.h>
 
 #include <array>
 #include <cmath>
@@ -182,6 +186,13 @@ at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& m
       [&]() -> Outputs { return at::cpu::addmm_(self, mat1, mat2, beta, alpha); },
       [&]() -> Outputs { return at::cpu::addmm(self, mat1, mat2, beta, alpha); });
   return self;
+}
+
+at::Tensor addmm_activation(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
+                            const at::Scalar& alpha, bool use_gelu) {
+  if (!allowed_here()) return at::cpu::_addmm_activation(self, mat1, mat2, beta, alpha, use_gelu);
+  at::Tensor result = at::addmm(self, mat1, mat2, beta, alpha);
+  return use_gelu ? at::gelu(result) : at::relu_(result);
 }
 
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {

@@ -169,6 +169,7 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
       fitting.push_back(kOwnBf16);
     }
     if (bf16_allowed && !half_inputs) fitting.push_back(kOnednnBf16Cast);
+    if (half_inputs && widens(options)) fitting.push_back(kF32Cast);
     return fitting;
   }
   if (bf16_allowed && kernels::packed_b_bytes(k, n) > 0 && kernels::linear_bf16_supported(kernel_args(*this), options.isa)) {
@@ -189,10 +190,14 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
 /// Stock's products of float16 are loops over elements but on CPUs that have such products. What is added or scaled afterwards would be rounded
 /// twice.
 std::vector<int> LinearCall::float16_candidates(const TierOptions& options) const {
-  const bool fits = !batched && !training && !scaled() && kernels::packed_f32_bytes(k, n, true) > 0 &&
+  if (batched) return widens(options) ? std::vector<int>{kF32Cast} : std::vector<int>{};
+  const bool fits = !training && !scaled() && kernels::packed_f32_bytes(k, n, true) > 0 &&
                     kernels::linear_f32_supported(kernel_args_f32(*this), options.isa);
   return fits ? std::vector<int>{kOwnF32} : std::vector<int>{};
 }
+
+/// Products of 16 bits by way of float32, where they are loops over elements.
+bool LinearCall::widens(const TierOptions& options) const { return batched && !training && !half_is_native(dtype, options.isa); }
 
 /// float32 stays with stock, whose product reads both operands where they lie; bf16 operands (the user's autocast) too.
 std::vector<int> LinearCall::training_candidates(const TierOptions& options) const {
@@ -312,7 +317,9 @@ Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   }
   const TensorPack* pack = packs[0];
   at::Tensor product;
-  if (candidate == kOnednnBf16Cast && batched) {
+  if (candidate == kF32Cast) {
+    product = at::cpu::bmm(x->to(at::kFloat), w->to(at::kFloat));
+  } else if (candidate == kOnednnBf16Cast && batched) {
     product = at::cpu::bmm(x->to(at::kBFloat16), w->to(at::kBFloat16)).to(dtype);
   } else if (candidate == kOnednnBf16Cast) {
     product = at::cpu::mm(x2d().to(at::kBFloat16), w2d().to(at::kBFloat16)).to(dtype);

@@ -62,6 +62,7 @@ class LinearCall final : public OpCall {
   [[nodiscard]] at::Tensor run_own_unpacked(IsaSet isa) const;
   [[nodiscard]] std::vector<int> training_candidates(const TierOptions& options) const;
   [[nodiscard]] std::vector<int> float16_candidates(const TierOptions& options) const;
+  [[nodiscard]] bool widens(const TierOptions& options) const;
   template <typename T>
   [[nodiscard]] bool accurate_as(const at::Tensor& stock, const at::Tensor& candidate, Precision precision) const;
 };

@@ -8,26 +8,31 @@ def bucket(size):
     return size if size < 4 else 1 << (size - 1).bit_length()
 
 
-def signature(value):
+DEPTH = 32  # of containers within containers that are looked into: some hold themselves
+
+
+def signature(value, depth=0):
     """Calls with equal ones take about the same time."""
+    if depth > DEPTH:
+        return type(value)
     if isinstance(value, torch.Tensor):
         if value.is_nested:  # whose sizes are no plain numbers
             return type(value), value.dtype
         return (value.dtype, *map(bucket, value.shape))
     if type(value) in (list, tuple):
-        return tuple(map(signature, value))
+        return tuple(signature(one, depth + 1) for one in value)
     if type(value) is dict:
-        return tuple((key, signature(one)) for key, one in value.items())
+        return tuple((key, signature(one, depth + 1)) for key, one in value.items())
     return value if value is None or type(value) is bool else type(value)
 
 
-def has_state(value):
+def has_state(value, depth=0):
     """Whether it holds more than tensors and plain values: an object that the program may change from call to call, such as a cache of keys
     and values. What was traced with one of its states seldom fits the next."""
-    if isinstance(value, dict):
-        return any(map(has_state, value.values()))
-    if isinstance(value, (list, tuple)):
-        return any(map(has_state, value))
+    if depth > DEPTH:
+        return True
+    if isinstance(value, (dict, list, tuple)):
+        return any(has_state(one, depth + 1) for one in (value.values() if isinstance(value, dict) else value))
     return not isinstance(value, (torch.Tensor, str, bytes, int, float, complex, type(None), slice, range, torch.dtype, torch.device))
 
 

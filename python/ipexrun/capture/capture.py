@@ -31,6 +31,7 @@ from .dynamo_calls import no_marks, ways_of_calling
 from .fits import Fits
 from .sizes import Sizes
 from .unguarded import Unguarded
+from .unguarded_arguments import Alike
 
 COUNTS = 16  # calls whose operators are counted at most
 ATTEMPTS = 4  # traces of one module; each waits for its price again
@@ -199,6 +200,7 @@ class Target:
         self.phase = self.wait
         self.module_hooks = None  # until it is traced
         self.unguarded = Unguarded()
+        self.alike = Alike()
         self.sizes = Sizes()
         self.trial = torch.classes.ipexrun.Trial()
         self.builder = torch.classes.ipexrun.Graph()  # asked for what the process has chosen so far
@@ -339,7 +341,7 @@ class Target:
             self.express_recalled = True
             self.express = express.recalled(self, module)
         traces = self.express
-        if traces is not None:
+        if traces is not None and self.alike.holds(module, args, kwargs):
             result = traces(module, *args, **kwargs)
             if result is not None:
                 return result
@@ -511,6 +513,11 @@ class Target:
             self.module_hooks = Hooks(module)
             self.signature = signature_of_call(args, kwargs)
             self.certain = (self.pinned or not self.again) and self.known.of_call(self.signature) == remembered.CAPTURED
+            if not self.compiled:
+                self.alike.begin(module, args, kwargs)
+            elif not self.alike.holds(module, args, kwargs):
+                self.attempts -= 1
+                return self.eager
             ran = compiler.ran()
             self.hook.end_drift_check()
             with no_marks(module), self.sizes.told(args, kwargs):
@@ -565,6 +572,8 @@ class Target:
 
     def captured(self, module, args, kwargs):
         """Its result, or EAGER; and how long it took, a Half, if a graph took part."""
+        if not self.alike.holds(module, args, kwargs):
+            return self.eager, None
         rests = self.fits.rests() if self.phase != self.answer else 0
         if rests or self.fits.leaves_out(args, kwargs):
             self.alone += 1 + rests
@@ -785,7 +794,7 @@ class Target:
             elif self.express is None:
                 self.note.setdefault("no_trace", "more than one graph")
         traces, waiting = self.express, None  # which another thread may end
-        if traces is not None:
+        if traces is not None and self.alike.holds(module, args, kwargs):
             result = traces(module, *args, **kwargs)
             if result is not None and result is not self.eager:
                 return result

@@ -10,20 +10,22 @@ Thread rule: under the interpreter lock; what another thread notes meanwhile is 
 
 import torch
 
+from .call_kinds import DEPTH
+
 TIMES, PROBE = 8, 64
 ROW, LOOKS, LONGEST = 64, 8, 4096
 MOST = 1024  # kinds of calls that are kept apart
 
 
-def exactly(value):
+def exactly(value, depth=0):
     """Hashable: equal for what guards on sizes, kinds and plain numbers cannot tell apart."""
     if isinstance(value, torch.Tensor):
         return (value.dtype, "nested") if value.is_nested else (value.dtype, *value.shape)
     kind = type(value)
     if kind is list or kind is tuple:
-        return (kind, *map(exactly, value))
+        return (kind, *(exactly(one, depth + 1) for one in value)) if depth < DEPTH else kind
     if kind is dict:
-        return (kind, *((key, exactly(one)) for key, one in value.items()))
+        return (kind, *((key, exactly(one, depth + 1)) for key, one in value.items())) if depth < DEPTH else kind
     return (kind, value) if kind in (bool, int, str) else kind
 
 

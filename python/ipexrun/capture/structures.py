@@ -8,6 +8,7 @@ import torch
 
 PLAIN = frozenset((bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout))
 TENSORS = (torch.Tensor, torch.nn.Parameter)
+DEPTH = 64  # of containers within containers
 
 
 class Unknown(Exception):
@@ -28,18 +29,20 @@ def plain(value):
     raise Unknown(f"a {kind.__name__}")
 
 
-def describe(value, tensors):
+def describe(value, tensors, depth=0):
     """An exact description of an argument; its tensors are appended to `tensors`."""
+    if depth > DEPTH:
+        raise Unknown("what is nested too deep, or holds itself")
     kind = type(value)
     if kind in TENSORS:
-        if not value.is_cpu or value.layout is not torch.strided or value.dtype.is_complex:
-            raise Unknown("a tensor that is complex, not on the CPU or not strided")
+        if not value.is_cpu or value.layout is not torch.strided or value.dtype.is_complex or value.is_nested:
+            raise Unknown("a tensor that is complex, nested, not on the CPU or not strided")
         tensors.append(value)
         return value.dtype, value.shape, value.stride(), value.requires_grad, value.is_inference()
     if kind is tuple or kind is list:
-        return (kind, *[describe(one, tensors) for one in value])
+        return (kind, *[describe(one, tensors, depth + 1) for one in value])
     if kind is dict:
-        return (kind, *[(plain(key), describe(one, tensors)) for key, one in value.items()])
+        return (kind, *[(plain(key), describe(one, tensors, depth + 1)) for key, one in value.items()])
     return plain(value)
 
 
@@ -54,6 +57,7 @@ class Taken:
     def __init__(self, value):
         self.tensors = []
         self.containers = []  # tuples left out
+        self.depth = 0
         self.form, self.build = self.take(value)
         if not self.tensors:
             raise Unknown("nothing that is a tensor")
@@ -87,7 +91,11 @@ class Taken:
     def take_all(self, values):
         if type(values) is list:
             self.containers.append(values)
+        if self.depth >= DEPTH:
+            raise Unknown("what is nested too deep, or holds itself")
+        self.depth += 1
         taken = [self.take(one) for one in values]
+        self.depth -= 1
         return [form for form, _ in taken], [build for _, build in taken]
 
     @staticmethod
@@ -110,6 +118,8 @@ class Containers:
 
     def look_into(self, value):
         if isinstance(value, (list, dict)):
+            if any(one is value for one, _ in self.held):
+                return  # it holds itself
             self.held.append((value, self.inside(value)))
         if isinstance(value, (list, tuple, dict)):
             for one in value.values() if isinstance(value, dict) else value:
