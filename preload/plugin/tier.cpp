@@ -40,6 +40,7 @@ constexpr CandidateRow kCandidates[] = {
 #undef bf16
 #undef f32
 };
+static_assert(std::ranges::all_of(kCandidates, [](const CandidateRow& row) { return row.number > kStock && row.number < kMaxCandidates; }));
 
 WeightLimits read_limits() {
   WeightLimits limits;

@@ -61,7 +61,7 @@ class Pack {
   [[nodiscard]] virtual std::size_t size_bytes() const noexcept = 0;
 };
 
-inline constexpr int kMaxCandidates = 8;    ///< candidates are numbered 1..7 in verdicts and packs
+inline constexpr int kMaxCandidates = 9;    ///< candidates are numbered 1..8 in verdicts and packs
 inline constexpr int kSightings = 2;        ///< earlier uses with the same bytes before a weight may be packed
 /// A weight is checked beside stock, and packed, which takes as long as some four calls: one that dies before so many uses gains nothing. Programs that
 /// make models all the time teach patience: once so many weights died, each next one waits for twice as many uses as these had in the mean.
