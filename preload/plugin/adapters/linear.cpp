@@ -16,6 +16,7 @@
 #include "preload/plugin/adapters.h"
 #include "preload/plugin/adapters/linear_call.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/candidate_kernels.h"
 
 namespace ipexrun::preload::adapters {
 namespace {
@@ -24,6 +25,7 @@ namespace {
 /// checking it costs (bench/op_tier.py, field "declined").
 constexpr std::int64_t kWorthwhileProducts = 32768;
 constexpr std::int64_t kWorthwhileBatched = 1'000'000;  ///< without a weight the whole call is short: a check once a site has to pay
+constexpr std::int64_t kWorthwhileLoops = 100'000;      ///< the same where stock loops over elements: 3 GFLOP/s
 constexpr std::int64_t kProductsOfMatrix = 2000;        ///< that stock could do in the time it spends on each matrix of a batch
 
 /// Reads the last two dimensions of the right operand; false when they are neither row-major nor transposed, or overlap.
@@ -68,7 +70,9 @@ bool read_left_transposed(LinearCall* call, const at::Tensor& x) {
 bool worthwhile(const LinearCall& call) {
   if (call.m <= 0 || call.n <= 0 || call.k <= 0) return false;
   const std::int64_t products = call.m * call.n * call.k;
-  if (call.batched ? call.batch * (products + kProductsOfMatrix) >= kWorthwhileBatched : products >= kWorthwhileProducts) return true;
+  const bool loops = call.dtype != at::kFloat && !half_is_native(call.dtype, tier()->options.isa);
+  const std::int64_t batched = loops ? kWorthwhileLoops : kWorthwhileBatched;
+  if (call.batched ? call.batch * (products + kProductsOfMatrix) >= batched : products >= kWorthwhileProducts) return true;
   return tier()->forced.load(std::memory_order_relaxed) != kStock;  // tests compare the candidate, however small the call
 }
 
