@@ -82,7 +82,7 @@ def test_what_holds_itself_is_looked_at_once():
     from ipexrun.capture.unguarded_arguments import Alike
 
     root = {"children": []}
-    root["children"].append({"parent": root})
+    root["children"] += [{"parent": root} for _ in range(9)]  # as many ways to go round
     alike = Alike()
     alike.begin(Net(), (root,), {})
     assert call_kinds.signature_of_call((root,), {}) == call_kinds.signature_of_call((root,), {})

@@ -8,21 +8,27 @@ def bucket(size):
     return size if size < 4 else 1 << (size - 1).bit_length()
 
 
-DEPTH = 32  # of containers within containers that are looked into: some hold themselves
+DEPTH = 32  # of containers within containers that are looked into
 
 
-def signature(value, depth=0):
+def ends(value, around):
+    """Whether a container is looked into no further: it lies too deep, or is one of those around it."""
+    return len(around) > DEPTH or any(one is value for one in around)
+
+
+def signature(value, around=()):
     """Calls with equal ones take about the same time."""
-    if depth > DEPTH:
-        return type(value)
     if isinstance(value, torch.Tensor):
         if value.is_nested:  # whose sizes are no plain numbers
             return type(value), value.dtype
         return (value.dtype, *map(bucket, value.shape))
-    if type(value) in (list, tuple):
-        return tuple(signature(one, depth + 1) for one in value)
-    if type(value) is dict:
-        return tuple((key, signature(one, depth + 1)) for key, one in value.items())
+    if type(value) in (list, tuple, dict):
+        if ends(value, around):
+            return type(value)
+        around = (*around, value)
+        if type(value) is dict:
+            return tuple((key, signature(one, around)) for key, one in value.items())
+        return tuple(signature(one, around) for one in value)
     return value if value is None or type(value) is bool else type(value)
 
 

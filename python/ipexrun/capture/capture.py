@@ -4,7 +4,7 @@ graphs become programs of the plugin (compiler.py), and it is used in captured f
 No code of the program's runs more often than it would: TorchDynamo looks at it without running it, trials are of captured graphs alone, and
 a call that was not captured is answered by the module itself, as is the first one that was, whose two results are compared (as_module.py). The extension (python/hook) counts the time spent in modules and asks here.
 
-A Target is one machine of states, and each of its methods is one of them. What a capture costs and when it is worth that stands in prices.py.
+One file, though long: a Target is one machine of states, and each of its methods is one of them. What a capture costs and when it is worth that stands in prices.py.
 
 Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
 """
@@ -339,6 +339,7 @@ class Target:
             from . import express  # which needs this one
 
             self.express_recalled = True
+            self.alike.begin(module, (), {})
             self.express = express.recalled(self, module)
         traces = self.express
         if traces is not None and self.alike.holds(module, args, kwargs):
@@ -488,7 +489,7 @@ class Target:
 
     def capture(self, module, args, kwargs):
         """Traces in this call, which is answered by what was traced."""
-        if not self.lock.acquire(blocking=False):
+        if self.compiled and not self.alike.holds(module, args, kwargs) or not self.lock.acquire(blocking=False):
             return self.eager
         try:
             before = len(self.compiled)
@@ -515,9 +516,6 @@ class Target:
             self.certain = (self.pinned or not self.again) and self.known.of_call(self.signature) == remembered.CAPTURED
             if not self.compiled:
                 self.alike.begin(module, args, kwargs)
-            elif not self.alike.holds(module, args, kwargs):
-                self.attempts -= 1
-                return self.eager
             ran = compiler.ran()
             self.hook.end_drift_check()
             with no_marks(module), self.sizes.told(args, kwargs):

@@ -10,22 +10,25 @@ Thread rule: under the interpreter lock; what another thread notes meanwhile is 
 
 import torch
 
-from .call_kinds import DEPTH
+from .call_kinds import ends
 
 TIMES, PROBE = 8, 64
 ROW, LOOKS, LONGEST = 64, 8, 4096
 MOST = 1024  # kinds of calls that are kept apart
 
 
-def exactly(value, depth=0):
+def exactly(value, around=()):
     """Hashable: equal for what guards on sizes, kinds and plain numbers cannot tell apart."""
     if isinstance(value, torch.Tensor):
         return (value.dtype, "nested") if value.is_nested else (value.dtype, *value.shape)
     kind = type(value)
-    if kind is list or kind is tuple:
-        return (kind, *(exactly(one, depth + 1) for one in value)) if depth < DEPTH else kind
-    if kind is dict:
-        return (kind, *((key, exactly(one, depth + 1)) for key, one in value.items())) if depth < DEPTH else kind
+    if kind in (list, tuple, dict):
+        if ends(value, around):
+            return kind
+        around = (*around, value)
+        if kind is dict:
+            return (kind, *((key, exactly(one, around)) for key, one in value.items()))
+        return (kind, *(exactly(one, around) for one in value))
     return (kind, value) if kind in (bool, int, str) else kind
 
 

@@ -6,9 +6,10 @@ import enum
 
 import torch
 
+from .call_kinds import DEPTH
+
 PLAIN = frozenset((bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout))
 TENSORS = (torch.Tensor, torch.nn.Parameter)
-DEPTH = 64  # of containers within containers
 
 
 class Unknown(Exception):

@@ -12,7 +12,8 @@ import types
 
 import torch
 
-DEPTH = 16  # containers within containers that are looked into
+from .call_kinds import DEPTH
+
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, type(None), bool, int, str, bytes, complex, torch.Size, torch.dtype, torch.device, torch.layout,
                    torch.memory_format))
 NOT_STATE = (torch.Tensor, torch.nn.Module, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, str, bytes, int, float,
