@@ -188,9 +188,14 @@ def test_the_mode_has_to_be_asked_for():
 
 
 @pytest.mark.parametrize("options, before", [(("--select", "off"), ""), ((), "torch.use_deterministic_algorithms(True)"),
-                                             ((), "torch.set_default_device('cpu')")])
+                                             ((), "torch.overrides.TorchFunctionMode().__enter__()")])
 def test_it_stays_away(options, before):
     assert small("--graph-mode", "trace", *options, before=before).startswith("[] ")
+
+
+def test_a_default_device_that_is_the_cpu_changes_nothing():
+    said = small("--graph-mode", "trace", before="import ipexrun.capture.tracing as t; t.RACE = False\ntorch.set_default_device('cpu')", scale=" * 0")
+    assert said == "['trying its trace'] False"
 
 
 def test_a_difference_that_comes_later_ends_it_for_good():
