@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IPEXRUN_HOOK_ABI 8u
+#define IPEXRUN_HOOK_ABI 9u
 #define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
 
 /* One finished top-level module call. */
@@ -29,6 +29,7 @@ typedef struct IpexrunHookApi {
   uint64_t (*exploration_count)(void);       /* grows whenever selection measures a candidate */
   uint64_t (*exploration_ns)(void);          /* of the clock on the wall, spent on that beside answers, all threads */
   int (*enabled)(void);                      /* the calling thread's switch of the op tier */
+  int (*grad_enabled)(void);                 /* whether the calling thread records gradients */
   void (*set_enabled)(int on);               /* likewise */
   int (*force)(const char* candidate);       /* "" ends it; 0 = no candidate of that name */
   int (*force_here)(const char* candidate);  /* likewise, in the calling thread alone */

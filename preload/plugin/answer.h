@@ -45,6 +45,10 @@ std::optional<bool> weight_steps(const at::Tensor& weight);
 /// Hands a call that fits to selection. `stock_aside` computes into new memory what `stock` may write in place.
 Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside);
 
+/// Of the calls left_as_small(), the first and then one in so many are told to count_call(), which keeps the launcher's view of the program up to date.
+inline constexpr std::uint64_t kSmallAllCounted = 128;
+inline constexpr std::uint64_t kSmallCountedEvery = 1024;
+
 /// Whether calls are taken in a backward pass, too. What they return is not watched for drift there.
 template <typename Call>
 constexpr bool taken_in_backward() {
@@ -55,6 +59,19 @@ constexpr bool taken_in_backward() {
   }
 }
 
+/// For operators that take a microsecond or two, of which looking at the call would be a tenth: whether it is left to stock because it is `small`, by its
+/// sizes alone, of float32. It is counted, and that is all that becomes of it.
+inline bool left_as_small(Op op, bool small) {
+  if (!small) return false;
+  TierState& state = *tier();
+  if (state.forced.load(std::memory_order_relaxed) != kStock) return false;  // tests compare the candidate, however small the call
+  if (!tier_enabled()) return true;
+  in_backward(state);
+  const std::uint64_t before = counts_of(op).small.fetch_add(1, std::memory_order_relaxed);
+  if (before < kSmallAllCounted || before % kSmallCountedEvery == 0) count_call(state);
+  return true;
+}
+
 /// `describe` fills the call in and says whether it fits. The order of the tests matters: what declines most often and costs least
 /// stands first.
 template <typename Call, typename Describe>
@@ -62,7 +79,7 @@ Outputs answer(Op op, Describe describe, c10::function_ref<Outputs()> stock, c10
   if (!tier_enabled()) return stock();
   TierState& state = *tier();
   OpCounts& counts = counts_of(op);
-  counts.calls.fetch_add(1, std::memory_order_relaxed);
+  counts.looked_at.fetch_add(1, std::memory_order_relaxed);
   Call call;
   call.op = op;
   call.backward = in_backward(state);

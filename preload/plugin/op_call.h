@@ -51,8 +51,17 @@ inline constexpr std::size_t kOpCount = 0
 
 /// Counts of one op since the start of the process.
 struct OpCounts {
-  std::atomic<std::uint64_t> calls{0};
-  std::array<std::atomic<std::uint64_t>, kDeclinedCount> declined{};
+  std::atomic<std::uint64_t> looked_at{0};  ///< calls but for `small`
+  std::atomic<std::uint64_t> small{0};      ///< declined by their sizes before anything else was asked (answer.h)
+  std::array<std::atomic<std::uint64_t>, kDeclinedCount> declined{};  ///< of those looked at
+
+  [[nodiscard]] std::uint64_t calls() const noexcept {
+    return looked_at.load(std::memory_order_relaxed) + small.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t declined_for(Declined why) const noexcept {
+    const std::uint64_t found = declined[static_cast<std::size_t>(why)].load(std::memory_order_relaxed);
+    return why == Declined::kSmall ? found + small.load(std::memory_order_relaxed) : found;
+  }
 };
 OpCounts& counts_of(Op op) noexcept;
 

@@ -1,4 +1,5 @@
 // Connects the Python side to the tier: the function table that python_entry.cpp hands over.
+#include <c10/core/GradMode.h>
 #include <c10/core/TensorImpl.h>
 #include <unistd.h>
 
@@ -103,6 +104,7 @@ IpexrunHookApi make_api() {
   api.exploration_count = [] { return exploration_count(); };
   api.exploration_ns = [] { return exploration_ns(); };
   api.enabled = [] { return tier_enabled() ? 1 : 0; };
+  api.grad_enabled = [] { return c10::GradMode::is_enabled() ? 1 : 0; };
   api.set_enabled = [](int on) { tier_set_enabled(on != 0); };
   api.force = force;
   api.force_here = [](const char* candidate) { return tier_force_here(candidate) ? 1 : 0; };

@@ -40,8 +40,8 @@ TotalsOfOps totals_of_ops(const TierState& state) {
   TotalsOfOps all;
   for (std::size_t op = 0; op < kOpCount; ++op) {
     const OpCounts& counts = counts_of(static_cast<Op>(op));
-    all[op].calls = counts.calls.load(std::memory_order_relaxed);
-    for (const auto& count : counts.declined) all[op].declined += count.load(std::memory_order_relaxed);
+    all[op].calls = counts.calls();
+    for (std::size_t why = 0; why < kDeclinedCount; ++why) all[op].declined += counts.declined_for(static_cast<Declined>(why));
   }
   state.sites.for_each([&](const Site& site) {
     Totals& totals = all[site.id.op];
@@ -70,7 +70,7 @@ Totals totals_of(const TotalsOfOps& ops) {
 std::string declined_text(Op op) {
   std::string text;
   for (std::size_t why = 0; why < kDeclinedCount; ++why) {
-    const std::uint64_t count = counts_of(op).declined[why].load(std::memory_order_relaxed);
+    const std::uint64_t count = counts_of(op).declined_for(static_cast<Declined>(why));
     if (count > 0) text += std::string(text.empty() ? "" : ",") + decline_word(static_cast<Declined>(why)) + '=' + std::to_string(count);
   }
   return text;
@@ -266,7 +266,7 @@ std::string tier_report_json() {
             ", \"sites\": " + number(one.sites) + ", \"declined\": {";
     bool first_word = true;
     for (std::size_t why = 0; why < kDeclinedCount; ++why) {
-      const std::uint64_t count = counts_of(static_cast<Op>(op)).declined[why].load(std::memory_order_relaxed);
+      const std::uint64_t count = counts_of(static_cast<Op>(op)).declined_for(static_cast<Declined>(why));
       if (count == 0) continue;
       json += std::string(first_word ? "" : ", ") + '"' + decline_word(static_cast<Declined>(why)) + "\": " + number(count);
       first_word = false;

@@ -24,7 +24,6 @@ static struct {
   vectorcallfunc original;
   PyTypeObject* tensor_types[2]; /* exactly torch.Tensor and torch.nn.Parameter */
   PyTypeObject* tensor_base;     /* torch.Tensor, for subclasses */
-  PyObject* is_grad_enabled;
   PyObject* tracing_state;
   PyObject* function_mode_count;
   PyObject* training_name;
@@ -43,11 +42,14 @@ static struct {
 
 enum { SHORT_CALL_NS = 200000, SHORTS_IN_A_ROW = 8, LEAST_UNCOUNTED = 7, MOST_UNCOUNTED = 23, MOST_LEFT_OUT = 1000 };
 
-static _Thread_local int depth;
-static _Thread_local int inside; /* a module that counts, or one that must not be captured, is running */
-
-/* What a signal handler of the program's raised while Python of ours ran: the call that it came into ends with it. */
-static _Thread_local struct { PyObject *type, *value, *trace; } interrupt;
+/* Of the calling thread; together, so that each function asks for their address once. */
+typedef struct Here {
+  int depth;
+  int inside; /* a module that counts, or one that must not be captured, is running */
+  /* What a signal handler of the program's raised while Python of ours ran: the call that it came into ends with it. */
+  struct { PyObject *type, *value, *trace; } interrupt;
+} Here;
+static _Thread_local Here of_thread;
 
 /* Our own errors are nobody's business; KeyboardInterrupt, SystemExit and what else a signal handler raises are the program's. */
 static void forget_error(void) {
@@ -63,17 +65,18 @@ static void forget_error(void) {
     Py_XDECREF(answer);
     if (answer == NULL) PyErr_Clear();
   }
-  if (programs && interrupt.type == NULL) {
-    interrupt.type = type, interrupt.value = value, interrupt.trace = trace;
+  Here* const here = &of_thread;
+  if (programs && here->interrupt.type == NULL) {
+    here->interrupt.type = type, here->interrupt.value = value, here->interrupt.trace = trace;
     return;
   }
   Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
 }
 
 /* The call's end: `result`, or NULL with the program's interrupt. */
-static PyObject* interrupted(PyObject* result) {
-  PyObject *type = interrupt.type, *value = interrupt.value, *trace = interrupt.trace;
-  interrupt.type = interrupt.value = interrupt.trace = NULL;
+static PyObject* interrupted(Here* here, PyObject* result) {
+  PyObject *type = here->interrupt.type, *value = here->interrupt.value, *trace = here->interrupt.trace;
+  here->interrupt.type = here->interrupt.value = here->interrupt.trace = NULL;
   Py_XDECREF(result);
   PyErr_Clear();
   PyErr_Restore(type, value, trace);
@@ -152,7 +155,7 @@ static int64_t batch_of(PyObject* const* args, Py_ssize_t count) {
 }
 
 static uint32_t training_flag(PyObject* module) {
-  if (!truth_of_call(hook.is_grad_enabled, 0)) return 0;
+  if (!hook.api->grad_enabled()) return 0;
   /* Generic lookup: a module's own __getattr__ must not run because of us. */
   PyObject* training = PyObject_GenericGetAttr(module, hook.training_name);
   if (training == NULL) {
@@ -203,9 +206,10 @@ static void ask(Target* target, PyObject* module, int grad) {
 }
 
 static PyObject* inside_original(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  ++inside;
+  Here* const here = &of_thread;
+  ++here->inside;
   PyObject* result = hook.original(function, args, nargsf, kwnames);
-  --inside;
+  --here->inside;
   return result;
 }
 
@@ -240,9 +244,10 @@ static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns
 /* The handler's answer, or stock's when the handler asks for that. */
 static PyObject* handled_call(PyObject* handler, int grad, PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   Py_INCREF(handler);
-  ++inside;
+  Here* const here = &of_thread;
+  ++here->inside;
   PyObject* result = PyObject_Vectorcall(handler, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
-  --inside;
+  --here->inside;
   if (result == NULL) ipexrun_leave_out_own_lines();
   if (result == hook.eager) {
     Py_DECREF(result);
@@ -274,7 +279,7 @@ static void count(Target* target, uint64_t spent_ns) {
 static PyObject* countable_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* module = args[0];
   Target* target = NULL;
-  const int grad = truth_of_call(hook.is_grad_enabled, 1);
+  const int grad = hook.api->grad_enabled();
   if (hook.api->enabled()) target = target_of(module, grad, hook.first_wait_ns);
   if (target != NULL && (target->state == TARGET_COUNTING || target->state == TARGET_HANDLED) && target->left > 0) {
     --target->left;
@@ -296,7 +301,7 @@ static PyObject* countable_call(PyObject* function, PyObject* const* args, size_
 }
 
 static PyObject* counted_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  if (hook.attempt != NULL && inside == 0 && PyVectorcall_NARGS(nargsf) > 0) return countable_call(function, args, nargsf, kwnames);
+  if (hook.attempt != NULL && of_thread.inside == 0 && PyVectorcall_NARGS(nargsf) > 0) return countable_call(function, args, nargsf, kwnames);
   return hook.original(function, args, nargsf, kwnames);
 }
 
@@ -329,10 +334,11 @@ static PyObject* top_level_call(PyObject* function, PyObject* const* args, size_
 }
 
 static PyObject* hooked_vectorcall(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  const int top = depth++ == 0 && hook.bench;
+  Here* const here = &of_thread;
+  const int top = here->depth++ == 0 && hook.bench;
   PyObject* result = top ? top_level_call(function, args, nargsf, kwnames) : counted_call(function, args, nargsf, kwnames);
-  if (--depth == 0) hook.api->left_modules();
-  return interrupt.type == NULL ? result : interrupted(result);
+  if (--here->depth == 0) hook.api->left_modules();
+  return here->interrupt.type == NULL ? result : interrupted(here, result);
 }
 
 static void set_vectorcall(PyObject* function, vectorcallfunc entry) {
@@ -343,7 +349,7 @@ static void set_vectorcall(PyObject* function, vectorcallfunc entry) {
 #endif
 }
 
-static int depth_here(void) { return depth; }
+static int depth_here(void) { return of_thread.depth; }
 
 static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
   (void)self;
@@ -361,14 +367,14 @@ static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
 
 static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   (void)self;
-  static char* names[] = {"module", "tensor",  "parameter", "is_grad_enabled", "tracing_state", "function_mode_count",
+  static char* names[] = {"module", "tensor",  "parameter", "tracing_state", "function_mode_count",
                           "bench",  "attempt", "world",     "first_wait",      "of_signal",     NULL};
   PyTypeObject *module, *tensor, *parameter;
-  PyObject *is_grad_enabled, *tracing_state, *function_mode_count, *attempt = NULL, *world = NULL, *of_signal = NULL;
+  PyObject *tracing_state, *function_mode_count, *attempt = NULL, *world = NULL, *of_signal = NULL;
   int bench = 1;
   double first_wait = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OOO|$pOO!dO:install", names, &PyType_Type, &module, &PyType_Type, &tensor,
-                                   &PyType_Type, &parameter, &is_grad_enabled, &tracing_state, &function_mode_count, &bench, &attempt,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OO|$pOO!dO:install", names, &PyType_Type, &module, &PyType_Type, &tensor,
+                                   &PyType_Type, &parameter, &tracing_state, &function_mode_count, &bench, &attempt,
                                    &PyTuple_Type, &world, &first_wait, &of_signal)) {
     return NULL;
   }
@@ -394,7 +400,6 @@ static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   hook.tensor_types[0] = tensor;
   hook.tensor_types[1] = parameter;
   hook.tensor_base = tensor;
-  hook.is_grad_enabled = is_grad_enabled;
   hook.tracing_state = tracing_state;
   hook.function_mode_count = function_mode_count;
   hook.training_name = PyUnicode_InternFromString("training");
@@ -408,7 +413,7 @@ static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   hook.world = world;
   hook.first_wait_ns = (uint64_t)(first_wait * 1e9);
   /* Kept until the process ends: a call may be under way on another thread when the hook is taken out. */
-  Py_INCREF(tensor), Py_INCREF(parameter), Py_INCREF(is_grad_enabled), Py_INCREF(tracing_state), Py_INCREF(function_mode_count);
+  Py_INCREF(tensor), Py_INCREF(parameter), Py_INCREF(tracing_state), Py_INCREF(function_mode_count);
   for (int i = 0; i < 2; ++i) {
     if (functions[i] == NULL) continue;
     Py_INCREF(functions[i]);

@@ -15,6 +15,8 @@ namespace {
 /// Elements below which stock needs about what finding the site costs.
 constexpr std::int64_t kWorthwhileElements = 4096;
 
+bool small(const at::Tensor& x) { return x.scalar_type() == at::kFloat && x.numel() < kWorthwhileElements; }
+
 bool describe(ActivationCall* call, const at::Tensor& x, kernels::Activation kind) {
   call->x = &x;
   call->kind = kind;
@@ -27,6 +29,7 @@ bool describe(ActivationCall* call, const at::Tensor& x, kernels::Activation kin
 }  // namespace
 
 at::Tensor gelu(const at::Tensor& self, c10::string_view approximate) {
+  if (left_as_small(Op::kGelu, small(self))) return at::cpu::gelu(self, approximate);
   return answer<ActivationCall>(
              Op::kGelu,
              [&](ActivationCall* call) {
@@ -39,6 +42,7 @@ at::Tensor gelu(const at::Tensor& self, c10::string_view approximate) {
 }
 
 at::Tensor tanh(const at::Tensor& self) {
+  if (left_as_small(Op::kTanh, small(self))) return at::cpu::tanh(self);
   return answer<ActivationCall>(
              Op::kTanh, [&](ActivationCall* call) { return describe(call, self, kernels::Activation::kTanh); },
              [&]() -> Outputs { return at::cpu::tanh(self); })
@@ -46,6 +50,7 @@ at::Tensor tanh(const at::Tensor& self) {
 }
 
 at::Tensor sigmoid(const at::Tensor& self) {
+  if (left_as_small(Op::kSigmoid, small(self))) return at::cpu::sigmoid(self);
   return answer<ActivationCall>(
              Op::kSigmoid, [&](ActivationCall* call) { return describe(call, self, kernels::Activation::kSigmoid); },
              [&]() -> Outputs { return at::cpu::sigmoid(self); })
@@ -53,6 +58,7 @@ at::Tensor sigmoid(const at::Tensor& self) {
 }
 
 at::Tensor silu(const at::Tensor& self) {
+  if (left_as_small(Op::kSilu, small(self))) return at::cpu::silu(self);
   return answer<ActivationCall>(
              Op::kSilu, [&](ActivationCall* call) { return describe(call, self, kernels::Activation::kSilu); },
              [&]() -> Outputs { return at::cpu::silu(self); })

@@ -27,6 +27,18 @@ constexpr std::int64_t kWorthwhileProducts = 32768;
 constexpr std::int64_t kWorthwhileBatched = 1'000'000;  ///< without a weight the whole call is short: a check once a site has to pay
 constexpr std::int64_t kWorthwhileLoops = 100'000;      ///< the same where stock loops over elements: 3 GFLOP/s
 constexpr std::int64_t kProductsOfMatrix = 2000;        ///< that stock could do in the time it spends on each matrix of a batch
+constexpr std::int64_t kFewMatrices = 128;
+static_assert(kFewMatrices * kProductsOfMatrix + kWorthwhileProducts < kWorthwhileBatched);
+
+/// Whether the sizes alone say that worthwhile() will find a product of float32 not to be. (With few matrices: of many, each costs stock something.)
+bool small_2d(const at::Tensor& x, const at::Tensor& w) {
+  if (x.scalar_type() != at::kFloat || x.dim() != 2 || w.dim() != 2) return false;
+  return x.numel() * w.sizes()[1] < kWorthwhileProducts;
+}
+bool small_3d(const at::Tensor& x, const at::Tensor& w) {
+  if (x.scalar_type() != at::kFloat || x.dim() != 3 || w.dim() != 3 || x.sizes()[0] > kFewMatrices) return false;
+  return x.numel() * w.sizes()[2] < kWorthwhileProducts;
+}
 
 /// Reads the last two dimensions of the right operand; false when they are neither row-major nor transposed, or overlap.
 bool read_right(LinearCall* call, const at::Tensor& w) {
@@ -166,6 +178,7 @@ bool describe_in_place(LinearCall* call, at::Tensor& self, const at::Scalar& bet
 }  // namespace
 
 at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
+  if (left_as_small(Op::kAddmm, small_2d(mat1, mat2))) return at::cpu::addmm(self, mat1, mat2, beta, alpha);
   return answer<LinearCall>(
              Op::kAddmm, [&](LinearCall* call) { return describe_2d(call, mat1, mat2) && describe_addend(call, self, beta, alpha); },
              [&]() -> Outputs { return at::cpu::addmm(self, mat1, mat2, beta, alpha); })
@@ -200,6 +213,7 @@ at::Tensor addmm_activation(const at::Tensor& self, const at::Tensor& mat1, cons
 }
 
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
+  if (left_as_small(Op::kMm, small_2d(self, mat2))) return at::cpu::mm(self, mat2);
   return answer<LinearCall>(
              Op::kMm, [&](LinearCall* call) { return describe_2d(call, self, mat2); }, [&]() -> Outputs { return at::cpu::mm(self, mat2); })
       .first;
@@ -213,6 +227,7 @@ at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& o
 }
 
 at::Tensor bmm(const at::Tensor& self, const at::Tensor& mat2) {
+  if (left_as_small(Op::kBmm, small_3d(self, mat2))) return at::cpu::bmm(self, mat2);
   return answer<LinearCall>(
              Op::kBmm, [&](LinearCall* call) { return describe_3d(call, self, mat2); },
              [&]() -> Outputs { return at::cpu::bmm(self, mat2); })
@@ -228,6 +243,7 @@ at::Tensor& bmm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& 
 
 at::Tensor baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
                    const at::Scalar& alpha) {
+  if (left_as_small(Op::kBaddbmm, small_3d(batch1, batch2))) return at::cpu::baddbmm(self, batch1, batch2, beta, alpha);
   return answer<LinearCall>(
              Op::kBaddbmm, [&](LinearCall* call) { return describe_3d(call, batch1, batch2) && describe_addend(call, self, beta, alpha); },
              [&]() -> Outputs { return at::cpu::baddbmm(self, batch1, batch2, beta, alpha); })

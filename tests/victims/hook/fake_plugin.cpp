@@ -1,5 +1,6 @@
 // Stands in for the plugin: the real python_entry.cpp with a function table that only remembers. Loaded with ctypes by the tests,
 // at the moments a plugin starts: while torch is half imported, before it, after it, on another thread.
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -27,6 +28,13 @@ std::atomic<int> on{1};
 std::atomic<bool> remember{true};
 std::atomic<std::uint64_t> counted{0};
 
+/// c10::GradMode::is_enabled(), without torch's headers: libc10 is there by the time that modules are called.
+int grad_enabled() {
+  using IsEnabled = bool (*)();
+  static const auto is_enabled = reinterpret_cast<IsEnabled>(dlsym(dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD), "_ZN3c108GradMode10is_enabledEv"));
+  return is_enabled() ? 1 : 0;
+}
+
 void take(const IpexrunHookCall* call) {
   counted.fetch_add(1, std::memory_order_relaxed);
   if (!remember.load(std::memory_order_relaxed)) return;
@@ -47,6 +55,7 @@ EXPORT void fake_start(const char* lib_dir, int bench) {
   api.exploration_count = [] { return explored.load(); };
   api.exploration_ns = [] { return std::uint64_t{0}; };
   api.enabled = [] { return on.load(); };
+  api.grad_enabled = grad_enabled;
   api.set_enabled = [](int value) { on = value; };
   api.force = [](const char* name) { return std::strcmp(name, "known") == 0 ? 1 : 0; };
   api.force_here = api.force;
