@@ -71,6 +71,7 @@ Accuracy check_accuracy(std::span<const double> truth, std::span<const double> s
   }
   judge(whole, t, &excess, &result);
   if (!result.positions_equal) result.pass = false;
+  result.exact = whole.stock == 0 && whole.truth > 0;
   return result;
 }
 

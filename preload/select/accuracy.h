@@ -34,6 +34,7 @@ struct Accuracy {
   double stock_error = 0;       ///< e(stock) of the sample that decided
   double candidate_error = 0;   ///< e(candidate) of the same sample
   bool positions_equal = true;  ///< NaN and infinities lie where stock's do
+  bool exact = false;           ///< stock's numbers are the truth to the last bit, and not all of them zero
 };
 
 /// All three hold `samples` rows of equal length. Elements where stock is NaN or infinite count for positions only.

@@ -99,7 +99,11 @@ int Selector::call(Site& site, Trial& trial) {
 bool Selector::leaves_to_stock(Site& site) noexcept {
   if (site.choice.load(std::memory_order_relaxed) != kStock) return false;
   if (site.state.load(std::memory_order_acquire) == SiteState::kExploring) {
-    if (exploring_allowed_.load(std::memory_order_relaxed)) return false;
+    if (exploring_allowed_.load(std::memory_order_relaxed)) {
+      const std::uint32_t left = site.left_out.load(std::memory_order_relaxed);
+      if (left == 0) return false;
+      site.left_out.store(left - 1, std::memory_order_relaxed);
+    }
     site.calls.fetch_add(1, std::memory_order_relaxed);
     return true;
   }
@@ -205,6 +209,14 @@ bool Selector::is_probe(Site& site, std::uint64_t weight) {
   return false;
 }
 
+/// How many calls are left out differs each time, so that weights in turn are all met.
+void Selector::note_stranger(Site& site, bool stranger) {
+  site.strangers = stranger ? site.strangers + 1 : 0;
+  if (site.strangers < kStrangersInARow) return;
+  const std::uint64_t drawn = site.calls.load(std::memory_order_relaxed) * 0x9E3779B97F4A7C15ull >> 33;
+  site.left_out.store(kLeastLeftOut + static_cast<std::uint32_t>(drawn % (kMostLeftOut - kLeastLeftOut + 1)), std::memory_order_relaxed);
+}
+
 int Selector::explore(Site& site, Trial& trial) {
   Claim claim(claimed_);
   if (!claim || site.state.load(std::memory_order_acquire) != SiteState::kExploring) return answer(site, trial);
@@ -217,6 +229,7 @@ int Selector::explore(Site& site, Trial& trial) {
   const std::int64_t lookup_start = clock_.now_ns();
   const std::uint64_t weight = trial.weight();
   const std::int64_t lookup_ns = clock_.now_ns() - lookup_start;
+  note_stranger(site, weight == kUnknownWeight);
   if (!is_probe(site, weight)) return answer(site, trial);
   const std::int64_t before = site.stock_ns.load(std::memory_order_relaxed);
   if (before == 0 || !may_race(site)) return answer(site, trial);

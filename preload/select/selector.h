@@ -31,6 +31,12 @@ inline constexpr int kRecheckPairs = 5;
 inline constexpr std::uint64_t kRematchAfterCalls = 256;
 inline constexpr int kMaxRematches = 2;
 
+/// A site whose weights do not come again (a program makes new ones for each call) is not worth looking them up: after so many such calls in a
+/// row it does that in one call of 16 on average, until a weight is met that is known.
+inline constexpr int kStrangersInARow = 64;
+inline constexpr std::uint32_t kLeastLeftOut = 8;
+inline constexpr std::uint32_t kMostLeftOut = 22;
+
 inline constexpr std::uint64_t kUnknownWeight = ~std::uint64_t{0};
 
 /// What a candidate is prepared for.
@@ -138,6 +144,7 @@ class Selector {
   [[nodiscard]] bool may_explore(std::int64_t predicted_ns, std::int64_t start_ns = kStartBudgetNs) const noexcept;
   [[nodiscard]] bool may_race(const Site& site) const noexcept;
   static bool is_probe(Site& site, std::uint64_t weight);
+  static void note_stranger(Site& site, bool stranger);
 
   Clock& clock_;
   SelectorOptions options_;

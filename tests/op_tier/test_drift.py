@@ -115,7 +115,7 @@ def test_scores_near_zero_keep_the_rule(tmp_path, numbers):
 DIFFERENCES = """
 plugin_loader.start()
 class Similar(torch.nn.Module):
-    # Products of two towers, twenty times as large as what is left of them.
+    # Products of two towers, much larger than what is left of them.
     def __init__(self, inside):
         super().__init__()
         self.first, self.second, self.inside = torch.nn.Linear(256, 256), torch.nn.Linear(256, 256), inside
@@ -124,7 +124,7 @@ class Similar(torch.nn.Module):
         return products - self.shift if self.inside else products
 model, x, errors = Similar(INSIDE).eval(), torch.randn(64, 256), []
 with torch.no_grad():
-    model.shift = 0.95 * stock(lambda: model.first(x) @ model.second(x).t())
+    model.shift = SHIFT * stock(lambda: model.first(x) @ model.second(x).t())
     want = stock(lambda: model(x))
     for _ in range(60):
         found = model(x)
@@ -136,9 +136,49 @@ print(json.dumps({**report(), "errors": errors}))
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_small_difference_is_a_result_where_a_module_computes_it(tmp_path, inside):
-    report = outcome(tmp_path, DIFFERENCES.replace("INSIDE", str(inside)))
+    report = outcome(tmp_path, DIFFERENCES.replace("INSIDE", str(inside)).replace("SHIFT", "0.95"))
     assert max(report["errors"]) < 3e-2
     assert (report["drift"]["too_far"] > 0) == inside and report["drift"]["checks"] >= 1, report["drift"]
+
+
+SLOPES = """
+plugin_loader.start()
+model, x, errors = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Tanh(), torch.nn.Linear(256, 256)).eval(), torch.randn(64, 256), []
+step = 0.01 * torch.randn(64, 256)
+def slope(): return model(x + step) - model(x - step)
+with torch.no_grad():
+    want = stock(slope)
+    for _ in range(60):
+        found = slope()
+        errors.append(((found - want).norm() / want.norm()).item())
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+def test_a_difference_of_two_results_is_one(tmp_path):
+    report = outcome(tmp_path, SLOPES)
+    assert max(report["errors"]) < 3e-2
+    assert report["drift"]["too_far"] > 0, report["drift"]
+
+
+WITHOUT_MODULES = """
+plugin_loader.start()
+image, window, errors = torch.rand(4, 1, 96, 96) + 2, torch.full((1, 1, 7, 7), 1 / 49), []
+def local_variance(image):
+    mean = torch.nn.functional.conv2d(image, window)
+    return torch.nn.functional.conv2d(image * image, window) - mean * mean
+with torch.no_grad():
+    want = stock(lambda: local_variance(image))
+    for _ in range(200):
+        found = local_variance(image)
+        errors.append(((found - want).norm() / want.norm()).item())
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+def test_functions_are_held_to_their_results(tmp_path):
+    report = outcome(tmp_path, WITHOUT_MODULES)
+    assert max(report["errors"]) < 3e-2
 
 
 DROPPED = """

@@ -7,7 +7,7 @@ without, which is what bf16 gains; a write into memory that was copied for it.
 import pytest
 import torch
 import torch.nn.functional as F
-from ipexrun.training import step_rounding
+from ipexrun.training import step_forms, step_rounding
 from torch import nn
 
 LEAST = torch.finfo(torch.float32).min
@@ -150,9 +150,38 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_does_without_stays_as_it_is(name):
+def test_what_does_without_stays_as_it_is(name, monkeypatch):
+    monkeypatch.setattr(step_rounding, "SMALL_HEAD", 0)
     graph, _ = graph_of(HARMLESS[name], torch.randn(8, 16))
     assert step_rounding.careful(graph) is graph
+
+
+def year(net, x):
+    """It ends near 1985, where samples differ by less than a step of bf16."""
+    return net.second(F.gelu(net.first(x)))[:, :1] + 1985
+
+
+@pytest.mark.parametrize("most, is_one", [(2**20, True), (0, False)])
+def test_a_head_that_is_a_small_part_of_the_work_is_not_rounded(most, is_one, monkeypatch):
+    monkeypatch.setattr(step_rounding, "SMALL_HEAD", most)
+    graph, inputs = graph_of(year, torch.randn(64, 16, generator=torch.Generator().manual_seed(1)))
+    stock = graph.forward(*inputs)[0]
+    distance = (rounded(step_rounding.careful(graph), inputs) - stock).norm() / (stock - stock.mean()).norm()
+    assert (distance < 0.02) == is_one, distance
+
+
+def test_a_large_head_is_rounded(monkeypatch):
+    monkeypatch.setattr(step_rounding, "SMALL_HEAD", 0)
+    graph, _ = graph_of(year, torch.randn(64, 16))
+    assert step_rounding.heads(graph.graph) == set(), "half of the work"
+
+
+def test_results_that_differ_by_little_more_than_rounding_keep_float32():
+    years = 1985 + torch.rand(64, 1, generator=torch.Generator().manual_seed(0))
+    assert step_forms.Graph.hides(years, years.bfloat16().float())
+    logits = torch.randn(64, 10, generator=torch.Generator().manual_seed(0))
+    assert not step_forms.Graph.hides(logits, logits.bfloat16().float())
+    assert not step_forms.Graph.hides(torch.ones(64), torch.full((64,), 1.01)), "nothing differs: there is nothing to hide"
 
 
 def test_there_is_none_where_it_would_be_written_in_place():

@@ -33,6 +33,7 @@ FLOAT32_COSINE, FLOAT32_ERROR = 0.9999, 1e-3  # of all gradients together, where
 LAYOUT_ERROR = 1e-3  # of results of "channels last" where it is: torch's batch norm of such images sums 1e-6 and more away from its other one
 NO_TRUTH = 1e-3  # float64 results that are further from stock's are others: random numbers, most often
 SHARE_OF_FREE_MEMORY = 0.5  # that a comparison may take: activations and gradients of two more steps
+MOST_OF_SPREAD, FEW_NUMBERS = 0.25, 8  # of what a result's numbers differ by, that rounding may be; of so many numbers
 FIRST_RECHECK = 256
 CHECKS = 8  # of one form, begun without coming to an end
 PATIENCE = 4  # steps in which the compared one's gradients may come
@@ -306,7 +307,17 @@ class Graph:
         if not near or (kind == LAST and trial.error() > LAYOUT_ERROR):
             if beside is None or not operator_bounds.results_alike(trial.error(), stock, mine, beside[0]):
                 raise Wrong(f"results are {trial.error():.1e} away")
+        if kind == BF16_LAST and any(self.hides(one.detach(), other.detach()) for one, other in pairs):
+            raise Wrong("results differ among each other by little more than rounding")
         self.note["error"] = trial.error()
+
+    @staticmethod
+    def hides(stock, rounded):
+        """Whether rounding is a good part of what the numbers of a result differ by (years near 1985), of which a loss is made."""
+        if not stock.is_floating_point() or stock.numel() < FEW_NUMBERS:
+            return False
+        spread = float((stock - stock.mean()).norm())
+        return spread > 0 and float((rounded - stock).norm()) > MOST_OF_SPREAD * spread
 
     def compare_state(self, kind, copies, mine, beside):
         """Buffers that the graph writes, statistics of batch norms above all."""

@@ -6,6 +6,8 @@ what follows does, in steps that come long after the one that was compared:
 - what tells numbers near 1 or near each other apart, or goes to infinity (1 - x, log, division, powers, losses): a sigmoid above 0.998 is 1 in bf16;
 - sigmoid, tanh, softmax, elu and others that come to an end, where their results reach such or leave the graph;
 - products whose differences reach a root, a logarithm or an arc (distances from products, variances as differences): these are not rounded at all;
+- products whose results leave the graph as they are, where they are a small part of the work: what a head gives may differ from sample to sample by less
+  than bf16 tells apart (years near 1985: steps of 8), and the loss is made of these differences;
 - constants that bf16 does not have (torch.finfo(torch.float32).min is -inf in it), also in masks that a product takes.
 
 So only what is listed here takes bf16; all else gets float32, as an author writes `.float()` in front of a loss. Values that the program itself has in
@@ -42,6 +44,7 @@ GATE = re.compile(r"sigmoid|hardsigmoid|tanh|erf|softmax|softmin|softplus|hardta
 SUMS_AND_SCALES = re.compile(r"add|radd|iadd|mul|rmul|imul|multiply")
 SENSITIVE = re.compile(r"r?sqrt|log|log2|log10|log1p|logit|reciprocal|norm|linalg_\w*norm|cdist")  # to differences
 ARC = re.compile(r"(a|arc)(cos|sin|tan)h?")  # to numbers near 1 as well
+HEAD, SMALL_HEAD = 1 / 32, 2**20  # of the multiply-adds of a graph's products, or so many: what one that leaves it may have in float32
 MASKS = {"scaled_dot_product_attention": (3, "attn_mask"), "multi_head_attention_forward": (None, "attn_mask"), "baddbmm": (0, "input"),
          "addbmm": (0, "input")}  # where a product takes what may be a mask; that of addmm is a bias nearly always
 IN_PLACE = re.compile(r"setitem|i(pow|mod|and|or|xor|floordiv)")
@@ -142,6 +145,48 @@ def wants_exact(node, differs, known):
     return known[node, differs]
 
 
+def shape_of(node):
+    """As it is in the call that is traced; to turn a size that may change into a number would make it one that may not."""
+    value = node.meta.get("example_value", node.meta.get("val"))
+    if not isinstance(value, torch.Tensor):
+        return None
+    sizes = [size if isinstance(size, int) else size.node.hint for size in value.shape]
+    return sizes if all(isinstance(size, int) for size in sizes) else None
+
+
+def multiply_adds(node):
+    """Of a product, about: what it gives times what each number of it is a sum of; None where that is not known."""
+    made, name = shape_of(node), name_of(node)
+    given = [shape for shape in map(shape_of, node.all_input_nodes) if shape]
+    if made is None or not given:
+        return None
+    if name.startswith("conv"):
+        weight = max(given[1:] or given, key=math.prod)
+        return math.prod(made) * math.prod(weight[1:])
+    return math.prod(made) * given[0][-1]
+
+
+def leaves(node, known):
+    """Whether a result of the graph is what it gave, moved, scaled, shifted or without what is below zero."""
+    if node not in known:
+        known[node] = False
+        for user in node.users:
+            name = name_of(user) if user.op in ("call_function", "call_method") else ""
+            through = any(fits(one, name) for one in (PLACE, ARITHMETIC)) or fits(ACTIVATION, name)
+            if user.op == "output" or through and leaves(user, known):
+                known[node] = True
+    return known[node]
+
+
+def heads(graph):
+    """Products whose results leave the graph, and which are a small part of its work each."""
+    products = [node for node in graph.nodes if node.op in ("call_function", "call_method") and fits(PRODUCT, name_of(node))]
+    work = {node: multiply_adds(node) for node in products}
+    all_of_it = sum(one for one in work.values() if one is not None)
+    known = {}
+    return {node for node in products if work[node] is not None and work[node] <= max(HEAD * all_of_it, SMALL_HEAD) and leaves(node, known)}
+
+
 def mask_of(node, name):
     place, word = MASKS.get(name, (None, ""))
     found = node.args[place] if place is not None and place < len(node.args) else node.kwargs.get(word)
@@ -159,14 +204,14 @@ def careful(module):
 
 def rewritten(module):
     graph = torch.fx.Graph()
-    copies, rounded, changed, known = {}, set(), False, {}
+    copies, rounded, changed, known, ends = {}, set(), False, {}, heads(module.graph)
     for node in module.graph.nodes:
         if node.op == "get_attr" and isinstance(getattr(module, node.target, None), torch.fx.GraphModule):
             return None  # a graph inside, which is not looked at
         from_bf16 = [one for one in node.all_input_nodes if one in rounded]
         name = name_of(node) if node.op in ("call_function", "call_method") else ""
         widen = set()
-        exact = name != "" and fits(PRODUCT, name) and wants_exact(node, False, known)
+        exact = name != "" and fits(PRODUCT, name) and (node in ends or wants_exact(node, False, known))
         masks = set()
         if exact:
             changed = True

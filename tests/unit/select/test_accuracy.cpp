@@ -63,6 +63,16 @@ TEST(Accuracy, lengths_that_do_not_match_fail) {
   EXPECT_FALSE(check_accuracy(two, two, two, 0, Precision::kFloat32).pass);
 }
 
+TEST(Accuracy, knows_where_stock_has_the_truth_to_the_last_bit) {
+  const std::vector<double> counts = {3, 0, 1985, 7};
+  const std::vector<double> rounded = {3, 0, 1984, 7};
+  const std::vector<double> near = {3, 0, 1985 + 1e-4, 7};
+  EXPECT_TRUE(check_accuracy(counts, counts, rounded, 2, Precision::kBf16Op).exact);
+  EXPECT_FALSE(check_accuracy(counts, near, rounded, 2, Precision::kBf16Op).exact);
+  const std::vector<double> zeros(4, 0);
+  EXPECT_FALSE(check_accuracy(zeros, zeros, zeros, 2, Precision::kBf16Op).exact) << "that says nothing";
+}
+
 TEST(Agreement, sees_what_lies_outside_the_sampled_rows) {
   Agreement good;
   Agreement bad;

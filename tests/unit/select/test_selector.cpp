@@ -350,6 +350,29 @@ TEST_F(SelectorTest, a_weight_that_is_not_known_yet_costs_no_exploration) {
   EXPECT_EQ(selector.explorations(), 0u);
 }
 
+TEST_F(SelectorTest, weights_that_never_come_again_are_looked_up_now_and_then) {
+  trial.weight_id = kUnknownWeight;
+  int looked_at = 0;
+  const auto pass = [&](int count) {
+    looked_at = 0;
+    for (int i = 0; i < count; ++i) {
+      if (selector.leaves_to_stock(site)) continue;
+      ++looked_at;
+      calls(1);
+    }
+  };
+  pass(kStrangersInARow);
+  EXPECT_EQ(looked_at, kStrangersInARow) << "a weight has to be met a few times before it is known";
+  pass(1600);
+  EXPECT_GT(looked_at, 50);
+  EXPECT_LT(looked_at, 200);
+  trial.weight_id = 7;  // from now on the same one
+  trial.cost = [](int c) { return c == kStock ? 1000 : 100; };
+  pass(400);
+  EXPECT_NE(site.choice.load(), kStock);
+  EXPECT_EQ(site.left_out.load(), 0u);
+}
+
 TEST_F(SelectorTest, stocks_exception_reaches_the_caller_and_the_next_call_explores_again) {
   calls(2);
   trial.cost = [](int c) -> std::int64_t { return c == kStock ? throw std::runtime_error("user's") : 10; };
