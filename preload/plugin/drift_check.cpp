@@ -121,7 +121,13 @@ class DriftCheck {
   void take_over(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments, const c10::IValue* results,
                  const torch::jit::Stack& replayed);
   void came_from(std::uint64_t since);
-  bool only_measures(const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count);
+  /// What an op outside of modules made of results.
+  enum class Made {
+    kResult,      ///< another one
+    kMeasure,     ///< of how they differ among each other: not judged as long as little of it is rounding
+    kComparison,  ///< with something else, or of equals: followed no further
+  };
+  Made made_by(const std::string& name, const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count);
 
   /// A call of an op with a weight, on memory that was not rounded.
   struct Begin {
@@ -145,6 +151,7 @@ class DriftCheck {
   bool failed_ = false;
   bool operands_rounded_ = false;  ///< of the op that runs now
   bool operands_chosen_ = false;   ///< likewise: they come from a choice
+  bool operands_measured_ = false;  ///< likewise: one of them is a Made::kMeasure
   bool rounding_ = false;          ///< it computes from such operands, or rounds itself
   bool was_rounded_ = false;       ///< there was a call with such operands
   bool lengthened_ = false;
@@ -245,12 +252,14 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   bool shadowed = false;
   bool odd = false;
   operands_rounded_ = false;
+  operands_measured_ = false;
   for (const c10::IValue& argument : arguments) {
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
       if (!plain(tensor)) {
         odd = true;
       } else if (shadows_.of(tensor).defined()) {
         shadowed = true;
+        operands_measured_ = operands_measured_ || shadows_.is_measured(tensor);
         if (const std::uint64_t since = shadows_.rounded_since(tensor); since != 0) {
           operands_rounded_ = true;
           if (tensor.dim() > 0) came_from(since);
@@ -347,9 +356,17 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
     });
   }
   if (made.empty() || numbers_only) return;  // a loss, say: what it was computed from is still a result
-  if (near_the_end() && only_measures(arguments, results, replayed.size())) {
-    for (std::size_t i = 0; i < replayed.size(); ++i)
-      for_each_tensor(results[i], [&](const at::Tensor& tensor) { shadows_.forget(tensor); });
+  const Made kind = near_the_end() ? made_by(schema.name(), arguments, results, replayed.size()) : Made::kResult;
+  if (kind != Made::kResult) {
+    for (std::size_t i = 0; i < replayed.size(); ++i) {
+      for_each_tensor(results[i], [&](const at::Tensor& tensor) {
+        if (kind == Made::kMeasure) {
+          shadows_.note_measured(tensor);
+        } else {
+          shadows_.forget(tensor);
+        }
+      });
+    }
     return;
   }
   for (const c10::IValue& argument : arguments) {
@@ -367,13 +384,16 @@ void DriftCheck::came_from(std::uint64_t since) {
 
 /// What a program makes of results and something else (their distance from what was wanted) magnifies rounding: what it was made from is to be judged
 /// instead. What a module computes is none: its results are held to the rule, near zero as they may be (the products of two embeddings). Nor is what a
-/// program without modules computes, or what is made of rounded numbers alone and is rounding for a good part (a derivative from differences, a variance
-/// from squares, the error of a step of an integrator), unless that is what stock's is as well: results beside those of another run.
-bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count) {
-  if (inside_module()) return false;
+/// program without modules computes, or what is made of results alone and is rounding for a good part (a derivative from differences, a variance from
+/// squares, the error of a step of an integrator), unless that is what stock's is as well: results beside those of another run.
+DriftCheck::Made DriftCheck::made_by(const std::string& name, const std::vector<c10::IValue>& arguments, const c10::IValue* results,
+                                     std::size_t count) {
+  if (inside_module()) return Made::kResult;
   constexpr double kMostGrowth = 4;  // of the relative error in one op that ends a model: a norm, a softmax, a sum with a residual
-  constexpr double kMostOfMeasured = 0.1;
+  constexpr double kMostOfMeasure = 0.1;
   constexpr double kAsGoodAsEqual = 1e-5;  // stock's results beside others, as far as float32 goes in a whole model
+  static const std::unordered_set<std::string> comparisons = {"aten::sub", "aten::rsub", "aten::sub_", "aten::_cdist_forward", "aten::_euclidean_dist",
+                                                              "aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss"};
   double before = 0;
   double after = 0;
   double read = 0;
@@ -392,10 +412,12 @@ bool DriftCheck::only_measures(const std::vector<c10::IValue>& arguments, const 
       made = std::max(made, rms_of(tensor));
     });
   }
-  if (!(after > kMaxDrift && after > kMostGrowth * before)) return false;
-  if (made <= kAsGoodAsEqual * read) return true;
-  const bool no_module = !saw_module_ && module_depth.load(std::memory_order_relaxed) != nullptr;
-  return !no_module && (beside_others || after <= kMostOfMeasured);
+  const bool grew = after > kMostGrowth * before;
+  if (!(after > kMaxDrift) || !(grew || operands_measured_)) return Made::kResult;
+  if (grew && made <= kAsGoodAsEqual * read) return Made::kComparison;
+  if (!saw_module_ && module_depth.load(std::memory_order_relaxed) != nullptr) return Made::kResult;
+  if (grew && beside_others && comparisons.contains(name)) return Made::kComparison;
+  return after <= kMostOfMeasure ? Made::kMeasure : Made::kResult;
 }
 
 /// What a pass begins with was computed in the pass before: the check began in the middle of the program's own pass, or the program goes on

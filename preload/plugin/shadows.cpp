@@ -102,6 +102,7 @@ Shadows::Shadow& Shadows::insert(const at::Tensor& tensor, c10::Storage storage)
                       0,
                       view_of(tensor),
                       {},
+                      false,
                       false})
       .first->second;
 }
@@ -140,6 +141,7 @@ void Shadows::rewritten(const at::Tensor& tensor) {
   if (found == shadows_.end()) return;
   found->second.seen = bytes_seen(tensor);
   found->second.judged = false;
+  found->second.measured = false;
   if (!found->second.result) found->second.result = tensor.storage();
 }
 
@@ -155,6 +157,16 @@ void Shadows::note_rounded(const at::Tensor& tensor, std::uint64_t now) {
 std::uint64_t Shadows::rounded_since(const at::Tensor& tensor) const {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
   return found == shadows_.end() ? 0 : found->second.rounded_since;
+}
+
+void Shadows::note_measured(const at::Tensor& tensor) {
+  const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
+  if (found != shadows_.end()) found->second.measured = true;
+}
+
+bool Shadows::is_measured(const at::Tensor& tensor) const {
+  const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
+  return found != shadows_.end() && found->second.measured;
 }
 
 void Shadows::consumed(const at::Tensor& tensor) {
@@ -191,7 +203,7 @@ SampleErrors Shadows::judge_results() {
     c10::Storage users = std::move(shadow.result);
     shadow.result = c10::Storage();
     if (!users) users = c10::Storage(shadow.of.lock());
-    if (users && !shadow.judged) add_errors(shadow, users, errors);
+    if (users && !shadow.judged && !shadow.measured) add_errors(shadow, users, errors);
   }
   return errors;
 }
@@ -199,7 +211,7 @@ SampleErrors Shadows::judge_results() {
 SampleErrors Shadows::judge_held() {
   SampleErrors errors;
   for (auto& [storage, shadow] : shadows_) {
-    if (shadow.rounded_since == 0 || shadow.judged) continue;
+    if (shadow.rounded_since == 0 || shadow.judged || shadow.measured) continue;
     const c10::Storage users(shadow.of.lock());
     if (!users) continue;
     add_errors(shadow, users, errors);

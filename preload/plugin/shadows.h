@@ -38,6 +38,9 @@ class Shadows {
   void note_rounded(const at::Tensor& tensor, std::uint64_t now);
   /// Since when; 0 where no candidate had a part.
   [[nodiscard]] std::uint64_t rounded_since(const at::Tensor& tensor) const;
+  /// The program measures its results with it: it is not judged, unless it is written again.
+  void note_measured(const at::Tensor& tensor);
+  [[nodiscard]] bool is_measured(const at::Tensor& tensor) const;
   /// Something else was computed from it: it is no result of the pass.
   void consumed(const at::Tensor& tensor);
 
@@ -64,7 +67,8 @@ class Shadows {
     std::uint64_t rounded_since = 0;
     View view;            ///< the user's tensor when it was made
     c10::Storage result;  ///< keeps what nothing was computed from yet
-    bool judged = false;  ///< as it is now, by judge_held
+    bool judged = false;    ///< as it is now, by judge_held
+    bool measured = false;  ///< no result
   };
   Shadow* find(const at::Tensor& tensor);
   Shadow& insert(const at::Tensor& tensor, c10::Storage storage);

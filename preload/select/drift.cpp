@@ -1,6 +1,7 @@
 #include "preload/select/drift.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ipexrun::preload {
 namespace {
@@ -23,13 +24,16 @@ std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch, std::uin
     first_ = mark;
     start_ = calls_;
     seen_ = 0;
+    before_ = 0;
     return 0;
   }
   if (mark != first_ || ++seen_ < span) return 0;
   seen_ = 0;
   const std::uint64_t length = calls_ - start_;
   start_ = calls_;
-  return length;
+  const std::uint64_t before = std::exchange(before_, length);
+  if (before == 0) return 0;
+  return before == length ? length : before + length;
 }
 
 void DriftLedger::wait(DriftMark& mark, std::int64_t saving_ns) noexcept {

@@ -52,8 +52,9 @@ struct DriftUse {
 class PassFinder {
  public:
   /// One call; `mark` is the number of its weight, 0 where that may not begin a pass. Returns the length in calls of the pass that ended
-  /// right before this call, 0 if none did. With another `epoch` than before everything starts anew: calls in between were not shown.
-  /// `span`: the mark comes so many times in a pass.
+  /// right before this call, 0 if none did, or if none had ended before that one. With another `epoch` than before everything starts anew: calls in between were not shown.
+  /// `span`: the mark comes so many times in a pass. Where it comes back after another number of calls than the time before (a network that is run
+  /// forth and back has its first layer at both ends), both together are the length.
   std::uint64_t call(std::uint64_t mark, std::uint32_t epoch, std::uint32_t span) noexcept;
 
   /// Passes begin at this mark, whatever its number: a layer that was first met late (its first inputs were too small, say) may well be
@@ -67,7 +68,8 @@ class PassFinder {
   std::uint64_t first_ = 0;
   std::uint64_t preferred_ = 0;
   std::uint64_t start_ = 0;
-  std::uint32_t seen_ = 0;  ///< times that first_ came since start_
+  std::uint32_t seen_ = 0;    ///< times that first_ came since start_
+  std::uint64_t before_ = 0;  ///< length of the pass before; 0: none yet
 };
 
 struct DriftCounts {
