@@ -45,7 +45,8 @@ std::optional<bool> weight_steps(const at::Tensor& weight);
 /// Hands a call that fits to selection. `stock_aside` computes into new memory what `stock` may write in place.
 Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outputs()> stock, c10::function_ref<Outputs()> stock_aside);
 
-/// Of the calls left_as_small(), the first and then one in so many are told to count_call(), which keeps the launcher's view of the program up to date.
+/// Of the calls left_as_small(), the first and then one in so many are told to count_call(), which keeps the launcher's view of the program
+/// up to date.
 inline constexpr std::uint64_t kSmallAllCounted = 128;
 inline constexpr std::uint64_t kSmallCountedEvery = 1024;
 
@@ -59,8 +60,8 @@ constexpr bool taken_in_backward() {
   }
 }
 
-/// For operators that take a microsecond or two, of which looking at the call would be a tenth: whether it is left to stock because it is `small`, by its
-/// sizes alone, of float32. It is counted, and that is all that becomes of it.
+/// For operators that take a microsecond or two, of which looking at the call would be a tenth: whether it is left to stock because it is
+/// `small`, by its sizes alone, of float32. It is counted, and that is all that becomes of it.
 inline bool left_as_small(Op op, bool small) {
   if (!small) return false;
   TierState& state = *tier();

@@ -149,14 +149,14 @@ class DriftCheck {
   std::uint64_t judged_calls_ = 0;
   SampleErrors errors_;  ///< of its results
   bool failed_ = false;
-  bool operands_rounded_ = false;  ///< of the op that runs now
-  bool operands_chosen_ = false;   ///< likewise: they come from a choice
+  bool operands_rounded_ = false;   ///< of the op that runs now
+  bool operands_chosen_ = false;    ///< likewise: they come from a choice
   bool operands_measured_ = false;  ///< likewise: one of them is a Made::kMeasure
-  bool rounding_ = false;          ///< it computes from such operands, or rounds itself
-  bool was_rounded_ = false;       ///< there was a call with such operands
+  bool rounding_ = false;           ///< it computes from such operands, or rounds itself
+  bool was_rounded_ = false;        ///< there was a call with such operands
   bool lengthened_ = false;
   bool moved_ = false;
-  bool steered_ = false;  ///< in the middle of a pass a choice among rounded values was used
+  bool steered_ = false;     ///< in the middle of a pass a choice among rounded values was used
   bool saw_module_ = false;  ///< something ran inside a call of a module
   Choices choices_;
   std::unordered_map<c10::OperatorName, bool> stock_alone_;  ///< no kernel of the user's own
@@ -382,18 +382,20 @@ void DriftCheck::came_from(std::uint64_t since) {
   while (!begins_.empty() && begins_.back().at > since) begins_.pop_back();
 }
 
-/// What a program makes of results and something else (their distance from what was wanted) magnifies rounding: what it was made from is to be judged
-/// instead. What a module computes is none: its results are held to the rule, near zero as they may be (the products of two embeddings). Nor is what a
-/// program without modules computes, or what is made of results alone and is rounding for a good part (a derivative from differences, a variance from
-/// squares, the error of a step of an integrator), unless that is what stock's is as well: results beside those of another run.
+/// What a program makes of results and something else (their distance from what was wanted) magnifies rounding: what it was made from is to
+/// be judged instead. What a module computes is none: its results are held to the rule, near zero as they may be (the products of two
+/// embeddings). Nor is what a program without modules computes, or what is made of results alone and is rounding for a good part (a
+/// derivative from differences, a variance from squares, the error of a step of an integrator), unless that is what stock's is as well:
+/// results beside those of another run.
 DriftCheck::Made DriftCheck::made_by(const std::string& name, const std::vector<c10::IValue>& arguments, const c10::IValue* results,
                                      std::size_t count) {
   if (inside_module()) return Made::kResult;
   constexpr double kMostGrowth = 4;  // of the relative error in one op that ends a model: a norm, a softmax, a sum with a residual
   constexpr double kMostOfMeasure = 0.1;
   constexpr double kAsGoodAsEqual = 1e-5;  // stock's results beside others, as far as float32 goes in a whole model
-  static const std::unordered_set<std::string> comparisons = {"aten::sub", "aten::rsub", "aten::sub_", "aten::_cdist_forward", "aten::_euclidean_dist",
-                                                              "aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss"};
+  static const std::unordered_set<std::string> comparisons = {
+      "aten::sub",      "aten::rsub",           "aten::sub_",      "aten::_cdist_forward", "aten::_euclidean_dist",
+      "aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss"};
   double before = 0;
   double after = 0;
   double read = 0;

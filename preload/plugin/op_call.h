@@ -51,8 +51,8 @@ inline constexpr std::size_t kOpCount = 0
 
 /// Counts of one op since the start of the process.
 struct OpCounts {
-  std::atomic<std::uint64_t> looked_at{0};  ///< calls but for `small`
-  std::atomic<std::uint64_t> small{0};      ///< declined by their sizes before anything else was asked (answer.h)
+  std::atomic<std::uint64_t> looked_at{0};                            ///< calls but for `small`
+  std::atomic<std::uint64_t> small{0};                                ///< declined by their sizes before anything else was asked (answer.h)
   std::array<std::atomic<std::uint64_t>, kDeclinedCount> declined{};  ///< of those looked at
 
   [[nodiscard]] std::uint64_t calls() const noexcept {

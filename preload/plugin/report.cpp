@@ -248,15 +248,15 @@ std::string tier_report_json() {
   const auto number = [](auto value) { return std::to_string(value); };
   const TotalsOfOps ops = totals_of_ops(*state);
   const Totals totals = totals_of(ops);
-  std::string json = std::string("{\"mode\": \"") + (state->options.optimize ? "optimize" : "observe") +
-                     "\", \"calls\": " + number(totals.calls) + ", \"taken\": " + number(totals.taken) +
-                     ", \"declined\": " + number(totals.declined) + ", \"explorations\": " + number(state->selector.explorations()) +
-                     ", \"explored_ns\": " + number(state->selector.explored_ns()) + ", \"isa\": {\"cpu\": \"" +
-                     std::string(level_name(isa_of_cpu())) + "\", \"binary\": \"" + std::string(level_name(kernels::isa_of_build())) +
-                     "\", \"process\": \"" + std::string(level_name(isa_of_process())) +
-                     "\"}, \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) +
-                     drift_json(state->drift.counts()) + ", \"training\": {\"float32_because\": \"" + state->training.reason() +
-                     "\", \"masks_drawn\": " + std::to_string(random_masks_taken()) + "}, \"crowded\": " + crowded_cores_json() + ", \"ops\": [";
+  std::string json =
+      std::string("{\"mode\": \"") + (state->options.optimize ? "optimize" : "observe") + "\", \"calls\": " + number(totals.calls) +
+      ", \"taken\": " + number(totals.taken) + ", \"declined\": " + number(totals.declined) +
+      ", \"explorations\": " + number(state->selector.explorations()) + ", \"explored_ns\": " + number(state->selector.explored_ns()) +
+      ", \"isa\": {\"cpu\": \"" + std::string(level_name(isa_of_cpu())) + "\", \"binary\": \"" +
+      std::string(level_name(kernels::isa_of_build())) + "\", \"process\": \"" + std::string(level_name(isa_of_process())) +
+      "\"}, \"pack_bytes\": " + number(state->weights.pack_bytes()) + ", \"weights\": " + number(state->weights.weights()) +
+      drift_json(state->drift.counts()) + ", \"training\": {\"float32_because\": \"" + state->training.reason() +
+      "\", \"masks_drawn\": " + std::to_string(random_masks_taken()) + "}, \"crowded\": " + crowded_cores_json() + ", \"ops\": [";
   bool first = true;
   for (std::size_t op = 0; op < kOpCount; ++op) {
     const Totals& one = ops[op];

@@ -65,8 +65,8 @@ class Shadows {
     c10::Storage storage;
     std::uint64_t seen = 0;  ///< sampled hash of the user's bytes
     std::uint64_t rounded_since = 0;
-    View view;            ///< the user's tensor when it was made
-    c10::Storage result;  ///< keeps what nothing was computed from yet
+    View view;              ///< the user's tensor when it was made
+    c10::Storage result;    ///< keeps what nothing was computed from yet
     bool judged = false;    ///< as it is now, by judge_held
     bool measured = false;  ///< no result
   };

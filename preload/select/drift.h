@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kLongestPass = 1 << 16;  ///< calls after which a
 inline constexpr std::uint64_t kLeastCalls = 16;        ///< of one check: shorter passes (the steps of a recurrence) are taken together
 inline constexpr std::uint64_t kRecheckFactor = 4;      ///< the next check after a good one, in calls of the process
 inline constexpr int kMaxAborts = 3;                    ///< checks that came to no end, after which no more are begun
-inline constexpr int kMostLooks = 16;                   ///< checks of the same uses, where one has too few samples to say anything of others
+inline constexpr int kMostLooks = 16;  ///< checks of the same uses, where one has too few samples to say anything of others
 
 inline constexpr std::uint32_t kMostSpan = 32;  ///< of uses of one weight in a pass
 
@@ -52,9 +52,9 @@ struct DriftUse {
 class PassFinder {
  public:
   /// One call; `mark` is the number of its weight, 0 where that may not begin a pass. Returns the length in calls of the pass that ended
-  /// right before this call, 0 if none did, or if none had ended before that one. With another `epoch` than before everything starts anew: calls in between were not shown.
-  /// `span`: the mark comes so many times in a pass. Where it comes back after another number of calls than the time before (a network that is run
-  /// forth and back has its first layer at both ends), both together are the length.
+  /// right before this call, 0 if none did, or if none had ended before that one. With another `epoch` than before everything starts anew:
+  /// calls in between were not shown. `span`: the mark comes so many times in a pass. Where it comes back after another number of calls
+  /// than the time before (a network that is run forth and back has its first layer at both ends), both together are the length.
   std::uint64_t call(std::uint64_t mark, std::uint32_t epoch, std::uint32_t span) noexcept;
 
   /// Passes begin at this mark, whatever its number: a layer that was first met late (its first inputs were too small, say) may well be
@@ -116,8 +116,9 @@ class DriftLedger {
 
   /// `uses`: those that the pass made, in order, each once. `errors`: of its results; not finite if NaN or infinities moved. Good: all
   /// of them may run from now on. Good, but of too few samples to say that of others (small_samples.h): another pass is looked at, up to
-  /// kMostLooks, as long as they have samples that are new and may still show it, and then it counts as too far. Too far: among those that no good pass had yet (all, where there are none) the shortest row of first ones
-  /// is searched without which a pass is good, by halving, a check each; these stay with stock. May throw std::bad_alloc.
+  /// kMostLooks, as long as they have samples that are new and may still show it, and then it counts as too far. Too far: among those that
+  /// no good pass had yet (all, where there are none) the shortest row of first ones is searched without which a pass is good, by halving,
+  /// a check each; these stay with stock. May throw std::bad_alloc.
   void finish(const std::vector<DriftUse>& uses, const SampleErrors& errors, std::uint64_t calls);
   void abort() noexcept;
   /// The check began at the wrong place: another one at the next pass, and what was earned beyond `cost_ns` is kept for it.
@@ -158,9 +159,9 @@ class DriftLedger {
   std::atomic<double> last_{0};
 
   // Touched only by the thread that holds the claim.
-  std::int64_t earned_ns_ = 0;      ///< lost by waiting until this check
-  std::uint64_t waited_ = 0;        ///< uses that did
-  SampleErrors looks_;              ///< of passes with the same uses
+  std::int64_t earned_ns_ = 0;  ///< lost by waiting until this check
+  std::uint64_t waited_ = 0;    ///< uses that did
+  SampleErrors looks_;          ///< of passes with the same uses
   int look_count_ = 0;
   std::vector<DriftUse> searched_;  ///< empty: no search
   std::size_t low_ = 0;             ///< without so many of the first ones a pass was too far away

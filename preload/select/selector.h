@@ -31,8 +31,8 @@ inline constexpr int kRecheckPairs = 5;
 inline constexpr std::uint64_t kRematchAfterCalls = 256;
 inline constexpr int kMaxRematches = 2;
 
-/// A site whose weights do not come again (a program makes new ones for each call) is not worth looking them up: after so many such calls in a
-/// row it does that in one call of 16 on average, until a weight is met that is known.
+/// A site whose weights do not come again (a program makes new ones for each call) is not worth looking them up: after so many such calls
+/// in a row it does that in one call of 16 on average, until a weight is met that is known.
 inline constexpr int kStrangersInARow = 64;
 inline constexpr std::uint32_t kLeastLeftOut = 8;
 inline constexpr std::uint32_t kMostLeftOut = 22;
@@ -79,8 +79,8 @@ class Selector {
  public:
   /// Called after each decision and roll-back, without a lock.
   using OnDecision = void (*)(Site& site);
-  /// Called after each race that leaves others to run at the site: what its loser had made is needed there no more. By the thread that holds the
-  /// right to measure, so that it may look at what races at any site.
+  /// Called after each race that leaves others to run at the site: what its loser had made is needed there no more. By the thread that
+  /// holds the right to measure, so that it may look at what races at any site.
   using OnRaceOver = void (*)(Site& site);
 
   Selector(Clock& clock, SelectorOptions options, OnDecision on_decision, OnRaceOver on_race_over = nullptr);
@@ -88,8 +88,8 @@ class Selector {
   /// Runs one call; returns whose result the user gets (kStock or the candidate). Throws only what stock throws.
   int call(Site& site, Trial& trial);
 
-  /// Whether call() would run stock and nothing else: it is counted then, and the caller runs stock. Most calls of sites that stock keeps, whose
-  /// operators may take no longer than what a Trial is made of.
+  /// Whether call() would run stock and nothing else: it is counted then, and the caller runs stock. Most calls of sites that stock keeps,
+  /// whose operators may take no longer than what a Trial is made of.
   [[nodiscard]] bool leaves_to_stock(Site& site) noexcept;
 
   /// Runs `candidate` where it is ready and accurate, stock elsewhere; no timing.

@@ -65,10 +65,11 @@ struct Site {
   std::atomic<std::uint32_t> verdicts{0};
   DriftMark drift;
 
-  std::atomic<std::uint32_t> left_out{0};  ///< calls to come that are left to stock while it explores: no weight of the last ones came again
+  std::atomic<std::uint32_t> left_out{
+      0};  ///< calls to come that are left to stock while it explores: no weight of the last ones came again
 
   // Touched only by the thread that holds the selector's claim.
-  int strangers = 0;  ///< calls in a row whose weight was none that is known
+  int strangers = 0;     ///< calls in a row whose weight was none that is known
   std::size_t next = 0;  ///< index into candidates of the current challenger
   int best = kStock;
   Race race;

@@ -47,7 +47,9 @@ typedef struct Here {
   int depth;
   int inside; /* a module that counts, or one that must not be captured, is running */
   /* What a signal handler of the program's raised while Python of ours ran: the call that it came into ends with it. */
-  struct { PyObject *type, *value, *trace; } interrupt;
+  struct {
+    PyObject *type, *value, *trace;
+  } interrupt;
 } Here;
 static _Thread_local Here of_thread;
 
@@ -301,7 +303,8 @@ static PyObject* countable_call(PyObject* function, PyObject* const* args, size_
 }
 
 static PyObject* counted_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  if (hook.attempt != NULL && of_thread.inside == 0 && PyVectorcall_NARGS(nargsf) > 0) return countable_call(function, args, nargsf, kwnames);
+  if (hook.attempt != NULL && of_thread.inside == 0 && PyVectorcall_NARGS(nargsf) > 0)
+    return countable_call(function, args, nargsf, kwnames);
   return hook.original(function, args, nargsf, kwnames);
 }
 
@@ -367,15 +370,15 @@ static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
 
 static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   (void)self;
-  static char* names[] = {"module", "tensor",  "parameter", "tracing_state", "function_mode_count",
-                          "bench",  "attempt", "world",     "first_wait",      "of_signal",     NULL};
+  static char* names[] = {"module",     "tensor",    "parameter", "tracing_state", "function_mode_count", "bench", "attempt", "world",
+                          "first_wait", "of_signal", NULL};
   PyTypeObject *module, *tensor, *parameter;
   PyObject *tracing_state, *function_mode_count, *attempt = NULL, *world = NULL, *of_signal = NULL;
   int bench = 1;
   double first_wait = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OO|$pOO!dO:install", names, &PyType_Type, &module, &PyType_Type, &tensor,
-                                   &PyType_Type, &parameter, &tracing_state, &function_mode_count, &bench, &attempt,
-                                   &PyTuple_Type, &world, &first_wait, &of_signal)) {
+                                   &PyType_Type, &parameter, &tracing_state, &function_mode_count, &bench, &attempt, &PyTuple_Type, &world,
+                                   &first_wait, &of_signal)) {
     return NULL;
   }
   if ((attempt == NULL) != (world == NULL)) return PyErr_Format(PyExc_TypeError, "capture needs both attempt and world");

@@ -587,3 +587,52 @@ print(json.dumps(report()))
 """
     report = outcome(tmp_path, program)
     assert report["drift"]["fine"] > 0 and report["drift"]["too_far"] == 0
+
+
+WHOLE_NUMBERS = """
+plugin_loader.start()
+table, exact = torch.randint(0, 100000, (512, 256)).float(), []
+with torch.no_grad():
+    for seed in range(60):
+        rows = torch.randint(0, 512, (64,), generator=torch.Generator().manual_seed(seed % 3))
+        found = torch.nn.functional.one_hot(rows, 512).float() @ table
+        exact.append(torch.equal(found, table[rows]))
+print(json.dumps({**report(), "exact": exact}))
+"""
+
+
+def test_whole_numbers_stay_whole(tmp_path):
+    assert all(outcome(tmp_path, WHOLE_NUMBERS)["exact"])
+
+
+FORTH_AND_BACK = """
+plugin_loader.start()
+class Coupling(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.SiLU(), torch.nn.Linear(256, 256))
+    def forward(self, x, back=False):
+        a, b = x.chunk(2, 1)
+        scale, shift = self.net(a).chunk(2, 1)
+        b = (b - shift) * (-torch.tanh(scale)).exp() if back else b * torch.tanh(scale).exp() + shift
+        return torch.cat([b, a], 1) if not back else torch.cat([a, b], 1)
+layers, x, errors = torch.nn.ModuleList(Coupling() for _ in range(8)), torch.randn(128, 256), []
+def forth(x):
+    for layer in layers: x = layer(x)
+    return x
+def back(x):
+    for layer in reversed(layers): x = layer(x.roll(128, 1), True)
+    return x
+with torch.no_grad():
+    for p in layers.parameters(): p.mul_(2.0)
+    want = stock(lambda: forth(x))
+    for _ in range(60):
+        found = forth(x)
+        back(found)
+        errors.append(((found - want).norm(dim=1) / want.norm(dim=1)).max().item())
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+def test_a_network_that_is_run_forth_and_back_keeps_the_rule(tmp_path):
+    assert max(outcome(tmp_path, FORTH_AND_BACK)["errors"]) < 3e-2

@@ -30,7 +30,8 @@ constexpr std::int64_t kProductsOfMatrix = 2000;        ///< that stock could do
 constexpr std::int64_t kFewMatrices = 128;
 static_assert(kFewMatrices * kProductsOfMatrix + kWorthwhileProducts < kWorthwhileBatched);
 
-/// Whether the sizes alone say that worthwhile() will find a product of float32 not to be. (With few matrices: of many, each costs stock something.)
+/// Whether the sizes alone say that worthwhile() will find a product of float32 not to be. (With few matrices: of many, each costs stock
+/// something.)
 bool small_2d(const at::Tensor& x, const at::Tensor& w) {
   if (x.scalar_type() != at::kFloat || x.dim() != 2 || w.dim() != 2) return false;
   return x.numel() * w.sizes()[1] < kWorthwhileProducts;

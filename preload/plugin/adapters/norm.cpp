@@ -73,7 +73,8 @@ at::Tensor softmax(const at::Tensor& self, std::int64_t dim, bool half_to_float)
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
                                                                  const std::optional<at::Tensor>& weight,
                                                                  const std::optional<at::Tensor>& bias, double eps) {
-  if (left_as_small(Op::kNativeLayerNorm, small(input))) return at::cpu::native_layer_norm_symint(input, normalized_shape, weight, bias, eps);
+  if (left_as_small(Op::kNativeLayerNorm, small(input)))
+    return at::cpu::native_layer_norm_symint(input, normalized_shape, weight, bias, eps);
   return as_tuple(answer<NormCall>(
       Op::kNativeLayerNorm,
       [&](NormCall* call) {

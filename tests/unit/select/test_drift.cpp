@@ -19,7 +19,8 @@ std::vector<std::uint64_t> lengths(PassFinder& finder, const std::vector<std::ui
 
 TEST(PassFinder, APassEndsWhereItsFirstWeightComesBack) {
   PassFinder finder;
-  EXPECT_EQ(lengths(finder, {3, 4, 0, 5, 3, 4, 0, 5, 3}), (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 0, 0, 0, 4})) << "one says nothing of the next";
+  EXPECT_EQ(lengths(finder, {3, 4, 0, 5, 3, 4, 0, 5, 3}), (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 0, 0, 0, 4}))
+      << "one says nothing of the next";
 }
 
 TEST(PassFinder, SharedWeightsInsideAPassDoNotEndIt) {

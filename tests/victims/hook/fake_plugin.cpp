@@ -31,7 +31,8 @@ std::atomic<std::uint64_t> counted{0};
 /// c10::GradMode::is_enabled(), without torch's headers: libc10 is there by the time that modules are called.
 int grad_enabled() {
   using IsEnabled = bool (*)();
-  static const auto is_enabled = reinterpret_cast<IsEnabled>(dlsym(dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD), "_ZN3c108GradMode10is_enabledEv"));
+  static const auto is_enabled =
+      reinterpret_cast<IsEnabled>(dlsym(dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD), "_ZN3c108GradMode10is_enabledEv"));
   return is_enabled() ? 1 : 0;
 }
 
