@@ -86,7 +86,7 @@ class DriftCheck {
       : state_(state),
         pass_calls_(pass_calls),
         tail_(tail),
-        wanted_calls_(pass_calls * std::max<std::uint64_t>((kLeastCalls + pass_calls - 1) / pass_calls, 1)),
+        wanted_calls_(calls_of_check(pass_calls)),
         shadows_(std::max(state.options.weights.hard_bytes, free_memory_bytes() / 4)) {}
 
   void op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
@@ -156,8 +156,10 @@ class DriftCheck {
   bool was_rounded_ = false;        ///< there was a call with such operands
   bool lengthened_ = false;
   bool moved_ = false;
-  bool steered_ = false;     ///< in the middle of a pass a choice among rounded values was used
-  bool saw_module_ = false;  ///< something ran inside a call of a module
+  bool steered_ = false;       ///< in the middle of a pass a choice among rounded values was used
+  double of_modules_ = 0;      ///< worst error of what modules returned
+  double beyond_modules_ = 0;  ///< of what was left at the end of passes
+  bool saw_module_ = false;    ///< something ran inside a call of a module
   Choices choices_;
   std::unordered_map<c10::OperatorName, bool> stock_alone_;  ///< no kernel of the user's own
   std::vector<Begin> begins_;  ///< after the first call on rounded memory; nothing that was rounded before one was used after it
@@ -210,7 +212,7 @@ void charge(TierState& state, std::int64_t explored_ns) { state.selector.charge(
 std::int64_t price_of(const TierState& state, std::uint64_t pass_calls) {
   const std::uint64_t calls = std::max<std::uint64_t>(state.calls.load(std::memory_order_relaxed), 1);
   return static_cast<std::int64_t>(static_cast<double>(state.selector.tier_ns()) / static_cast<double>(calls) *
-                                   static_cast<double>(std::max(pass_calls, kLeastCalls)));
+                                   static_cast<double>(calls_of_check(pass_calls)));
 }
 
 void abort_check(const char* why) {
@@ -457,7 +459,9 @@ void DriftCheck::judge() {
   choices_.forget();
   const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
   const TierOff stock;
-  errors_.add(shadows_.judge_results());
+  const SampleErrors found = shadows_.judge_results();
+  beyond_modules_ = std::max(beyond_modules_, found.worst());
+  errors_.add(found);
 }
 
 /// What a module returns is a result of its own, even where something else was computed from it (a pooler from hidden states) and the
@@ -465,12 +469,16 @@ void DriftCheck::judge() {
 void DriftCheck::left_modules() {
   const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
   const TierOff stock;
-  errors_.add(shadows_.judge_held());
+  const SampleErrors found = shadows_.judge_held();
+  of_modules_ = std::max(of_modules_, found.worst());
+  errors_.add(found);
 }
 
 void DriftCheck::finish() {
   if (between_passes()) judge();
   charge(state_, explored_ns);
+  // Each module is as near as it has to be, and what the program makes of them is not: so it is of captured ones.
+  if (saw_module_ && !steered_ && beyond_modules_ > kMaxDrift && of_modules_ <= kMaxDrift) state_.drift.note_beyond_modules();
   const double worst = steered_ ? std::numeric_limits<double>::infinity() : errors_.worst();
   state_.drift.finish(uses_, steered_ ? SampleErrors(worst) : errors_, state_.calls.load(std::memory_order_relaxed));
   const DriftCounts counts = state_.drift.counts();

@@ -21,10 +21,12 @@ namespace ipexrun::preload {
 /// later inputs differ from those of the pass that was looked at.
 inline constexpr double kMaxDrift = 2e-2;
 inline constexpr std::uint64_t kLongestPass = 1 << 16;  ///< calls after which a pass counts as one that never ends
-inline constexpr std::uint64_t kLeastCalls = 16;        ///< of one check: shorter passes (the steps of a recurrence) are taken together
-inline constexpr std::uint64_t kRecheckFactor = 4;      ///< the next check after a good one, in calls of the process
-inline constexpr int kMaxAborts = 3;                    ///< checks that came to no end, after which no more are begun
-inline constexpr int kMostLooks = 16;  ///< checks of the same uses, where one has too few samples to say anything of others
+inline constexpr std::uint64_t kLeastCalls = 16;        ///< of a pass that is checked by itself
+inline constexpr std::uint64_t kCallsOfShort =
+    48;  ///< of a check of shorter ones: steps of a recurrence or of an integrator, which a program judges by several
+inline constexpr std::uint64_t kRecheckFactor = 4;  ///< the next check after a good one, in calls of the process
+inline constexpr int kMaxAborts = 3;                ///< checks that came to no end, after which no more are begun
+inline constexpr int kMostLooks = 16;               ///< checks of the same uses, where one has too few samples to say anything of others
 
 inline constexpr std::uint32_t kMostSpan = 32;  ///< of uses of one weight in a pass
 
@@ -46,6 +48,13 @@ struct DriftUse {
   DriftMark* mark = nullptr;
   std::shared_ptr<const void> keeps;  ///< keeps the mark
 };
+
+/// Calls of a check of passes of so many.
+constexpr std::uint64_t calls_of_check(std::uint64_t pass_calls) noexcept {
+  if (pass_calls >= kLeastCalls) return pass_calls;
+  const std::uint64_t pass = pass_calls > 0 ? pass_calls : 1;
+  return (kCallsOfShort + pass - 1) / pass * pass;
+}
 
 /// Finds where the passes of one thread begin. Weights are numbered in the order in which the program met them first, so the lowest
 /// number that keeps coming back belongs to the first layer of what runs now.
@@ -129,6 +138,11 @@ class DriftLedger {
   /// No check comes to an end in this program, and no more are begun: what was not let through never will be.
   [[nodiscard]] bool given_up() const noexcept { return aborts_in_a_row_.load(std::memory_order_relaxed) >= kMaxAborts; }
 
+  /// In this program results of modules in bf16 are near enough, and what is made of them outside is not: captured modules keep float32,
+  /// too.
+  void note_beyond_modules() noexcept { beyond_modules_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool too_far_beyond_modules() const noexcept { return beyond_modules_.load(std::memory_order_relaxed); }
+
   [[nodiscard]] DriftCounts counts() const noexcept;
 
  private:
@@ -149,6 +163,7 @@ class DriftLedger {
   std::atomic<std::uint32_t> span_{1};
   std::atomic<bool> claimed_{false};
   std::atomic<bool> searching_{false};
+  std::atomic<bool> beyond_modules_{false};
   std::atomic<bool> again_{false};  ///< the last check failed: what is left of its uses is checked at once
   std::atomic<std::uint64_t> checks_{0};
   std::atomic<std::uint64_t> failed_{0};

@@ -47,3 +47,13 @@ def test_numbers_stand_where_they_belong(dtype):
             assert (mine.seen, mine.last, results[2]) == (stock.seen, stock.last, wanted[2]) and type(mine.seen) is int
     assert not any("left_alone" in note for note in graph_notes.graphs), graph_notes.graphs
     assert max(note["calls"] for note in graph_notes.graphs) >= 2, graph_notes.graphs
+
+
+def test_results_that_are_whole_numbers_are_equal_or_refused():
+    trial = torch.classes.ipexrun.Trial
+    counts = torch.randint(0, 3000, (16, 32), generator=torch.Generator().manual_seed(0)).float()
+    assert trial().check([counts], [counts.clone()], True)
+    assert not trial().check([counts], [counts.bfloat16().float()], True), "3000 is 2992 in bf16"
+    fractions = counts + 0.25
+    assert trial().check([fractions], [fractions.bfloat16().float()], True)
+    assert trial().check([torch.zeros(16)], [torch.zeros(16)], True)

@@ -126,7 +126,7 @@ model, x, errors = Similar(INSIDE).eval(), torch.randn(64, 256), []
 with torch.no_grad():
     model.shift = SHIFT * stock(lambda: model.first(x) @ model.second(x).t())
     want = stock(lambda: model(x))
-    for _ in range(60):
+    for _ in range(200):
         found = model(x)
         errors.append(((found - want).norm() / want.norm()).item())
         if not model.inside: found - model.shift  # the program's own measuring
@@ -195,7 +195,7 @@ model, x, errors = Pooled().eval(), torch.randn(64, 256), []
 with torch.no_grad():
     model.shift = 0.95 * stock(lambda: model(x)[0])
     want = stock(lambda: model(x)[0]).numpy()
-    for _ in range(60):
+    for _ in range(200):
         found = model(x)[0].numpy()  # no operator of torch sees it again
         errors.append(float(((found - want) ** 2).sum() ** 0.5 / (want ** 2).sum() ** 0.5))
         del found

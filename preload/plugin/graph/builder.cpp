@@ -142,7 +142,8 @@ class Builder final : public torch::CustomClassHolder {
     return graph_.nodes.back().outputs[0];
   }
 
-  /// Arithmetic of two ints; `what` is a name of Python's module operator or of torch's functions of sizes, `form` and `numbers` as in op().
+  /// Arithmetic of two ints; `what` is a name of Python's module operator or of torch's functions of sizes, `form` and `numbers` as in
+  /// op().
   std::int64_t number(const std::string& what, const std::string& form, const std::vector<std::int64_t>& numbers) {
     static const char* const kNames[] = {"add", "sub", "mul", "floordiv", "mod", "sym_max", "sym_min"};
     const auto* found = std::find(std::begin(kNames), std::end(kNames), what);
@@ -212,10 +213,12 @@ class Builder final : public torch::CustomClassHolder {
     drop_parts();
   }
 
-  /// Cuts out what Inductor may compile, for calls like this one, which it runs thrice. Gives the parts' texts, the nanoseconds that each took, and those
-  /// of the whole call. `all`: however short they are.
-  std::tuple<std::vector<std::string>, std::vector<std::int64_t>, std::int64_t> find_parts(bool bf16, const std::vector<at::Tensor>& tensors,
-                                                                                            const std::vector<std::int64_t>& numbers, bool all) {
+  /// Cuts out what Inductor may compile, for calls like this one, which it runs thrice. Gives the parts' texts, the nanoseconds that each
+  /// took, and those of the whole call. `all`: however short they are.
+  std::tuple<std::vector<std::string>, std::vector<std::int64_t>, std::int64_t> find_parts(bool bf16,
+                                                                                           const std::vector<at::Tensor>& tensors,
+                                                                                           const std::vector<std::int64_t>& numbers,
+                                                                                           bool all) {
     Graph graph = graph_;
     Fused fused;
     optimize_around_parts(&graph, bf16, &fused);
@@ -337,6 +340,7 @@ bool bf16_allowed(const std::string& dtype) {
   if (tier() == nullptr || dtype == "float32") return false;
   const TierOptions& options = tier()->options;
   if (dtype == "bfloat16") return true;
+  if (dtype.empty() && options.dtype != DtypePolicy::kBfloat16 && tier()->drift.too_far_beyond_modules()) return false;
   return dtype == "auto" ? bf16_is_native(options.isa) : bf16_inside_allowed(options);
 }
 
@@ -369,7 +373,8 @@ void register_classes() {
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("choosing_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs()); })
-          .def("unsettled_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
+          .def("unsettled_runs",
+               [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
           .def("drift_waits", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->drift.counts().waiting > 0; })
           .def("count_operators", [](const c10::intrusive_ptr<Builder>&) { count_operators(); })
           .def("operators_counted", [](const c10::intrusive_ptr<Builder>&) { return operators_counted(); })
@@ -378,9 +383,8 @@ void register_classes() {
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })
-          .def("find_parts",
-               [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors, std::vector<std::int64_t> numbers,
-                  bool all) { return self->find_parts(bf16, tensors, numbers, all); })
+          .def("find_parts", [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors,
+                                std::vector<std::int64_t> numbers, bool all) { return self->find_parts(bf16, tensors, numbers, all); })
           .def("load_part", [](const c10::intrusive_ptr<Builder>& self, const std::string& text,
                                const std::string& path) { self->load_part(text, path); })
           .def("choose_parts", [](const c10::intrusive_ptr<Builder>& self, std::vector<at::Tensor> tensors,
@@ -389,10 +393,8 @@ void register_classes() {
                                std::vector<std::int64_t> numbers) { return self->run_parts(tensors, numbers); })
           .def("drop_parts", [](const c10::intrusive_ptr<Builder>& self) { self->drop_parts(); })
           .def("drop_programs", [](const c10::intrusive_ptr<Builder>& self) { self->drop_programs(); })
-          .def("times",
-               [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors, std::vector<std::int64_t> numbers) {
-                 return self->times(bf16, tensors, numbers);
-               })
+          .def("times", [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors,
+                           std::vector<std::int64_t> numbers) { return self->times(bf16, tensors, numbers); })
           .def("run", [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors,
                          std::vector<std::int64_t> numbers) { return self->run(bf16, tensors, numbers); });
   static auto trial =
@@ -400,14 +402,12 @@ void register_classes() {
           .def(torch::init<>())
           .def("check", [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
                            std::vector<std::optional<at::Tensor>> mine, bool bf16) { return self->check(stock, mine, bf16); })
-          .def("check_beside",
-               [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
-                  std::vector<std::optional<at::Tensor>> mine, bool bf16,
-                  std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact); })
-          .def("check_to_win",
-               [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
-                  std::vector<std::optional<at::Tensor>> mine, bool bf16,
-                  std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact, true); })
+          .def("check_beside", [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
+                                  std::vector<std::optional<at::Tensor>> mine, bool bf16,
+                                  std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact); })
+          .def("check_to_win", [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
+                                  std::vector<std::optional<at::Tensor>> mine, bool bf16,
+                                  std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact, true); })
           .def("add",
                [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns, std::int64_t mine_ns) { self->add(stock_ns, mine_ns); })
           .def("add_unsettled", [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns,
@@ -417,12 +417,13 @@ void register_classes() {
           .def("doubt", [](const c10::intrusive_ptr<Trial>& self) { self->doubt(); })
           .def("disturbed", [](const c10::intrusive_ptr<Trial>& self) { return self->disturbed(); })
           .def("error", [](const c10::intrusive_ptr<Trial>& self) { return self->error(); });
-  static auto margins =
-      torch::class_<ScriptMargins>("ipexrun", "Margins")
-          .def(torch::init<>())
-          .def("note", [](const c10::intrusive_ptr<ScriptMargins>& self, std::vector<std::optional<at::Tensor>> stock,
-                          std::vector<std::optional<at::Tensor>> mine) { self->note(stock, mine); })
-          .def("cover", [](const c10::intrusive_ptr<ScriptMargins>& self, std::vector<std::optional<at::Tensor>> mine) { return self->cover(mine); });
+  static auto margins = torch::class_<ScriptMargins>("ipexrun", "Margins")
+                            .def(torch::init<>())
+                            .def("note", [](const c10::intrusive_ptr<ScriptMargins>& self, std::vector<std::optional<at::Tensor>> stock,
+                                            std::vector<std::optional<at::Tensor>> mine) { self->note(stock, mine); })
+                            .def("cover", [](const c10::intrusive_ptr<ScriptMargins>& self, std::vector<std::optional<at::Tensor>> mine) {
+                              return self->cover(mine);
+                            });
 }
 
 }  // namespace ipexrun::preload::graph

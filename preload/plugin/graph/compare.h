@@ -10,17 +10,19 @@ namespace ipexrun::preload::graph {
 
 inline constexpr double kModuleF32Error = 1e-6;   ///< float32 inside
 inline constexpr double kModuleBf16Error = 3e-2;  ///< bf16 inside
-/// While a form with bf16 inside is tried. Of networks with random weights the worst of 24 batches lay up to 1.3 times as far from stock as the worst
-/// of the first four.
+/// While a form with bf16 inside is tried. Of networks with random weights the worst of 24 batches lay up to 1.3 times as far from stock as
+/// the worst of the first four.
 inline constexpr double kBf16ErrorToWin = 0.8 * kModuleBf16Error;
-inline constexpr double kModuleCosine = 0.999;    ///< likewise
+inline constexpr double kModuleCosine = 0.999;  ///< likewise
 
 struct Likeness {
-  bool same_kind = true;  ///< dtypes, sizes and strides agree, integers and booleans are equal, NaN and infinities lie at the same places
+  /// Dtypes, sizes and strides agree, integers, booleans and results that are whole numbers throughout are equal, NaN and infinities lie at
+  /// the same places.
+  bool same_kind = true;
   /// RMS(mine - stock) / RMS(stock) of the worst sample of the worst result; 0/0 = 0. With exact results: what the error exceeds twice
   /// stock's by.
   double error = 0;
-  double cosine = 1;      ///< of the worst sample
+  double cosine = 1;  ///< of the worst sample
 };
 
 /// A sample is what has one index in the first dimension. Both are results of one call; `exact`, none or as many, those of the same call in
