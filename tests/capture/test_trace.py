@@ -187,8 +187,16 @@ def test_the_mode_has_to_be_asked_for():
     assert "by" not in small(IPEXRUN_GRAPH_WAIT="0") and small("--graph-mode", "off") == "[] False"
 
 
-@pytest.mark.parametrize("options, before", [(("--select", "off"), ""), ((), "torch.use_deterministic_algorithms(True)"),
-                                             ((), "torch.overrides.TorchFunctionMode().__enter__()")])
+MODE = """
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+Mode().__enter__()
+"""
+
+
+@pytest.mark.parametrize("options, before", [(("--select", "off"), ""), ((), "torch.use_deterministic_algorithms(True)"), ((), MODE)],
+                         ids=["selection", "deterministic", "mode"])
 def test_it_stays_away(options, before):
     assert small("--graph-mode", "trace", *options, before=before).startswith("[] ")
 
