@@ -156,10 +156,8 @@ class DriftCheck {
   bool was_rounded_ = false;        ///< there was a call with such operands
   bool lengthened_ = false;
   bool moved_ = false;
-  bool steered_ = false;       ///< in the middle of a pass a choice among rounded values was used
-  double of_modules_ = 0;      ///< worst error of what modules returned
-  double beyond_modules_ = 0;  ///< of what was left at the end of passes
-  bool saw_module_ = false;    ///< something ran inside a call of a module
+  bool steered_ = false;     ///< in the middle of a pass a choice among rounded values was used
+  bool saw_module_ = false;  ///< something ran inside a call of a module
   Choices choices_;
   std::unordered_map<c10::OperatorName, bool> stock_alone_;  ///< no kernel of the user's own
   std::vector<Begin> begins_;  ///< after the first call on rounded memory; nothing that was rounded before one was used after it
@@ -334,6 +332,7 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
   const auto note = [&](const at::Tensor& tensor) {
     if (!shadows_.of(tensor).defined()) return;
     if (rounding_) shadows_.note_rounded(tensor, ops_ + 1);
+    shadows_.note_place(tensor, !inside_module());
     numbers_only = numbers_only && tensor.dim() == 0;
     made.insert(tensor.storage().unsafeGetStorageImpl());
   };
@@ -459,9 +458,7 @@ void DriftCheck::judge() {
   choices_.forget();
   const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
   const TierOff stock;
-  const SampleErrors found = shadows_.judge_results();
-  beyond_modules_ = std::max(beyond_modules_, found.worst());
-  errors_.add(found);
+  errors_.add(shadows_.judge_results());
 }
 
 /// What a module returns is a result of its own, even where something else was computed from it (a pooler from hidden states) and the
@@ -469,16 +466,17 @@ void DriftCheck::judge() {
 void DriftCheck::left_modules() {
   const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
   const TierOff stock;
-  const SampleErrors found = shadows_.judge_held();
-  of_modules_ = std::max(of_modules_, found.worst());
-  errors_.add(found);
+  errors_.add(shadows_.judge_held());
 }
 
 void DriftCheck::finish() {
   if (between_passes()) judge();
   charge(state_, explored_ns);
-  // Each module is as near as it has to be, and what the program makes of them is not: so it is of captured ones.
-  if (saw_module_ && !steered_ && beyond_modules_ > kMaxDrift && of_modules_ <= kMaxDrift) state_.drift.note_beyond_modules();
+  // Each module is as near as it has to be, and what the program makes of them is mostly rounding: so it is of captured ones.
+  // (Probabilities of logits are a few hundredths off, as a softmax makes them.)
+  constexpr double kSenseless = 0.15;
+  if (saw_module_ && !steered_ && shadows_.worst(true) > kSenseless && shadows_.worst(false) <= kMaxDrift)
+    state_.drift.note_beyond_modules();
   const double worst = steered_ ? std::numeric_limits<double>::infinity() : errors_.worst();
   state_.drift.finish(uses_, steered_ ? SampleErrors(worst) : errors_, state_.calls.load(std::memory_order_relaxed));
   const DriftCounts counts = state_.drift.counts();

@@ -103,6 +103,7 @@ Shadows::Shadow& Shadows::insert(const at::Tensor& tensor, c10::Storage storage)
                       view_of(tensor),
                       {},
                       false,
+                      false,
                       false})
       .first->second;
 }
@@ -164,6 +165,11 @@ void Shadows::note_measured(const at::Tensor& tensor) {
   if (found != shadows_.end()) found->second.measured = true;
 }
 
+void Shadows::note_place(const at::Tensor& tensor, bool outside) {
+  const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
+  if (found != shadows_.end()) found->second.outside = outside;
+}
+
 bool Shadows::is_measured(const at::Tensor& tensor) const {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
   return found != shadows_.end() && found->second.measured;
@@ -197,13 +203,21 @@ void Shadows::add_errors(const Shadow& shadow, const c10::Storage& users, Sample
   }
 }
 
+void Shadows::judge(const Shadow& shadow, const c10::Storage& users, SampleErrors& errors) {
+  SampleErrors found;
+  add_errors(shadow, users, found);
+  double& worst = worst_[shadow.outside ? 1 : 0];
+  worst = std::max(worst, found.worst());
+  errors.add(found);
+}
+
 SampleErrors Shadows::judge_results() {
   SampleErrors errors;
   for (auto& [storage, shadow] : shadows_) {
     c10::Storage users = std::move(shadow.result);
     shadow.result = c10::Storage();
     if (!users) users = c10::Storage(shadow.of.lock());
-    if (users && !shadow.judged && !shadow.measured) add_errors(shadow, users, errors);
+    if (users && !shadow.judged && !shadow.measured) judge(shadow, users, errors);
   }
   return errors;
 }
@@ -214,7 +228,7 @@ SampleErrors Shadows::judge_held() {
     if (shadow.rounded_since == 0 || shadow.judged || shadow.measured) continue;
     const c10::Storage users(shadow.of.lock());
     if (!users) continue;
-    add_errors(shadow, users, errors);
+    judge(shadow, users, errors);
     shadow.judged = true;
   }
   return errors;

@@ -41,6 +41,10 @@ class Shadows {
   /// The program measures its results with it: it is not judged, unless it is written again.
   void note_measured(const at::Tensor& tensor);
   [[nodiscard]] bool is_measured(const at::Tensor& tensor) const;
+  /// It was made outside of modules, or inside of one.
+  void note_place(const at::Tensor& tensor, bool outside);
+  /// The worst error judged so far of what was made outside of modules, or inside.
+  [[nodiscard]] double worst(bool outside) const noexcept { return worst_[outside ? 1 : 0]; }
   /// Something else was computed from it: it is no result of the pass.
   void consumed(const at::Tensor& tensor);
 
@@ -69,18 +73,21 @@ class Shadows {
     c10::Storage result;    ///< keeps what nothing was computed from yet
     bool judged = false;    ///< as it is now, by judge_held
     bool measured = false;  ///< no result
+    bool outside = false;   ///< made outside of modules
   };
   Shadow* find(const at::Tensor& tensor);
   Shadow& insert(const at::Tensor& tensor, c10::Storage storage);
   static at::Tensor viewed(const c10::Storage& storage, const View& view);
   static View view_of(const at::Tensor& tensor);
   static void add_errors(const Shadow& shadow, const c10::Storage& users, SampleErrors& errors);
+  void judge(const Shadow& shadow, const c10::Storage& users, SampleErrors& errors);
   void erase(const c10::StorageImpl* storage);
   void sweep();
 
   const std::uint64_t limit_bytes_;
   std::uint64_t bytes_ = 0;
   std::uint64_t inserted_ = 0;
+  double worst_[2] = {0, 0};
   std::unordered_map<const c10::StorageImpl*, Shadow> shadows_;
 };
 

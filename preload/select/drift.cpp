@@ -134,6 +134,13 @@ void DriftLedger::finish(const std::vector<DriftUse>& uses, const SampleErrors& 
     high_ = searched_.size();
     held_ = 0;
   }
+  if (!good && too_far_beyond_modules()) {
+    // Some passes hold what the program makes of its results and others do not (an integrator judges every sixth): halving would let
+    // through by chance.
+    for (const DriftUse& use : searched_) settle(*use.mark, DriftVerdict::kTooFar);
+    for (const DriftUse& use : uses) settle(*use.mark, DriftVerdict::kTooFar);
+    searched_.clear();
+  }
   if (good) {
     for (const DriftUse& use : uses) settle(*use.mark, DriftVerdict::kFine);
   }

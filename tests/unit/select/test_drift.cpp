@@ -126,6 +126,14 @@ TEST_F(Ledger, ManyDoNot) {
   EXPECT_TRUE(ledger.begin(0, true, false));
 }
 
+TEST_F(Ledger, WhereResultsOfModulesMakeNoSenseNothingIsSearched) {
+  settle(8);
+  ledger.note_beyond_modules();
+  ledger.finish(uses(8), 0.5, 100);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(verdict(i), DriftVerdict::kTooFar);
+  EXPECT_TRUE(ledger.too_far_beyond_modules());
+}
+
 TEST_F(Ledger, OneCheckAtATime) {
   settle(2);
   EXPECT_FALSE(ledger.begin(0, true, false));
