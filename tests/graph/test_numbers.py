@@ -56,4 +56,8 @@ def test_results_that_are_whole_numbers_are_equal_or_refused():
     assert not trial().check([counts], [counts.bfloat16().float()], True), "3000 is 2992 in bf16"
     fractions = counts + 0.25
     assert trial().check([fractions], [fractions.bfloat16().float()], True)
+    large = 1e8 + 1e9 * torch.rand(16, 32, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(large, large.round()) and trial().check([large], [large * (1 + 2**-23)], False), "float32 has no fractions there"
+    images = counts.reshape(2, 4, 8, 8).contiguous(memory_format=torch.channels_last)
+    assert not trial().check([images], [images.bfloat16().float()], True)
     assert trial().check([torch.zeros(16)], [torch.zeros(16)], True)

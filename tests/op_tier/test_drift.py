@@ -1,4 +1,6 @@
-"""Risk: every product is accurate and the model is not; or looking at it changes what the program computes, or how often its code runs."""
+"""Risk: every product is accurate and the model is not; or looking at it changes what the program computes, or how often its code runs.
+
+One file, though long: thirty programs of ten lines that share how bf16 is chosen without a clock; what their results mean is in test_drift_results.py."""
 
 import json
 
@@ -139,46 +141,6 @@ def test_a_small_difference_is_a_result_where_a_module_computes_it(tmp_path, ins
     report = outcome(tmp_path, DIFFERENCES.replace("INSIDE", str(inside)).replace("SHIFT", "0.95"))
     assert max(report["errors"]) < 3e-2
     assert (report["drift"]["too_far"] > 0) == inside and report["drift"]["checks"] >= 1, report["drift"]
-
-
-SLOPES = """
-plugin_loader.start()
-model, x, errors = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Tanh(), torch.nn.Linear(256, 256)).eval(), torch.randn(64, 256), []
-step = 0.01 * torch.randn(64, 256)
-def slope(): return model(x + step) - model(x - step)
-with torch.no_grad():
-    want = stock(slope)
-    for _ in range(60):
-        found = slope()
-        errors.append(((found - want).norm() / want.norm()).item())
-print(json.dumps({**report(), "errors": errors}))
-"""
-
-
-def test_a_difference_of_two_results_is_one(tmp_path):
-    report = outcome(tmp_path, SLOPES)
-    assert max(report["errors"]) < 3e-2
-    assert report["drift"]["too_far"] > 0, report["drift"]
-
-
-WITHOUT_MODULES = """
-plugin_loader.start()
-image, window, errors = torch.rand(4, 1, 96, 96) + 2, torch.full((1, 1, 7, 7), 1 / 49), []
-def local_variance(image):
-    mean = torch.nn.functional.conv2d(image, window)
-    return torch.nn.functional.conv2d(image * image, window) - mean * mean
-with torch.no_grad():
-    want = stock(lambda: local_variance(image))
-    for _ in range(200):
-        found = local_variance(image)
-        errors.append(((found - want).norm() / want.norm()).item())
-print(json.dumps({**report(), "errors": errors}))
-"""
-
-
-def test_functions_are_held_to_their_results(tmp_path):
-    report = outcome(tmp_path, WITHOUT_MODULES)
-    assert max(report["errors"]) < 3e-2
 
 
 DROPPED = """
@@ -587,52 +549,3 @@ print(json.dumps(report()))
 """
     report = outcome(tmp_path, program)
     assert report["drift"]["fine"] > 0 and report["drift"]["too_far"] == 0
-
-
-WHOLE_NUMBERS = """
-plugin_loader.start()
-table, exact = torch.randint(0, 100000, (512, 256)).float(), []
-with torch.no_grad():
-    for seed in range(60):
-        rows = torch.randint(0, 512, (64,), generator=torch.Generator().manual_seed(seed % 3))
-        found = torch.nn.functional.one_hot(rows, 512).float() @ table
-        exact.append(torch.equal(found, table[rows]))
-print(json.dumps({**report(), "exact": exact}))
-"""
-
-
-def test_whole_numbers_stay_whole(tmp_path):
-    assert all(outcome(tmp_path, WHOLE_NUMBERS)["exact"])
-
-
-FORTH_AND_BACK = """
-plugin_loader.start()
-class Coupling(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.SiLU(), torch.nn.Linear(256, 256))
-    def forward(self, x, back=False):
-        a, b = x.chunk(2, 1)
-        scale, shift = self.net(a).chunk(2, 1)
-        b = (b - shift) * (-torch.tanh(scale)).exp() if back else b * torch.tanh(scale).exp() + shift
-        return torch.cat([b, a], 1) if not back else torch.cat([a, b], 1)
-layers, x, errors = torch.nn.ModuleList(Coupling() for _ in range(8)), torch.randn(128, 256), []
-def forth(x):
-    for layer in layers: x = layer(x)
-    return x
-def back(x):
-    for layer in reversed(layers): x = layer(x.roll(128, 1), True)
-    return x
-with torch.no_grad():
-    for p in layers.parameters(): p.mul_(2.0)
-    want = stock(lambda: forth(x))
-    for _ in range(60):
-        found = forth(x)
-        back(found)
-        errors.append(((found - want).norm(dim=1) / want.norm(dim=1)).max().item())
-print(json.dumps({**report(), "errors": errors}))
-"""
-
-
-def test_a_network_that_is_run_forth_and_back_keeps_the_rule(tmp_path):
-    assert max(outcome(tmp_path, FORTH_AND_BACK)["errors"]) < 3e-2
