@@ -352,5 +352,30 @@ def images_in_float16():
     return images_in(torch.float16)
 
 
-PARTS = (encoder_in, images_in)  # of programs
+def training_in(dtype):
+    """A small network of images under the program's own autocast."""
+    layers = [nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(), nn.Conv2d(64, 128, 1), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    images, labels = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
+
+    def step():
+        with torch.autocast("cpu", dtype):
+            loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def training_in_bfloat16():
+    return training_in(torch.bfloat16)
+
+
+def training_in_float16():
+    return training_in(torch.float16)
+
+
+PARTS = (encoder_in, images_in, training_in)  # of programs
 PROGRAMS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and value not in PARTS}

@@ -85,7 +85,7 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
   const ConvolutionOperators& known = convolution_operators();
   const bool offered = transposed ? known.reorder_transposed && known.pointwise_transposed : known.reorder && known.pointwise;
   // Where the CPU has no such products, stock's convolutions of 16 bits are loops over elements: in float32 they take a fraction of that.
-  const bool widen = dtype != at::kFloat && offered && !training && !half_is_native(dtype, options.isa);
+  const bool widen = dtype != at::kFloat && offered && !half_is_native(dtype, options.isa);
   if (dtype == at::kHalf) return widen ? std::vector<int>{kOnednnF32Packed} : std::vector<int>{};
   const bool half_inputs = dtype == at::kBFloat16;
   const bool in_f32 = half_inputs || options.dtype != DtypePolicy::kBfloat16;

@@ -1,4 +1,5 @@
-// convolution_backward of plain convolutions, in float32, or in bfloat16 with images channels last: what autograd calls for
+// convolution_backward of plain convolutions, in float32, in bfloat16 with images channels last, or in 16 bits that the CPU does not
+// multiply: what autograd calls for
 // convolution.cpp's operator.
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymIntArrayRef.h>
@@ -10,6 +11,7 @@
 #include "preload/plugin/adapters/convolution_read.h"
 #include "preload/plugin/adapters/images.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/candidate_kernels.h"
 
 namespace ipexrun::preload::adapters {
 namespace {
@@ -17,11 +19,13 @@ namespace {
 /// Multiply-adds of the forward convolution below which copies in bf16 cost as much as they save.
 constexpr std::int64_t kWorthwhileProducts = 500'000;
 
+bool in_hardware(at::ScalarType dtype) { return dtype == at::kFloat || half_is_native(dtype, tier()->options.isa); }
+
 bool describe_operands(ConvolutionGradCall* call, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& w) {
   const std::int64_t dim = x.dim();
   if (dim < 3 || dim > 5 || w.dim() != dim || grad.dim() != dim) return false;
   const at::ScalarType dtype = x.scalar_type();
-  const bool alike = dtype_fits(dtype) && grad.scalar_type() == dtype && w.scalar_type() == dtype;
+  const bool alike = product_dtype_fits(dtype) && grad.scalar_type() == dtype && w.scalar_type() == dtype;
   if (!call->is(Declined::kDtype, alike) || !call->is(Declined::kKind, plain(grad) && plain(x) && plain(w))) return false;
   if (!call->is(Declined::kForm, grad.numel() > 0 && x.numel() > 0 && w.numel() > 0)) return false;
   call->grad = &grad;
@@ -31,7 +35,7 @@ bool describe_operands(ConvolutionGradCall* call, const at::Tensor& grad, const 
   call->forward.dtype = dtype;
   call->forward.channels_last = asks_for_channels_last(x) || asks_for_channels_last(w);
   const auto last = [](const at::Tensor& image) { return image.dim() == 4 && image.is_contiguous(at::MemoryFormat::ChannelsLast); };
-  return call->is(Declined::kLayout, dtype == at::kFloat || (last(x) && last(grad)));
+  return call->is(Declined::kLayout, !in_hardware(dtype) || dtype == at::kFloat || (last(x) && last(grad)));
 }
 
 bool worthwhile(const ConvolutionGradCall& call) {
@@ -63,7 +67,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
         }
         if (!positive(forward.stride) || !positive(forward.dilation) || !not_negative(forward.padding)) return false;
         forward.describe_sizes();
-        if (!forward.sizes_fit() || !forward.meets_image() || forward.depthwise()) return false;
+        if (!forward.sizes_fit() || !forward.meets_image() || (forward.depthwise() && in_hardware(forward.dtype))) return false;
         bool fits = grad_output.size(0) == input.size(0) && grad_output.size(1) == forward.out_channels();
         for (std::int64_t i = 0; i < dims; ++i)
           fits = fits && grad_output.size(2 + i) == forward.out[static_cast<std::size_t>(3 - dims + i)];

@@ -70,6 +70,9 @@ bool ConvolutionGradCall::strided_pixels_fill_blocks() const {
 }
 
 std::vector<int> ConvolutionGradCall::candidates(const TierOptions& options) const {
+  // Where the CPU has no such products, stock's gradients of 16 bits are loops over elements.
+  if (forward.dtype != at::kFloat && !half_is_native(forward.dtype, options.isa)) return {kF32Cast};
+  if (forward.dtype == at::kHalf) return {};
   const bool half_inputs = forward.dtype == at::kBFloat16;
   if (!(half_inputs ? bf16_is_native(options.isa) : bf16_inside_allowed(options))) return {};
   std::vector<int> fitting;
@@ -133,7 +136,9 @@ Outputs ConvolutionGradCall::by_products(IsaSet isa) const {
 Outputs ConvolutionGradCall::as_stocks(const at::Tensor& of_weight, const at::Tensor& of_image, IsaSet isa) const {
   const auto outside = [&](const at::Tensor& tensor, bool channels_last) {
     if (!tensor.defined()) return tensor;
-    const at::Tensor result = as_stock(tensor, forward.dtype, channels_last, isa);
+    const bool float16 = forward.dtype == at::kHalf;  // what reorders knows float32 and bf16
+    at::Tensor result = as_stock(tensor, float16 ? at::kFloat : forward.dtype, channels_last, isa);
+    if (float16) result = result.to(at::kHalf);
     return forward.dims() == 1 ? result.squeeze(2) : result;
   };
   Outputs outputs(outside(of_weight, forward.channels_last && !weight_is_planar(forward)));
@@ -150,6 +155,7 @@ Outputs ConvolutionGradCall::run(int candidate, const Packs& /*packs*/, IsaSet i
   if (candidate == kOnednnBf16Packed) return by_products(isa);
   const bool last = candidate == kOnednnBf16Last;
   const auto inside = [&](const at::Tensor& tensor) {
+    if (candidate == kF32Cast) return widened(tensor).to(at::kFloat);
     return last ? for_onednn(widened(tensor), at::kBFloat16, isa) : widened(tensor).to(at::kBFloat16);
   };
   const std::int64_t dims = forward.dims();

@@ -1,5 +1,6 @@
 // The accuracy rule for the gradients of a convolution: places spread over each against fp64, the whole of each against stock's.
 #include <cmath>
+#include <type_traits>
 
 #include "preload/plugin/adapters/convolution_grad_call.h"
 #include "preload/plugin/adapters/sampling.h"
@@ -8,6 +9,9 @@ namespace ipexrun::preload {
 namespace {
 
 constexpr std::int64_t kSampledPlaces = 8;
+
+template <typename T>
+constexpr Precision kPrecision = std::is_same_v<T, at::Half> ? Precision::kFloat16Op : Precision::kBf16Op;
 
 std::int64_t stride_of(const at::Tensor& tensor, std::size_t dim) {
   const std::int64_t index = static_cast<std::int64_t>(dim) - (3 - tensor.dim());
@@ -69,7 +73,7 @@ bool ConvolutionGradCall::weight_is_accurate(const at::Tensor& stock, const at::
     const std::int64_t offset = offset_of(stock, out_channel, in_channel, at);
     samples.add(weight_sum<T>(out_channel, in_channel, at), s[offset], c[offset]);
   });
-  return samples.pass(1, s, c, stock.numel(), Precision::kBf16Op);
+  return samples.pass(1, s, c, stock.numel(), kPrecision<T>);
 }
 
 /// The gradient of the image is the transposed convolution of the result's.
@@ -95,7 +99,7 @@ bool ConvolutionGradCall::image_is_accurate(const at::Tensor& stock, const at::T
       samples.add(back.sum_at<T>(index / pixels, channel, at), s[offset], c[offset]);
     });
   });
-  return samples.pass(1, s, c, stock.numel(), Precision::kBf16Op);
+  return samples.pass(1, s, c, stock.numel(), kPrecision<T>);
 }
 
 template <typename T>
@@ -107,6 +111,7 @@ bool ConvolutionGradCall::accurate_as(const Outputs& stock, const Outputs& resul
 }
 
 bool ConvolutionGradCall::accurate(const Outputs& stock, const Outputs& result, int /*candidate*/) const {
+  if (forward.dtype == at::kHalf) return accurate_as<at::Half>(stock, result);
   return forward.dtype == at::kFloat ? accurate_as<float>(stock, result) : accurate_as<at::BFloat16>(stock, result);
 }
 
@@ -123,6 +128,7 @@ bool ConvolutionGradCall::gradients_finite_as() const {
 }
 
 bool ConvolutionGradCall::gradients_finite() const {
+  if (forward.dtype == at::kHalf) return true;  // scaled losses overflow now and then: the program's scaler looks
   return forward.dtype == at::kFloat ? gradients_finite_as<float>() : gradients_finite_as<at::BFloat16>();
 }
 

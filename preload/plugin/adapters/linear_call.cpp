@@ -187,27 +187,28 @@ std::vector<int> LinearCall::candidates(const TierOptions& options) const {
   return fitting;
 }
 
-/// Stock's products of float16 are loops over elements but on CPUs that have such products. What is added or scaled afterwards would be rounded
-/// twice.
+/// Stock's products of float16 are loops over elements but on CPUs that have such products. What is added or scaled afterwards would be
+/// rounded twice.
 std::vector<int> LinearCall::float16_candidates(const TierOptions& options) const {
-  if (batched) return widens(options) ? std::vector<int>{kF32Cast} : std::vector<int>{};
-  const bool fits = !training && !scaled() && kernels::packed_f32_bytes(k, n, true) > 0 &&
-                    kernels::linear_f32_supported(kernel_args_f32(*this), options.isa);
+  if (batched || training) return widens(options) ? std::vector<int>{kF32Cast} : std::vector<int>{};
+  const bool fits =
+      !scaled() && kernels::packed_f32_bytes(k, n, true) > 0 && kernels::linear_f32_supported(kernel_args_f32(*this), options.isa);
   return fits ? std::vector<int>{kOwnF32} : std::vector<int>{};
 }
 
 /// Products of 16 bits by way of float32, where they are loops over elements.
-bool LinearCall::widens(const TierOptions& options) const { return batched && !training && !half_is_native(dtype, options.isa); }
+bool LinearCall::widens(const TierOptions& options) const { return (batched || training) && !half_is_native(dtype, options.isa); }
 
-/// float32 stays with stock, whose product reads both operands where they lie; bf16 operands (the user's autocast) too.
+/// float32 stays with stock, whose product reads both operands where they lie.
 std::vector<int> LinearCall::training_candidates(const TierOptions& options) const {
-  if (dtype != at::kFloat || !bf16_inside_allowed(options)) return {};
+  const bool half_inputs = dtype == at::kBFloat16;  // the program's own autocast, or a model in bf16
+  if (!half_inputs && !bf16_inside_allowed(options)) return {};
   std::vector<int> fitting;
-  if (x_layout == 't' ? isa_has(options.isa, kIsaAmxBf16)
-                      : kernels::packed_b_bytes(k, n) > 0 && kernels::linear_bf16_supported(kernel_args(*this), options.isa)) {
-    fitting.push_back(kOwnBf16);
-  }
-  fitting.push_back(kOnednnBf16Cast);
+  const bool own = x_layout == 't' ? isa_has(options.isa, kIsaAmxBf16)
+                                   : kernels::packed_b_bytes(k, n) > 0 && kernels::linear_bf16_supported(kernel_args(*this), options.isa);
+  if (own && !(half_inputs && scaled())) fitting.push_back(kOwnBf16);  // which rounds before what is added
+  if (!half_inputs) fitting.push_back(kOnednnBf16Cast);
+  if (half_inputs && widens(options)) fitting.push_back(kF32Cast);
   return fitting;
 }
 
@@ -272,7 +273,7 @@ at::Tensor LinearCall::run_own_unpacked(IsaSet isa) const {
   }
   const auto bytes = static_cast<std::int64_t>(kernels::packed_b_bytes(k, n));
   const at::Tensor packed = at::cpu::empty({bytes}, x->options().dtype(at::kByte));
-  kernels::pack_b({w->const_data_ptr(), kernels::DType::kF32, k, n, stride_k, stride_n}, packed.mutable_data_ptr(), torch_pool(), isa);
+  kernels::pack_b({w->const_data_ptr(), kernel_dtype(*w), k, n, stride_k, stride_n}, packed.mutable_data_ptr(), torch_pool(), isa);
   kernels::LinearArgs args = kernel_args(*this);
   args.packed_b = packed.const_data_ptr();
   if (bias != nullptr) args.bias = bias->const_data_ptr();
@@ -317,8 +318,11 @@ Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
   }
   const TensorPack* pack = packs[0];
   at::Tensor product;
-  if (candidate == kF32Cast) {
+  if (candidate == kF32Cast && batched) {
     product = at::cpu::bmm(x->to(at::kFloat), w->to(at::kFloat));
+  } else if (candidate == kF32Cast) {
+    product = at::cpu::mm(x2d().to(at::kFloat), w2d().to(at::kFloat));
+    if (bias != nullptr) at::cpu::add_(product, *bias);
   } else if (candidate == kOnednnBf16Cast && batched) {
     product = at::cpu::bmm(x->to(at::kBFloat16), w->to(at::kBFloat16)).to(dtype);
   } else if (candidate == kOnednnBf16Cast) {
