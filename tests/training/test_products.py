@@ -65,6 +65,14 @@ NETS = {
     "conv1d": (lambda: nn.Conv1d(8, 16, 5, padding=2), (2, 8, 30)),
     "conv3d": (lambda: nn.Conv3d(4, 8, 3, padding=1), (2, 4, 6, 7, 8)),
     "transposed": (lambda: nn.ConvTranspose2d(8, 4, 3, stride=2), (2, 8, 6, 6)),
+    "transposed further": (lambda: nn.ConvTranspose2d(8, 16, 4, stride=2, padding=1, output_padding=1, dilation=1), (3, 8, 7, 5)),
+    "transposed groups": (lambda: nn.ConvTranspose2d(16, 8, 3, stride=2, padding=1, groups=4, bias=False), (2, 16, 6, 6)),
+    "transposed depthwise": (lambda: nn.ConvTranspose2d(16, 16, 3, padding=1, groups=16), (2, 16, 9, 8)),
+    "transposed one pixel": (lambda: nn.ConvTranspose2d(32, 48, 4), (4, 32, 1, 1)),
+    "transposed to one pixel": (lambda: nn.ConvTranspose2d(16, 16, 3, padding=1), (4, 16, 1, 1)),
+    "transposed strided pixels": (lambda: nn.ConvTranspose2d(16, 24, 1, stride=2), (2, 16, 7, 7)),
+    "transposed 1d": (lambda: nn.ConvTranspose1d(8, 12, 5, stride=3, padding=1), (2, 8, 20)),
+    "transposed 3d": (lambda: nn.ConvTranspose3d(8, 4, 3, stride=2), (1, 8, 3, 4, 5)),
 }
 
 
@@ -73,6 +81,20 @@ def test_gradients_are_near_stocks(hook, candidate, name):
     make, shape = NETS[name]
     torch.manual_seed(0)
     same(make(), torch.randn(shape), hook, 2e-2)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["", "channels last"])
+@pytest.mark.parametrize("way", ["onednn_bf16_cast", "onednn_bf16_last"])
+def test_gradients_of_transposed_convolutions_are_taken(hook, needs_bf16, way, last):
+    torch.nn.functional.linear(torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)).sum().backward()
+    assert hook.force(way)
+    torch.manual_seed(0)
+    net, x = nn.ConvTranspose2d(32, 24, 4, stride=2, padding=1), torch.randn(2, 32, 11, 9)
+    if last:
+        net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    same(net, x, hook, 2e-2)
+    sites = [one for one in json.loads(hook.report())["sites"] if one["site"].startswith("convolution_backward_transpose2d|") and "ci=32,co=24" in one["site"]]
+    assert sum(one["taken"] for one in sites) > 0, sites
 
 
 def test_kernels_of_one_pixel_between_images_channels_last(hook, needs_bf16):

@@ -96,7 +96,7 @@ std::vector<int> ConvolutionCall::candidates(const TierOptions& options) const {
                               : dense() && kernels::conv_supported(kernel_args(kernels::DType::kBf16), options.isa))) {
     fitting.push_back(kOwnBf16);
   }
-  if (training && in_bf16 && !half_inputs && !transposed) fitting.push_back(kOnednnBf16Cast);
+  if (training && in_bf16 && !half_inputs) fitting.push_back(kOnednnBf16Cast);
   if (!offered) return fitting;
   if (in_bf16 && known.take_bf16) fitting.push_back(kOnednnBf16Packed);
   if (widen || (!half_inputs && options.dtype != DtypePolicy::kBfloat16)) fitting.push_back(kOnednnF32Packed);
@@ -278,7 +278,7 @@ Outputs ConvolutionCall::run_cast() const {
   if (bias != nullptr) added = bias->to(at::kBFloat16);
   const at::Tensor result = at::compositeexplicitautograd::convolution(
       widened(*x).to(at::kBFloat16), widened(*w).to(at::kBFloat16), added, OnednnSizes(stride, dims()), OnednnSizes(padding, dims()),
-      OnednnSizes(dilation, dims()), false, std::vector<std::int64_t>(dims() == 3 ? 3 : 2, 0), groups);
+      OnednnSizes(dilation, dims()), transposed, OnednnSizes(output_padding, dims()), groups);
   const at::Tensor answer = as_stock(result, dtype, channels_last, tier()->options.isa);
   return dims() == 1 ? answer.squeeze(2) : answer;
 }

@@ -1,4 +1,4 @@
-// convolution_backward of plain convolutions, in float32, in bfloat16 with images channels last, or in 16 bits that the CPU does not
+// convolution_backward, in float32, in bfloat16 with images channels last, or in 16 bits that the CPU does not
 // multiply: what autograd calls for
 // convolution.cpp's operator.
 #include <ATen/core/Tensor.h>
@@ -40,8 +40,9 @@ bool describe_operands(ConvolutionGradCall* call, const at::Tensor& grad, const 
 
 bool worthwhile(const ConvolutionGradCall& call) {
   const ConvolutionCall& forward = call.forward;
-  const std::int64_t pixels = forward.out[0] * forward.out[1] * forward.out[2];
-  return forward.x->size(0) * pixels * forward.depth() * forward.out_channels() >= kWorthwhileProducts ||
+  const Spatial& windows = forward.transposed ? forward.in : forward.out;
+  const std::int64_t per_window = forward.depth() * (forward.transposed ? forward.w->size(1) : forward.out_channels());
+  return forward.x->size(0) * windows[0] * windows[1] * windows[2] * per_window >= kWorthwhileProducts ||
          tier()->forced.load(std::memory_order_relaxed) != kStock;
 }
 
@@ -56,15 +57,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
   Outputs outputs = answer<ConvolutionGradCall>(
       Op::kConvolutionBackward,
       [&](ConvolutionGradCall* call) {
-        if (transposed || !output_mask[1] || !describe_operands(call, grad_output, input, weight)) return false;
+        if (!output_mask[1] || !describe_operands(call, grad_output, input, weight)) return false;
         ConvolutionCall& forward = call->forward;
         const auto group_count = groups.maybe_as_int();
         if (!group_count) return false;
         forward.groups = *group_count;
+        forward.transposed = transposed;
         const std::int64_t dims = forward.dims();
         if (!read(&forward.stride, stride, dims) || !read(&forward.padding, padding, dims) || !read(&forward.dilation, dilation, dims)) {
           return false;
         }
+        if (transposed && !(read(&forward.output_padding, output_padding, dims) && not_negative(forward.output_padding))) return false;
         if (!positive(forward.stride) || !positive(forward.dilation) || !not_negative(forward.padding)) return false;
         forward.describe_sizes();
         if (!forward.sizes_fit() || !forward.meets_image() || (forward.depthwise() && in_hardware(forward.dtype))) return false;

@@ -29,7 +29,7 @@ constexpr std::uint32_t kWantsBias = 1u << 28;
 /// images are.
 bool weight_is_planar(const ConvolutionCall& forward) {
   const at::Tensor& w = *forward.w;
-  if (!forward.channels_last || forward.dims() != 2 || w.size(2) * w.size(3) != 1) return false;
+  if (forward.transposed || !forward.channels_last || forward.dims() != 2 || w.size(2) * w.size(3) != 1) return false;
   if (w.suggest_memory_format() != at::MemoryFormat::Contiguous) return false;
   const OnednnSizes stride(forward.stride, 2);
   const OnednnSizes padding(forward.padding, 2);
@@ -58,8 +58,9 @@ SiteKey ConvolutionGradCall::site_key(const SiteId& id, const TierOptions& optio
 }
 
 bool ConvolutionGradCall::windows_fit_image() const {
-  for (std::size_t d = 0; d < forward.in.size(); ++d)
-    if (forward.in[d] == 1 && forward.kernel[d] > 1) return false;
+  const Spatial& image = forward.transposed ? forward.out : forward.in;
+  for (std::size_t d = 0; d < image.size(); ++d)
+    if (image[d] == 1 && forward.kernel[d] > 1) return false;
   return true;
 }
 
@@ -83,7 +84,7 @@ std::vector<int> ConvolutionGradCall::candidates(const TierOptions& options) con
 
 bool ConvolutionGradCall::are_products() const {
   constexpr std::int64_t kMostBytes = 8 << 20;  // of windows side by side: beyond caches copying them costs what products could save
-  if (forward.dims() == 3 || forward.groups != 1) return false;
+  if (forward.transposed || forward.dims() == 3 || forward.groups != 1) return false;
   const double pixels = static_cast<double>(forward.x->size(0)) * static_cast<double>(forward.out[1] * forward.out[2]);
   return is_of_pixels() || 2 * pixels * static_cast<double>(forward.depth()) <= static_cast<double>(kMostBytes);
 }
@@ -161,8 +162,8 @@ Outputs ConvolutionGradCall::run(int candidate, const Packs& /*packs*/, IsaSet i
   const std::int64_t dims = forward.dims();
   auto [image, weight, unused] = at::compositeexplicitautograd::convolution_backward(
       inside(*grad), inside(*forward.x), inside(*forward.w), std::nullopt, OnednnSizes(forward.stride, dims),
-      OnednnSizes(forward.padding, dims), OnednnSizes(forward.dilation, dims), false, std::vector<std::int64_t>(dims == 3 ? 3 : 2, 0),
-      forward.groups, {wants_image, true, false});
+      OnednnSizes(forward.padding, dims), OnednnSizes(forward.dilation, dims), forward.transposed,
+      OnednnSizes(forward.output_padding, dims), forward.groups, {wants_image, true, false});
   return as_stocks(weight, image, isa);
 }
 

@@ -1,6 +1,7 @@
 // The accuracy rule for the gradients of a convolution: places spread over each against fp64, the whole of each against stock's.
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "preload/plugin/adapters/convolution_grad_call.h"
 #include "preload/plugin/adapters/sampling.h"
@@ -58,6 +59,14 @@ double ConvolutionGradCall::weight_sum(std::int64_t out_channel, std::int64_t in
 
 template <typename T>
 bool ConvolutionGradCall::weight_is_accurate(const at::Tensor& stock, const at::Tensor& result) const {
+  if (forward.transposed) {  // the weight's gradient of the plain convolution that leads back, from the result to the image
+    ConvolutionGradCall back = *this;
+    back.grad = forward.x;
+    back.forward.x = grad;
+    back.forward.transposed = false;
+    std::swap(back.forward.in, back.forward.out);
+    return back.weight_is_accurate<T>(stock, result);
+  }
   const T* s = stock.const_data_ptr<T>();
   const T* c = result.const_data_ptr<T>();
   const ConvolutionCall& f = forward;
@@ -76,11 +85,11 @@ bool ConvolutionGradCall::weight_is_accurate(const at::Tensor& stock, const at::
   return samples.pass(1, s, c, stock.numel(), kPrecision<T>);
 }
 
-/// The gradient of the image is the transposed convolution of the result's.
+/// The gradient of the image is the transposed convolution of the result's, or, of a transposed one, the plain one.
 template <typename T>
 bool ConvolutionGradCall::image_is_accurate(const at::Tensor& stock, const at::Tensor& result) const {
   ConvolutionCall back = forward;
-  back.transposed = true;
+  back.transposed = !forward.transposed;
   back.x = grad;
   back.in = forward.out;
   back.out = forward.in;
