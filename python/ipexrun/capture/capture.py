@@ -388,7 +388,7 @@ class Target:
     def can_tell_from_results(self, graph):
         """Whether the graph's form need not run beside stock's in the call that is traced, which the module answers and is compared with: what is
         rounded to bf16 may lie further apart than that comparison allows."""
-        return graph.open == [False] and not graph.bf16_inside
+        return graph.open == [False] and not graph.bf16_inside and not graph.rounds
 
     def pays(self):
         """Whether a module that won in an earlier process is traced now: at once if the last run was long enough to earn EARNS times what that takes; else

@@ -7,9 +7,9 @@ import torch
 
 from .. import plugin
 from ..problems import first_line, let_through
-from . import decompositions, graph_notes, number_results, raised
+from . import choices, decompositions, graph_notes, number_results, raised, unrounded
 from .compiler import Compiled, function_of
-from .translation import Translation
+from .translation import Translation, Unsupported
 
 
 def static_inputs(count):
@@ -23,7 +23,7 @@ def compile_graph(module, example_inputs, dtype, made, timed, where):
     try:
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
             tensors, numbers, places = number_results.apart(module)
-            compiled = Compiled(tensors, Translation(tensors, static_inputs(len(example_inputs))).run(), dtype, timed, where)
+            compiled = compiled_of(tensors, static_inputs(len(example_inputs)), dtype, timed, where)
         if made is not None:
             made.append(compiled)
         return number_results.WithNumbers(compiled, numbers, places) if places else compiled
@@ -31,6 +31,16 @@ def compile_graph(module, example_inputs, dtype, made, timed, where):
         let_through(problem)
         graph_notes.new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
         return _boxed(function_of(module))
+
+
+def compiled_of(module, static, dtype, timed, where):
+    source = None if choices.steer(module.graph) else unrounded.unrounded(module, static)
+    if source is not None:
+        try:
+            return Compiled(module, Translation(source, static).run(), dtype, timed, where, source)
+        except Unsupported:
+            pass
+    return Compiled(module, Translation(module, static).run(), dtype, timed, where)
 
 
 def inside_of(compiled):

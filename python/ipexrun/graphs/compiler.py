@@ -63,7 +63,12 @@ class Compiled:
 
     _boxed_call = True  # AOTAutograd hands its inputs over in a list
 
-    def __init__(self, module, translation, dtype, timed=True, where=""):
+    def __init__(self, module, translation, dtype, timed=True, where="", source=None):
+        """`source`: the graph that `translation` is of, where that is the module in float32, without the program's autocast (unrounded.py)."""
+        self.source = source or module
+        self.rounds = source is not None  # stock's results are rounded to 16 bits themselves
+        if self.rounds and dtype is None:
+            dtype = "auto"  # the program asks for it
         self.timed = self.races = timed  # False: the first form that is accurate answers; `races`: but for what earlier processes found
         self.stock = function_of(module)
         self.module = module
@@ -85,7 +90,7 @@ class Compiled:
         steered = self.bf16_inside and not BF16_ASKED_FOR and dtype != "bfloat16" and choices.steer(module.graph)
         if self.bf16_inside and not steered:
             self.open.insert(0, True)
-        self.name = remembered.graph_name(module, dtype) if timed else ""
+        self.name = remembered.graph_name(self.source, dtype) if timed else ""
         known = remembered.graph_choice(self.name) if timed else ""
         if known == "stock":
             self.open = []
@@ -101,7 +106,7 @@ class Compiled:
         self.unjudged = False
         self.problem = ""  # of the last run that failed
         self.note = graph_notes.new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
-        self.parts = Parts(self) if self.races else None  # what Inductor may compile, once the forms above are decided
+        self.parts = Parts(self) if self.races and not self.rounds else None  # what Inductor may compile, once the forms above are decided
         if steered:
             self.note["lost"] = ["bf16: a choice among its values (topk, argmax, sort or a comparison) steers what follows"]
 
@@ -369,14 +374,14 @@ class Compiled:
             if hook is not None:
                 hook.set_enabled(False)
             try:
-                found, copies = as_it_lies(self.module, values)
+                found, copies = as_it_lies(self.source, values)
             finally:
                 if hook is not None:
                     hook.set_enabled(True)
             if found is None and not copies:
                 return False
             self.stock = function_of(self.module)
-            translation = Translation(self.module, self.static, found).run()
+            translation = Translation(self.source, self.static, found).run()
             fused = {bf16: translation.graph.compile(bf16) for bf16 in self.open}
         except Exception as problem:  # a graph that cannot be run node by node
             let_through(problem)
@@ -403,6 +408,8 @@ class Compiled:
 
     def keep_float32(self, why=NOT_THE_WHOLE):
         """For one, it is one graph of several in a module, or one module of several in another: each may be near enough in bf16, and all together not."""
+        if self.rounds and why == NOT_THE_WHOLE:
+            return  # stock rounds in each of them, and more
         with self.exploring:
             if True not in self.fused:
                 if why != NOT_THE_WHOLE:
@@ -414,7 +421,7 @@ class Compiled:
             if not self.choice and True not in self.open:
                 return
             self.open, self.choice, self.timed = [False], None, self.races
-            self.parts = Parts(self) if self.races else None
+            self.parts = Parts(self) if self.races and not self.rounds else None
             self.note["choice"] = "stock"
             self.begin_trial()
 
@@ -424,7 +431,7 @@ class Compiled:
         self.calls_until_times = 0  # that the form answers before the time of each operator is measured; 0 and less: it was, or is not to be
         self.postponed = False  # what float64 alone can tell of a result: it is asked when the form is about to win, and once more after that
         self.calls = self.checks = self.rematches = self.unsettled = self.small = self.tried = 0
-        self.margins = torch.classes.ipexrun.Margins() if self.bf16_inside else None
+        self.margins = torch.classes.ipexrun.Margins() if self.bf16_inside and not self.rounds else None
         self.times = [], []  # nanoseconds of stock's form and of ours
 
     def free(self):
@@ -448,7 +455,7 @@ class Compiled:
     def is_accurate(self, values, mine, candidate, trial=None, may_wait=False, truth=None):
         """`may_wait`: the form is not about to win, so that what float64 alone can tell, at some four times the price of a call, may wait for that.
         `truth`: where results of torch's own kernels are there already."""
-        bf16 = candidate or self.bf16_inside
+        bf16 = candidate or self.bf16_inside or self.rounds
         truth, exact = list(self.truth(values) if truth is None else truth), []
         beside = torch.classes.ipexrun.Trial()
         if not bf16 and not beside.check(truth, mine, bf16):
@@ -463,7 +470,7 @@ class Compiled:
 
     def be_exact(self, candidate):
         """From now on without kernels that are less exact than others, of which a graph may have too many; False where it has none of them."""
-        if candidate or self.bf16_inside or not self.graph.be_exact(candidate):
+        if candidate or self.bf16_inside or self.rounds or not self.graph.be_exact(candidate):
             return False
         self.trial = torch.classes.ipexrun.Trial()
         return True

@@ -1,0 +1,166 @@
+"""A graph that was captured under the program's own autocast, as the program would compute without it: in float32, its results rounded to the types that
+autocast gave them. From there on it is a graph like others, whose products may be bf16 where that is faster, and which has no copies of weights to make.
+
+Autocast rounds operands of products and leaves what they give in 16 bits. What is rounded for anything else (`x.to(torch.bfloat16)`) stays rounded.
+"""
+
+import operator
+
+import torch
+
+HALF = (torch.bfloat16, torch.float16)
+CASTS = (torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default)
+PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu"}
+VIEWS = {"view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "unsqueeze", "squeeze", "slice", "select", "clone"}
+WIDENING = {"_softmax", "_log_softmax"}  # whose last argument asks for float32 from 16 bits
+
+
+class NotUnrounded(Exception):
+    """Why a graph stays as autocast made it."""
+
+
+def unrounded(module, static):
+    """The graph in float32, or None where no operand of a product is rounded in it or something in it hangs on types. `module`: of AOTAutograd, whose nodes
+    have metadata; `static`: positions of its parameters and buffers. Thread rule: under the interpreter lock."""
+    if not any(node.target in CASTS and is_half(value_of(node)) and feeds_products_alone(node) for node in module.graph.nodes):
+        return None
+    try:
+        with torch.autocast("cpu", enabled=False):
+            return Unrounding(module, static).run()
+    except NotUnrounded:
+        return None
+
+
+def name_of(node):
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet.__name__ if packet is not None else ""
+
+
+def value_of(node):
+    return node.meta.get("val")
+
+
+def is_half(value):
+    return isinstance(value, torch.Tensor) and value.dtype in HALF
+
+
+def feeds_products_alone(node):
+    return bool(node.users) and all(name_of(one) in PRODUCTS or (name_of(one) in VIEWS and feeds_products_alone(one)) for one in node.users)
+
+
+class Unrounding:
+    def __init__(self, module, static):
+        self.module, self.static = module, static
+        self.graph = torch.fx.Graph()
+        self.copies = {}  # of nodes, with values in float32
+        self.given = {}  # of inputs, as they come
+        self.fake = next((one.fake_mode for one in map(value_of, module.graph.nodes) if isinstance(one, torch._subclasses.FakeTensor)), None)
+
+    def run(self):
+        if self.fake is None:
+            raise NotUnrounded("nothing to compute types with")
+        self.inputs()
+        for node in self.module.graph.nodes:
+            if node.op == "output":
+                self.output(node)
+            elif node.op == "call_function":
+                self.copies[node] = self.call(node)
+            elif node.op != "placeholder":
+                raise NotUnrounded(f"a node of kind {node.op}")
+        self.graph.eliminate_dead_code()
+        return torch.fx.GraphModule(self.module, self.graph)
+
+    def inputs(self):
+        given = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        if any(is_half(value_of(node)) and position in self.static for position, node in enumerate(given)):
+            raise NotUnrounded("weights of 16 bits, which would be there twice")
+        for node in given:
+            self.copies[node] = self.given[node] = self.graph.node_copy(node)
+        for node in given:
+            if is_half(value_of(node)):
+                self.copies[node] = self.to(self.copies[node], torch.float32, node)
+
+    def call(self, node):
+        value = value_of(node)
+        if node.target in CASTS:
+            return self.cast(node)
+        arguments, named = (torch.fx.node.map_arg(one, self.copies.__getitem__) for one in (node.args, node.kwargs))
+        if isinstance(value, (int, torch.SymInt)) or node.target is operator.getitem:
+            copy = self.graph.call_function(node.target, arguments, named)
+            copy.meta = dict(node.meta)
+            if node.target is operator.getitem:
+                copy.meta["val"] = value_of(arguments[0])[arguments[1]]
+            return self.alike(copy, value)
+        if not isinstance(node.target, torch._ops.OpOverload) or node.target is torch.ops.aten.view.dtype:
+            raise NotUnrounded(f"{node.target} is about types")
+        if node.target._schema.is_mutable:
+            if node.target is not torch.ops.aten.copy_.default or node.args[0] not in self.given:
+                raise NotUnrounded(f"{node.target} writes")
+            copy = self.graph.call_function(node.target, (self.given[node.args[0]], *arguments[1:]), named)  # which rounds what it writes
+            copy.meta = dict(node.meta)
+            return copy
+        arguments, named = (torch.fx.node.map_aggregate(one, self.wider) for one in (arguments, named))
+        if name_of(node) in WIDENING:
+            arguments = (*arguments[:2], False)
+        return self.emit(node, arguments, named)
+
+    def cast(self, node):
+        (source, *_), value = node.args, value_of(node)
+        copy = self.copies[source]
+        if not isinstance(value_of(source), torch.Tensor) or value.device.type != "cpu" or node.kwargs.get("memory_format") not in (None, torch.preserve_format):
+            raise NotUnrounded("a cast that is more than one")
+        if not value_of(source).dtype.is_floating_point or not value.dtype.is_floating_point or torch.float64 in (value.dtype, value_of(source).dtype):
+            return self.to(copy, torch.float32 if value.dtype in HALF else value.dtype, node)
+        if value.dtype is torch.float32 or is_half(value_of(source)) or feeds_products_alone(node):
+            return copy
+        return self.to(self.to(copy, value.dtype, node), torch.float32, node)  # rounded by the program
+
+    def to(self, copy, dtype, node, **more):
+        return self.emit(node, (copy,), {"dtype": dtype, **more}, torch.ops.aten._to_copy.default, None)
+
+    def emit(self, node, arguments, named, target=None, like=True):
+        copy = self.graph.call_function(target or node.target, arguments, named)
+        copy.meta = dict(node.meta)
+        try:
+            with self.fake:
+                copy.meta["val"] = copy.target(*torch.fx.node.map_arg(arguments, value_of), **torch.fx.node.map_arg(named, value_of))
+        except Exception as problem:
+            raise NotUnrounded(f"{copy.target} in float32: {problem}") from problem
+        return copy if like is None else self.alike(copy, value_of(node))
+
+    def alike(self, copy, before):
+        """Types of 16 bits became float32, and nothing else changed."""
+        for new, old in zip(*(one if isinstance(one, (tuple, list)) else [one] for one in (value_of(copy), before))):
+            if isinstance(old, torch.Tensor) and (new.dtype != (torch.float32 if old.dtype in HALF else old.dtype) or new.dim() != old.dim()):
+                raise NotUnrounded(f"{copy.target} has other results in float32")
+        return copy
+
+    @staticmethod
+    def wider(argument):
+        return torch.float32 if argument in HALF else argument
+
+    def output(self, node):
+        results = []
+        for one in node.args[0]:
+            copy = self.copies.get(one) if isinstance(one, torch.fx.Node) else one
+            if isinstance(one, torch.fx.Node) and is_half(value_of(one)):
+                if origin(one).op == "placeholder":
+                    raise NotUnrounded("a result that is an input")
+                copy = self.to(copy, value_of(one).dtype, one, memory_format=order_of(value_of(one)))
+            results.append(copy)
+        self.graph.output(tuple(results)).meta = dict(node.meta)
+
+
+def origin(node):
+    """Of what is seen through views."""
+    while name_of(node) in VIEWS and node.args:
+        node = node.args[0]
+    return node
+
+
+def order_of(tensor):
+    """How its elements lie."""
+    for dimensions, layout in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if tensor.dim() == dimensions and tensor.is_contiguous(memory_format=layout) and not tensor.is_contiguous():
+            return layout
+    return torch.contiguous_format if tensor.is_contiguous() else torch.preserve_format
