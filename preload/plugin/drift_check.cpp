@@ -36,6 +36,7 @@ namespace {
 constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 constexpr std::uint64_t kMostOpsACall = 500;  ///< ops of all kinds for each call that has candidates, after which a check is given up
+constexpr std::uint64_t kMostOpsBetween = 4 * kMostOpsACall;  ///< two such calls
 
 bool fallback_registered = false;  // written once at start
 std::atomic<bool> python_ready{false};
@@ -67,7 +68,14 @@ const std::unordered_set<std::string>& our_ops() {
   return *names;
 }
 
+/// Kernels of stock's that call such ops, though torch does not say so: the fast path of nn.TransformerEncoder.
+bool calls_ours(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name == "aten::_transformer_encoder_layer_fwd" || name == "aten::_native_multi_head_attention";
+}
+
 bool is_ours(const c10::OperatorHandle& op) {
+  if (calls_ours(op)) return true;
   const c10::OperatorName& name = op.operator_name();
   const std::string plain = name.name.substr(name.name.find("::") + 2);
   return our_ops().count(name.overload_name.empty() ? plain : plain + '.' + name.overload_name) > 0;
@@ -95,7 +103,9 @@ class DriftCheck {
   void count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move);
 
   /// A program that went on to something else would be watched for ever.
-  [[nodiscard]] bool gone_astray() const { return ops_ > kMostOpsACall * (wanted_calls_ + kLeastCalls); }
+  [[nodiscard]] bool gone_astray() const {
+    return ops_ > kMostOpsACall * (wanted_calls_ + kLeastCalls) || ops_ - ops_at_call_ > kMostOpsBetween;
+  }
   [[nodiscard]] bool complete() const { return judged_calls_ >= wanted_calls_; }
   /// Between the last call of a pass and the next one: what the program's own code makes of the results.
   [[nodiscard]] bool between_passes() const { return calls_ == judged_calls_ + pass_calls_; }
@@ -145,6 +155,7 @@ class DriftCheck {
   std::uint64_t wanted_calls_;
   Shadows shadows_;
   std::uint64_t ops_ = 0;
+  std::uint64_t ops_at_call_ = 0;  ///< when a call with candidates came last
   std::uint64_t calls_ = 0;
   std::uint64_t judged_calls_ = 0;
   SampleErrors errors_;  ///< of its results
@@ -450,6 +461,7 @@ void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool ma
     if (has_weight && was_rounded_ && !operands_rounded_) begins_.push_back({ops_, here, operands_chosen_});
   }
   was_rounded_ = was_rounded_ || operands_rounded_;
+  ops_at_call_ = ops_;
   ++calls_;
 }
 

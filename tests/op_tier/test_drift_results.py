@@ -90,3 +90,44 @@ print(json.dumps({**report(), "errors": errors}))
 
 def test_a_network_that_is_run_forth_and_back_keeps_the_rule(tmp_path):
     assert max(outcome(tmp_path, FORTH_AND_BACK)["errors"]) < 3e-2
+
+
+FAST_PATH = """
+plugin_loader.start()
+encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True), 3, enable_nested_tensor=False)
+model = torch.nn.ModuleDict({"embed": torch.nn.Embedding(500, 128), "encoder": encoder, "head": torch.nn.Linear(128, 10)}).eval()
+tokens, errors = torch.randint(0, 500, (1, 64)), []
+def run(): return model["head"](model["encoder"](model["embed"](tokens)).mean(1))
+with torch.no_grad():
+    want = stock(run)
+    for _ in range(400):
+        found = run()
+        errors.append(((found - want).norm() / want.norm()).item())
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+def test_layers_that_torch_runs_as_one_operator_are_looked_into(tmp_path, needs_bf16):
+    """A check that began inside the fast path of a TransformerEncoder met none of its products again, and watched for thousands of calls."""
+    report = outcome(tmp_path, FAST_PATH)
+    assert max(report["errors"]) < 3e-2
+    assert report["drift"]["checks"] > 0 and report["drift"]["fine"] > 0, report["drift"]
+    assert report["taken"] > 0
+
+
+GOES_ON = """
+plugin_loader.start()
+layers, x = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)]).eval(), torch.randn(64, 256)
+with torch.no_grad():
+    for _ in range(5):
+        layers(x)
+    for _ in range(3):  # in the middle of a pass
+        for layer in layers[:4]: x2 = layer(x)
+        for _ in range(4000): x2 = x2 + 1
+watched = torch._C._dispatch_tls_is_dispatch_key_included("TESTING_ONLY_GenericMode")
+print(json.dumps({**report(), "watched": watched}))
+"""
+
+
+def test_no_check_waits_for_long_for_the_next_product(tmp_path):
+    assert not outcome(tmp_path, GOES_ON)["watched"]

@@ -27,6 +27,7 @@ from ..graphs import double, graph_notes
 from ..problems import first_line, let_through
 from . import operator_bounds, step_graphs, step_norms, step_rounding
 from .step_graphs import Arrivals, few, finite, is_image, stock_kernels
+from .steps import rounds_to_bf16
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
 FLOAT32_COSINE, FLOAT32_ERROR = 0.9999, 1e-3  # of all gradients together, where bf16 is not allowed
@@ -34,6 +35,7 @@ LAYOUT_ERROR = 1e-3  # of results of "channels last" where it is: torch's batch 
 NO_TRUTH = 1e-3  # float64 results that are further from stock's are others: random numbers, most often
 SHARE_OF_FREE_MEMORY = 0.5  # that a comparison may take: activations and gradients of two more steps
 MOST_OF_SPREAD, FEW_NUMBERS = 0.25, 8  # of what a result's numbers differ by, that rounding may be; of so many numbers
+OF_AUTOCASTS, COSINE_LESS = 1.1, 5e-3  # of the distance of the program's own autocast to float32, and of its cosine, that a form may have
 FIRST_RECHECK = 256
 CHECKS = 8  # of one form, begun without coming to an end
 PATIENCE = 4  # steps in which the compared one's gradients may come
@@ -137,7 +139,7 @@ class Graph:
         self.note["calls"] += 1
         kind = self.asks.kind
         self.asks.ran = None
-        if kind is None or torch.is_autocast_enabled("cpu") or not torch.is_grad_enabled() or not graph_notes.enabled_here():
+        if kind is None or (torch.is_autocast_enabled("cpu") and not rounds_to_bf16()) or not torch.is_grad_enabled() or not graph_notes.enabled_here():
             return self.module.forward(*arguments)
         if kind == BF16_LAST and self.guard.is_off():
             self.lose(kind, "training went back to float32")
@@ -233,7 +235,9 @@ class Graph:
             if self.draws and not torch.equal(after, torch.get_rng_state()):
                 raise Wrong("it draws other random numbers")
             exact = self.in_float64(stock, arguments, random) if kind == LAST else []
-            beside = self.by_rounded_operators(arguments, random) if kind == BF16_LAST and self.by_operators else None
+            rounded_itself = kind == BF16_LAST and rounds_to_bf16()
+            beside = self.by_rounded_operators(arguments, random) if kind == BF16_LAST and self.by_operators and not rounded_itself else None
+            unrounded = self.without_autocast(arguments, random) if rounded_itself else None
             self.compare_results(kind, stock, mine, exact, beside)
             self.compare_state(kind, copies, mine_copies, beside)
         except Exception as problem:
@@ -247,7 +251,7 @@ class Graph:
         self.waiting = PATIENCE
 
         def compare_gradients(gradients):
-            self.compare_gradients(kind, recorded, gradients, (stock, copies), (mine, mine_copies), beside)
+            self.compare_gradients(kind, recorded, gradients, (stock, copies), (mine, mine_copies), beside, unrounded)
 
         Arrivals([results[i] for i in recorded], at_end=compare_gradients)
         return results
@@ -275,6 +279,15 @@ class Graph:
         self.draw_again(random)
         with operator_bounds.rounded_operators():
             return self.on_copies(self.module.forward, arguments)
+
+    def without_autocast(self, arguments, random):
+        """(results, copies) of what the program would compute without its autocast; None where it cannot."""
+        self.draw_again(random)
+        try:
+            with stock_kernels(), torch.autocast("cpu", enabled=False):
+                return self.on_copies(self.module.forward, arguments)
+        except RuntimeError:  # operands of two types
+            return None
 
     def describe(self, results, arguments):
         """What stock's results look like; raises where ours cannot look the same."""
@@ -337,8 +350,9 @@ class Graph:
             if not same:
                 raise Wrong("state that it writes is too far away")
 
-    def compare_gradients(self, kind, recorded, given, stock, mine, beside):
-        """At the end of the program's own backward pass. `stock`, `mine`, `beside` (None: not asked for): results, and the copies they came from."""
+    def compare_gradients(self, kind, recorded, given, stock, mine, beside, unrounded):
+        """At the end of the program's own backward pass. `stock`, `mine`, `beside`, `unrounded` (None: not asked for): results, and the copies they came
+        from."""
         self.waiting = 0
         began = time.perf_counter()
         try:
@@ -358,7 +372,7 @@ class Graph:
             least, most = (step_graphs.COSINE, step_graphs.ERROR) if rounded else (FLOAT32_COSINE, FLOAT32_ERROR)
             if found.truth == 0 and found.other == 0:
                 return
-            if not found.cosine >= least or not found.error <= most:
+            if (not found.cosine >= least or not found.error <= most) and not self.as_near_as_autocast(truth, ours, recorded, given, unrounded):
                 self.as_far_as_operators(found, truth, recorded, given, beside)
             self.note["gradient_error"] = found.error
         except Exception as problem:
@@ -376,6 +390,20 @@ class Graph:
         leaves = [one for one in values if isinstance(one, torch.Tensor) and one.requires_grad]
         outputs = [(results[i], gradient) for i, gradient in zip(recorded, given) if gradient is not None]
         return torch.autograd.grad([one for one, _ in outputs], leaves, [one for _, one in outputs], allow_unused=True)
+
+    def as_near_as_autocast(self, stock, ours, recorded, given, unrounded):
+        """Whether the program's own autocast, beside which ours are compared, is as far from float32's gradients as ours are: two roundings of one step
+        differ by more than each does from what it rounds."""
+        if unrounded is None:
+            return False
+        results, copies = unrounded
+        with stock_kernels(), torch.autocast("cpu", enabled=False):
+            exact = self.gradients([one.float() if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in results], copies, recorded,
+                                   [None if one is None else one.float() for one in given])
+        theirs = operator_bounds.distance([(one, other) for one, other in zip(exact, stock) if one is not None and other is not None])
+        mine = operator_bounds.distance([(one, other) for one, other in zip(exact, ours) if one is not None and other is not None])
+        self.note["gradient_error_of_autocast"] = theirs.error
+        return mine.error <= OF_AUTOCASTS * theirs.error and mine.cosine >= theirs.cosine - COSINE_LESS
 
     def as_far_as_operators(self, found, truth, recorded, given, beside):
         """Raises where rounded operators taken one by one give nearer gradients than those that are `found` away from `truth`."""

@@ -31,15 +31,20 @@ def recorded(value, depth=0):
     return [tensor for one in inside for tensor in recorded(one, depth + 1)]
 
 
+def rounds_to_bf16():
+    """The program's own autocast, of the kind that the forms of a captured step know."""
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+
+
 def is_plain_moment():
     """Whether nobody looks at the way a call is recorded: checkpoints and offloading (saved tensors' hooks), forward mode AD, a backward pass around it
-    (recomputing), autocast of the program's own, compiled autograd; and no other rank has to decide alike."""
+    (recomputing), autocast of the program's own but to bfloat16, compiled autograd; and no other rank has to decide alike."""
     try:
         if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
             return False
         if torch._C._current_graph_task_id() != -1 or torch.autograd.forward_ad._current_level >= 0:
             return False
-        if torch._C._is_any_autocast_enabled() or torch.is_inference_mode_enabled():
+        if torch.is_inference_mode_enabled() or (torch._C._is_any_autocast_enabled() and not rounds_to_bf16()):
             return False
     except AttributeError:
         return False
