@@ -362,11 +362,53 @@ def offloaded():
     return seen(net, losses, counts=counts)
 
 
+class AutocastCnn(Cnn):
+    pass
+
+
+class AutocastTransformer(Transformer):
+    pass
+
+
+class AutocastToHalf(Cnn):
+    pass
+
+
+class AutocastInTurn(Cnn):
+    pass
+
+
+def under_autocast(kind, batch, dtype=torch.bfloat16, in_turn=False):
+    def case():
+        net, losses, types = kind(), [], []
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        for step in range(2 * STEPS if in_turn else STEPS):
+            x = batch()
+            with torch.autocast("cpu", dtype, enabled=not in_turn or step % 2 == 0):
+                logits = net(x)
+                loss = nn.functional.cross_entropy(logits, labels(len(x)))
+            types.append((logits.dtype, logits.stride(), loss.dtype))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if step % 4 == 3:
+                net.eval()
+                with torch.no_grad(), torch.autocast("cpu", dtype):
+                    types.append(net(batch()).dtype)
+                net.train()
+        return seen(net, losses, types=types)
+
+    return case
+
+
 CASES = {
     "mlp": plain(Mlp, rows), "cnn": plain(Cnn, images), "transformer": plain(Transformer, tokens), "sharp": plain(Sharp, images), "accumulation": accumulation,
     "hooks": hooks, "frozen": frozen, "checkpoint inside": plain(CheckpointedInside, rows), "checkpoint around": checkpoint_around,
     "exceptions": exceptions, "two losses": two_losses, "dataclass": dataclass_with_loss, "forgotten": forgotten_backward,
     "threads": threads, "scaler": scaler, "sizes": sizes, "offloaded": offloaded, "validated": validated,
+    "autocast, cnn": under_autocast(AutocastCnn, images), "autocast, transformer": under_autocast(AutocastTransformer, tokens),
+    "autocast, float16": under_autocast(AutocastToHalf, images, torch.float16), "autocast, in turn": under_autocast(AutocastInTurn, images, in_turn=True),
     "penalty": penalty,  # the last: no step after it is rounded
 }
 

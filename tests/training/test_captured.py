@@ -95,9 +95,10 @@ def bf16_here():
 @pytest.mark.skipif(not bf16_here(), reason="without bf16 nothing is on offer but channels last")
 def test_forms_were_taken(captured):
     forms = {one["module"]: one.get("form") for one in captured["modules"] if one["state"] == "captured"}
-    for module in ("Mlp", "Cnn", "Transformer", "Accumulated", "Hooked", "TwoLosses", "WithLoss", "Frozen", "Scaled", "Sizes", "Validated"):
+    for module in ("Mlp", "Cnn", "Transformer", "Accumulated", "Hooked", "TwoLosses", "WithLoss", "Frozen", "Scaled", "Sizes", "Validated", "AutocastCnn"):
         assert forms.get(module) == "bf16, channels last", (module, captured["modules"])
     assert forms.get("Sharp") == "channels last", captured["modules"]
+    assert "AutocastToHalf" not in forms
     taken = {}
     for graph in captured["graphs"]:
         taken[graph["where"]] = taken.get(graph["where"], 0) + graph["taken"]
