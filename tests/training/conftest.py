@@ -32,3 +32,4 @@ def first_optimizers():
     """Optimizers are looked at from their first step on until a process has made many."""
     if "ipexrun.training.optimizers" in sys.modules:
         sys.modules["ipexrun.training.optimizers"]._made = itertools.count(1)
+        sys.modules["ipexrun.training.optimizers"]._kinds.clear()

@@ -199,13 +199,34 @@ def test_of_many_optimizers_those_of_a_few_steps_are_not_checked(hook):
     train(model(), SGD(model().parameters(), lr=0.1), 1)
     optimizers = sys.modules["ipexrun.training.optimizers"]
     nets = [model() for _ in range(optimizers.MADE + 1)]
+    for i, net in enumerate(nets):
+        net[2] = torch.nn.Conv1d(40, 9 + i, 1)  # of kinds of their own
     made = [SGD(net.parameters(), lr=0.1) for net in nets]
     for net, optimizer in zip(nets, made):
         train(net, optimizer, 1)
     steppers = [optimizers._steppers[optimizer] for optimizer in made]
-    assert steppers[0].phase == "race" and steppers[-1].phase == "check" and not steppers[-1].checked
+    assert steppers[0].phase == "race" and steppers[-1].phase == "check" and not steppers[-1].shared.checked
     train(nets[-1], made[-1], optimizers.LATER_STEP)
     assert steppers[-1].phase != "check"
+
+
+def test_optimizers_of_one_kind_are_checked_and_raced_together(hook, monkeypatch):
+    """A program that makes one for each of its models: three steps each decide nothing by themselves."""
+    train(model(), SGD(model().parameters(), lr=0.1), 1)
+    optimizers = sys.modules["ipexrun.training.optimizers"]
+    checked, check = [], optimizers.Stepper.check
+    monkeypatch.setattr(optimizers.Stepper, "check", lambda self, *more: checked.append(1) or check(self, *more))
+    optimizers._kinds.clear()
+    for steps in (3, 1):
+        for _ in range(150):
+            net = model()
+            optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+            train(net, optimizer, steps)
+    note = note_of(optimizer)
+    assert len(checked) == 1 and note["choice"] in ("fused", "stock") and note["fused"] == (note["choice"] == "fused"), note
+    other = torch.optim.AdamW(net.parameters(), lr=0.01, maximize=True)
+    train(net, other, 1)
+    assert note_of(other)["choice"] == "undecided" and len(checked) == 2
 
 
 @pytest.mark.parametrize("kind", [SGD, Adagrad])

@@ -5,7 +5,8 @@ without us. torch runs hooks of all optimizers before and after each step (regis
 that step() calls (`torch.optim.adam.adam` and so on) is replaced, and only there.
 
 A step writes in place, so stock and fused cannot both run on one step: neighbouring steps take turns until one form won
-(docs/decisions/0020-training.md). Before the first fused one a sample of tensors goes through both.
+(docs/decisions/0020-training.md). Before the first fused one a sample of tensors goes through both. Optimizers of one kind (class, settings, sizes of
+parameters) are checked and raced together: a program may make one for each of its models or tasks, of a few steps.
 
 Thread rule: functions run under the interpreter lock; a step belongs to the thread that called before().
 """
@@ -13,6 +14,7 @@ Thread rule: functions run under the interpreter lock; a step belongs to the thr
 import atexit
 import collections
 import itertools
+import math
 import os
 import sys
 import threading
@@ -25,9 +27,11 @@ from ..problems import let_through
 from . import kept_memory
 
 SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
-# Checking costs about 0.5 ms. A program that made so many optimizers may make one for each task, of a few steps: others are looked at from this step on.
+# Checking costs 0.5 ms to 3 ms. A program that made optimizers of so many kinds may make one of another for each task: those are looked at from this step on.
 MADE, LATER_STEP = 16, 8
+KINDS = 256  # that are known at a time
 BOUND = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the accuracy rule
+SMALLEST = 1e-15  # norm whose squares float32 still has
 MODULES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Adagrad": "adagrad"}  # class: module and function of torch.optim
 STATES = {"sgd": 1, "adam": 3, "adagrad": 1}  # lists of state tensors beside parameters and gradients; a list of steps may follow
 PLAIN = {torch.Tensor, torch.nn.Parameter}
@@ -40,7 +44,8 @@ _steppers = weakref.WeakKeyDictionary()
 inside = {}  # thread: Stepper of the step that it is in, or of one that raised
 resting = {}  # id of an optimizer whose steps are stock's for good: (weak reference, Stepper, or None where it is none of ours); entry.py asks for nothing else
 _kept = collections.deque(maxlen=64)  # the last of them, for the report: a program's optimizer may be gone by then
-_made = itertools.count(1)  # Steppers
+_made = itertools.count(1)  # kinds
+_kinds = collections.OrderedDict()  # signature: Kind
 _told = []  # what became of each optimizer, for report()
 
 
@@ -153,6 +158,40 @@ def stock_function(module, kind):
     return owner.stock if isinstance(owner, Stepper) else found
 
 
+class Kind:
+    """What optimizers of one signature found together: kinds of groups whose sample went through both forms, the open race, and (phase, reason) where it is
+    decided."""
+
+    def __init__(self, number):
+        self.first_step = 1 if number <= MADE else LATER_STEP
+        self.checked = set()
+        self.trial, self.times = None, {}  # form: (what was stepped, nanoseconds) of the race's open pair
+        self.turn = 0  # of the race
+        self.decided = None
+
+
+def signature_of(optimizer):
+    """What decides which kernels a step runs, and how long they take."""
+    groups = []
+    for group in optimizer.param_groups:
+        settings = tuple((name, value if isinstance(value, bool) else bool(value)) for name, value in group.items() if name not in ("params", "lr") and
+                         not isinstance(value, torch.Tensor))
+        groups.append((settings, tuple((one.dtype, tuple(one.shape), type(one)) for one in group["params"])))
+    return type(optimizer), tuple(groups)
+
+
+def kind_for(optimizer, stepper_type):
+    signature = (stepper_type, *signature_of(optimizer))
+    kind = _kinds.get(signature)
+    if kind is None:
+        kind = _kinds[signature] = Kind(next(_made))
+        if len(_kinds) > KINDS:
+            _kinds.popitem(last=False)
+    else:
+        _kinds.move_to_end(signature)
+    return kind
+
+
 class Stepper:
     """One optimizer. `phase`: "check" until a sample went through both forms, "race" while they take turns, then "fused" or "stock"."""
 
@@ -166,17 +205,14 @@ class Stepper:
         self.stock = stock_function(self.module, kind)
         self.phase = "check"
         self.reason = ""
-        self.trial = None
         self.facts = self.make_facts()
-        self.first_step = 1 if next(_made) <= MADE else LATER_STEP
-        self.checked = set()  # kinds of groups whose sample went through both forms
+        self.shared = None  # Kind, from its first step on
         self.of = None  # the optimizer whose step is under way, as a weak reference
         self.mine = None  # numbers of its parameters, once they are asked for
         self.thread = None  # that is inside a step which may run fused
         self.before = None  # the function that stood in the place of ours
         self.fused_now = False
         self.steps = self.fused_steps = 0
-        self.times = {}  # form: (what was stepped, nanoseconds) of the race's open pair
         self.all_ns = {False: [], True: []}
         self.elements = 0
         self.ns = 0
@@ -194,16 +230,23 @@ class Stepper:
 
     def begin(self, optimizer):
         self.steps += 1
+        if self.shared is None:
+            self.shared = kind_for(optimizer, type(self))
+        if self.phase in ("check", "race") and self.shared.decided is not None:
+            self.phase, self.reason = self.shared.decided
         if self.phase == "stock":
             return rest(optimizer, self)
-        if self.thread is not None or self.steps < self.first_step:  # the former: another thread steps the same optimizer
+        if self.thread is not None or (self.steps < self.shared.first_step and self.shared.trial is None):  # the former: another thread steps the same optimizer
             return
         if not all(map(default_form, optimizer.param_groups)):
             return self.stay("foreach, fused, capturable or differentiable is set by the program")
         # Rank 0 and the others have to round alike, or replicas drift apart: no timing decides among ranks.
         if self.phase == "race" and torch.distributed.is_available() and torch.distributed.is_initialized():
             self.phase, self.reason = "fused", "one of several ranks: without a race"
-        turn = self.steps % 4 in (1, 2)  # stock, fused, fused, stock
+        if self.phase == "check" and self.shared.trial is not None:
+            self.phase = "race"
+        self.shared.turn += self.phase == "race"
+        turn = self.shared.turn % 4 in (1, 2)  # fused, fused, stock, stock
         self.fused_now = self.phase == "fused" or (self.phase == "race" and turn)
         self.elements = self.ns = 0
         self.enter(optimizer)
@@ -244,8 +287,10 @@ class Stepper:
             self.fused_steps += 1
         if self.phase == "race" and self.ns and not raised:
             self.race()
-        if self.phase == "check" and self.checked:
-            self.phase, self.trial = "race", self.make_trial()
+        if self.phase == "check" and self.shared.checked:
+            self.phase = "race"
+            if self.shared.trial is None:
+                self.shared.trial = self.make_trial()
 
     def is_mine(self, param):
         """The functions are public: after a step that raised, the program may call one with tensors of its own."""
@@ -266,7 +311,7 @@ class Stepper:
                 self.stay(reason)
             return self.stock(*lists, **settings)
         kind = self.kind_of_group(lists, settings)
-        if kind not in self.checked:
+        if kind not in self.shared.checked:
             return self.check(lists, settings, kind)
         if self.fused_now:
             self.run_fused(lists, settings)
@@ -341,22 +386,24 @@ class Stepper:
             for i, mine in zip(chosen, sample):
                 if not self.equal(one[i], mine):
                     return self.stay("its results differ from stock's")
-        self.checked.add(kind)
+        self.shared.checked.add(kind)
 
     def race(self):
         self.all_ns[self.fused_now].append(self.ns)
-        self.times[self.fused_now] = (self.elements, self.ns)
-        if len(self.times) < 2:
+        times, trial = self.shared.times, self.shared.trial
+        times[self.fused_now] = (self.elements, self.ns)
+        if len(times) < 2:
             return
-        (stock_elements, stock_ns), (fused_elements, fused_ns) = self.times[False], self.times[True]
-        self.times = {}
+        (stock_elements, stock_ns), (fused_elements, fused_ns) = times[False], times[True]
+        times.clear()
         if stock_elements != fused_elements:
             return
-        self.trial.add(stock_ns, fused_ns)
-        result = self.trial.result()
-        if result:
+        trial.add(stock_ns, fused_ns)
+        result = trial.result()
+        if result and self.shared.decided is None:
             self.phase = "fused" if result > 0 else "stock"
-            self.reason = f"{1 / self.trial.ratio():.2f} of stock's speed"
+            self.reason = f"{1 / trial.ratio():.2f} of stock's speed"
+            self.shared.decided = self.phase, self.reason
 
     def stay(self, reason):
         self.phase, self.reason = "stock", reason
@@ -387,10 +434,13 @@ def equal(stock, mine):
         return stock is mine
     if stock.dtype is not mine.dtype or stock.shape != mine.shape or stock.stride() != mine.stride():
         return False
+    bound = BOUND.get(mine.dtype, 1e-6)
+    apart, size = float((mine - stock).norm()), float(stock.norm())
+    if math.isfinite(apart) and math.isfinite(size) and (apart == 0 or size > SMALLEST):
+        return apart <= bound * size
     odd = ~stock.isfinite()
     if not torch.equal(odd, ~mine.isfinite()) or not torch.allclose(stock[odd], mine[odd], rtol=0, atol=0, equal_nan=True):
         return False
-    bound = BOUND.get(mine.dtype, 1e-6)
     stock, mine = (torch.where(one.isfinite(), one, 0).double() for one in (stock, mine))
     apart, size = (mine - stock).norm(), stock.norm()
     return bool(apart <= bound * size)
