@@ -83,6 +83,40 @@ def test_gradients_are_near_stocks(hook, candidate, name):
     same(make(), torch.randn(shape), hook, 2e-2)
 
 
+@pytest.mark.parametrize("batched", [False, True], ids=["", "batched"])
+def test_batches_of_ever_other_sizes(hook, needs_bf16, batched):
+    """After some sizes operands are copied into larger ones, of few sizes, whose rest is zero."""
+    torch.nn.functional.linear(torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)).sum().backward()
+    assert hook.force("onednn_bf16_cast")
+    torch.manual_seed(0)
+    weight = torch.randn(48, 40, requires_grad=True)
+    for count in [*range(65, 105), 200, 71, 3, 65]:
+        x = torch.randn(count, 5, 48) if batched else torch.randn(count, 48)
+        w = torch.randn(count, 48, 40, requires_grad=True) if batched else weight
+
+        def found():
+            y = x @ w
+            y = torch.matmul(x, w) + y if batched else torch.addmm(torch.ones(40), x, w) + y
+            return [y, *torch.autograd.grad((y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum(), [w])]
+
+        found()
+        mine = found()
+        hook.set_enabled(False)
+        stock = found()
+        hook.set_enabled(True)
+        for one, other in zip(mine, stock):
+            assert one.dtype == other.dtype and one.stride() == other.stride() and relative(one, other) < 2e-2
+
+
+def test_sites_of_batched_products_are_few(hook):
+    torch.nn.functional.linear(torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)).sum().backward()
+    before = len(json.loads(hook.report())["sites"])
+    for count in range(130, 250, 3):
+        w = torch.randn(count, 37, 41, requires_grad=True)
+        (torch.randn(count, 43, 37) @ w).sum().backward()
+    assert len(json.loads(hook.report())["sites"]) - before <= 6
+
+
 @pytest.mark.parametrize("last", [False, True], ids=["", "channels last"])
 @pytest.mark.parametrize("way", ["onednn_bf16_cast", "onednn_bf16_last"])
 def test_gradients_of_transposed_convolutions_are_taken(hook, needs_bf16, way, last):

@@ -11,17 +11,22 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
+#include <ATen/ops/zeros_compositeexplicitautograd_dispatch.h>
 
 #include "configs/contract/decision.h"
 #include "kernels/batched.h"
 #include "kernels/linear.h"
 #include "kernels/linear_f32.h"
+#include "preload/plugin/adapters/digest.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/select/changing_sizes.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload {
 namespace {
+
+constexpr std::int64_t kExactBatches = 16;
 
 using Reorder = at::Tensor(const at::Tensor&, std::optional<c10::SymInt>);
 using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, c10::string_view,
@@ -130,7 +135,7 @@ SiteId LinearCall::site_id() const {
             (bias != nullptr ? 1u << 24 : 0) | (batched ? 1u << 25 : 0) | (addend != nullptr ? 1u << 26 : 0) | (alpha != 1 ? 1u << 27 : 0) |
             (training ? kFormTraining : 0);
   id.threads = at::get_num_threads();
-  id.batch = batch;
+  id.batch = batched && batch > kExactBatches ? round_up_rows(batch) : batch;  // of graphs with ever other numbers of edges
   id.m = round_up_rows(m);
   // Of training steps the rows of a batch are the K of a weight's gradient, and attention written out has its length in N or K: sizes that
   // change with every batch.
@@ -293,6 +298,38 @@ at::Tensor LinearCall::run_own_batched(bool bf16_inside, IsaSet isa) const {
   return kernels::batched(args, torch_pool(), isa) ? result : at::Tensor();
 }
 
+bool LinearCall::of_changing_size() const {
+  const SiteId id = site_id();
+  const auto as_number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
+  const std::uint64_t kind = digest_of({id.op, id.form, id.threads, id.batch, id.m, id.n, id.k, as_number(id.detail)});
+  return comes_in_many_sizes(kind, digest_of({batch, m, n, k}));
+}
+
+/// In bf16, `sizes` large, what is more being zero; its last two dimensions lie as they do.
+at::Tensor LinearCall::in_bf16(const at::Tensor& from, std::vector<std::int64_t> sizes) {
+  if (from.sizes() == sizes) return from.to(at::kBFloat16);
+  const std::int64_t last = from.dim() - 1;
+  const bool by_columns = from.stride(last) != 1;
+  if (by_columns) std::swap(sizes[static_cast<std::size_t>(last)], sizes[static_cast<std::size_t>(last - 1)]);
+  at::Tensor to = at::compositeexplicitautograd::zeros(sizes, from.options().dtype(at::kBFloat16));
+  if (by_columns) to = to.transpose(last - 1, last);
+  part_of(to, from.sizes()).copy_(from);
+  return to;
+}
+
+at::Tensor LinearCall::part_of(const at::Tensor& tensor, at::IntArrayRef sizes) { return tensor.as_strided(sizes, tensor.strides()); }
+
+at::Tensor LinearCall::product_of_copies() const {
+  const bool padded = of_changing_size();
+  const auto size = [&](std::int64_t exact) { return padded ? one_of_few_sizes(exact) : exact; };
+  if (batched) {
+    const at::Tensor whole = at::cpu::bmm(in_bf16(*x, {size(batch), size(m), size(k)}), in_bf16(*w, {size(batch), size(k), size(n)}));
+    return part_of(whole, {batch, m, n}).to(dtype, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous);
+  }
+  const at::Tensor whole = at::cpu::mm(in_bf16(x2d(), {size(m), size(k)}), in_bf16(w2d(), {size(k), size(n)}));
+  return part_of(whole, {m, n}).to(dtype, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous);
+}
+
 at::Tensor LinearCall::run_onednn(const TensorPack& pack, at::ScalarType inside) const {
   std::optional<at::Tensor> bias_inside;
   if (bias != nullptr) bias_inside = bias->to(inside);
@@ -324,9 +361,9 @@ Outputs LinearCall::run(int candidate, const Packs& packs, IsaSet isa) const {
     product = at::cpu::mm(x2d().to(at::kFloat), w2d().to(at::kFloat));
     if (bias != nullptr) at::cpu::add_(product, *bias);
   } else if (candidate == kOnednnBf16Cast && batched) {
-    product = at::cpu::bmm(x->to(at::kBFloat16), w->to(at::kBFloat16)).to(dtype);
+    product = product_of_copies();
   } else if (candidate == kOnednnBf16Cast) {
-    product = at::cpu::mm(x2d().to(at::kBFloat16), w2d().to(at::kBFloat16)).to(dtype);
+    product = product_of_copies();
     if (bias != nullptr) at::cpu::add_(product, *bias);
   } else if (training) {
     product = run_own_unpacked(isa);
