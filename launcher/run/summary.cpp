@@ -156,6 +156,7 @@ std::string omp_lines(const LaunchPlan& plan, const RunOutcome& outcome) {
   std::map<std::string, std::string> instances_by_text;
   for (const InstanceOutcome& instance : outcome.instances) {
     const InstancePlan* planned = plan_of(plan, instance.index);
+    if (planned != nullptr && planned->threads == 1) continue;  // none of them has others to keep
     std::string preload;
     if (planned != nullptr && planned->env.contains("LD_PRELOAD")) preload = planned->env.at("LD_PRELOAD");
     const std::vector<std::string> rivals = omp_rivals(instance.omp_runtimes, preload);
