@@ -377,5 +377,50 @@ def training_in_float16():
     return training_in(torch.float16)
 
 
+def images_under_autocast():
+    """A program tuned by hand: it enters autocast for each call."""
+    layers = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
+    for _ in range(6):
+        layers += [nn.Conv2d(32, 32, 3, 1, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
+    model, images = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)).eval(), torch.randn(2, 3, 128, 128)
+
+    def step():
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            model(images)
+
+    return step
+
+
+def many_models():
+    """A search: each model is trained for a few steps."""
+    rows = torch.randn(64, 32)
+    wanted = rows[:, :1].sin()
+
+    def step():
+        model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for _ in range(10):
+            optimizer.zero_grad()
+            (model(rows) - wanted).square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def batches_of_other_sizes():
+    """A product for each edge of a graph, and each batch has other numbers of edges."""
+    layer, numbers = nn.Linear(32, 32), random.Random(0)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-4)
+
+    def step():
+        edges = numbers.randrange(600, 1100)
+        optimizer.zero_grad()
+        messages = torch.bmm(layer(torch.randn(edges, 32)).unsqueeze(1), torch.randn(edges, 32, 32))
+        messages.square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 PARTS = (encoder_in, images_in, training_in)  # of programs
 PROGRAMS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and value not in PARTS}
