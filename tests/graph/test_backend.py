@@ -125,7 +125,7 @@ class LessExact:
 def test_an_answer_that_is_too_far_away_is_computed_by_kernels_that_are_exact(may):
     one = object.__new__(compiler.Compiled)
     one.graph, one.choice, one.unjudged, one.margins, one.note = LessExact(may=may), False, True, None, {"taken": 0}
-    one.calls_until_times, one.bf16_inside, one.trial, one.fused = 0, False, torch.classes.ipexrun.Trial(), {False: "all"}
+    one.calls_until_times, one.bf16_inside, one.rounds, one.trial, one.fused = 0, False, False, torch.classes.ipexrun.Trial(), {False: "all"}
     one.stock, one.mine = lambda x: ["stock"], lambda choice, values: ("exact" if one.graph.exact else "near",)
     one.is_accurate = lambda values, result, choice: result == ["exact"]
     assert [one.answer([0]) for _ in range(2)] == ([("exact",)] * 2 if may else [["stock"], ("stock",)])
