@@ -21,6 +21,7 @@ from .graph_notes import enabled_here
 from .parts import Parts, leave_out
 from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
 from .translation import Translation, Unsupported, as_it_lies
+from .unrounded import rounds_all_products
 
 BF16_ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 FREE_CALLS, FREE_S = 4, 3.0  # calls of a form, and seconds in one graph, that it may be tried in without a rest
@@ -66,7 +67,7 @@ class Compiled:
     def __init__(self, module, translation, dtype, timed=True, where="", source=None):
         """`source`: the graph that `translation` is of, where that is the module in float32, without the program's autocast (unrounded.py)."""
         self.source = source or module
-        self.rounds = source is not None  # stock's results are rounded to 16 bits themselves
+        self.rounds = source is not None and rounds_all_products(module)  # stock's results are rounded to 16 bits themselves
         if self.rounds and dtype is None:
             dtype = "auto"  # the program asks for it
         self.timed = self.races = timed  # False: the first form that is accurate answers; `races`: but for what earlier processes found
@@ -106,7 +107,7 @@ class Compiled:
         self.unjudged = False
         self.problem = ""  # of the last run that failed
         self.note = graph_notes.new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
-        self.parts = Parts(self) if self.races and not self.rounds else None  # what Inductor may compile, once the forms above are decided
+        self.parts = Parts(self) if self.races and source is None else None  # what Inductor may compile, once the forms above are decided
         if steered:
             self.note["lost"] = ["bf16: a choice among its values (topk, argmax, sort or a comparison) steers what follows"]
 
@@ -421,7 +422,7 @@ class Compiled:
             if not self.choice and True not in self.open:
                 return
             self.open, self.choice, self.timed = [False], None, self.races
-            self.parts = Parts(self) if self.races and not self.rounds else None
+            self.parts = Parts(self) if self.races and self.source is self.module else None
             self.note["choice"] = "stock"
             self.begin_trial()
 

@@ -31,6 +31,15 @@ def unrounded(module, static):
         return None
 
 
+def rounds_all_products(module):
+    """Whether each product of the graph gives 16 bits: none stands where the program wants float32."""
+    return all(is_half(one) for node in module.graph.nodes if name_of(node) in PRODUCTS for one in leaves(value_of(node))[:1])
+
+
+def leaves(value):
+    return [*value] if isinstance(value, (tuple, list)) else [value]
+
+
 def name_of(node):
     packet = getattr(node.target, "overloadpacket", None)
     return packet.__name__ if packet is not None else ""
@@ -130,7 +139,7 @@ class Unrounding:
 
     def alike(self, copy, before):
         """Types of 16 bits became float32, and nothing else changed."""
-        for new, old in zip(*(one if isinstance(one, (tuple, list)) else [one] for one in (value_of(copy), before))):
+        for new, old in zip(leaves(value_of(copy)), leaves(before)):
             if isinstance(old, torch.Tensor) and (new.dtype != (torch.float32 if old.dtype in HALF else old.dtype) or new.dim() != old.dim()):
                 raise NotUnrounded(f"{copy.target} has other results in float32")
         return copy
