@@ -643,3 +643,58 @@ def test_what_comes_before_a_choice_is_not_rounded(pick, chooses):
     fused = json.loads(run(PICKS.replace("PICK", pick)).stdout.splitlines()[-1])
     rounds = torch.ops.mkldnn._is_mkldnn_bf16_supported() and not chooses
     assert fused and all(fused) and any("kept in bf16" in one for one in fused) == rounds, fused
+
+
+IMAGES = """
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.norm, self.two, self.head = nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.Conv2d(32, 32, 3, padding=1), nn.Linear(32, 256)
+    def forward(self, image):
+        y = F.relu(self.norm(self.one(image)))
+        y = F.relu(self.two(y) + y)
+        return self.head(y.mean((2, 3))), y
+images, image = Images().eval(), torch.randn(2, 3, 24, 24)
+on = lambda enabled=True: torch.autocast("cpu", torch.bfloat16, enabled=enabled)
+
+class Stock(nn.Module):  # of TorchScript, whose types under autocast differ from those of the module
+    def __init__(self, scripted):
+        super().__init__()
+        self.call = lambda *inputs: scripted(*inputs)
+    def forward(self, *inputs):
+        sys.modules["_ipexrun_hook"].set_enabled(False)
+        try: return self.call(*inputs)
+        finally: sys.modules["_ipexrun_hook"].set_enabled(True)
+"""
+
+
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="no bf16 products on this CPU")
+@pytest.mark.parametrize("called_under_autocast", [True, False])
+def test_traced_under_autocast_as_ipex_documents_it(called_under_autocast):
+    run(IMAGES + f"""
+with torch.no_grad():
+    with on():
+        traced = torch.jit.freeze(torch.jit.trace(images, image, check_trace=False))
+    with on({called_under_autocast}):
+        assert answers(traced, Stock(traced), image), graphs()
+    assert len(graphs()) == 1 and graphs()[0]["nodes"] > 8, graphs()
+    """)
+
+
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="no bf16 products on this CPU")
+@pytest.mark.parametrize("form", ["script", "trace"])
+def test_with_autocast_and_without_are_two_forms(form):
+    """A program of float32 that is called under autocast now and then has autocast's types there, and stock's elsewhere."""
+    run(IMAGES + f"""
+scripted = torch.jit.script(images) if "{form}" == "script" else torch.jit.trace(images, image)
+block_scripted = torch.jit.script(block)
+import ipexrun
+ipexrun.force(FORCE)
+with torch.no_grad():
+    for i in range(60):
+        with on(i % 3 != 0):
+            near(scripted(image), Stock(scripted)(image))
+            near(block_scripted(x), Stock(block_scripted)(x))
+        with torch.autocast("cpu", torch.float16, enabled=i % 20 == 7):
+            near(block_scripted(x), Stock(block_scripted)(x))
+    """)

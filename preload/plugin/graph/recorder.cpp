@@ -1,5 +1,6 @@
 #include "preload/plugin/graph/recorder.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string_view>
+#include <unordered_set>
 
 #include "preload/plugin/answer.h"
 #include "preload/plugin/boxed_arguments.h"
@@ -50,7 +52,7 @@ bool composite_is_known(std::string_view name) {
       "squeeze broadcast_to ones_like zeros_like std_mean var_mean greater greater_equal less less_equal not_equal "
       "float_power is_floating_point lstm gru lstm_cell gru_cell rnn_tanh rnn_relu rnn_tanh_cell rnn_relu_cell arctan "
       "arctan2 fix l1_loss linalg_norm norm cosine_similarity pairwise_distance cumulative_trapezoid diff softmin addcmul "
-      "silu gelu ";
+      "silu gelu _autocast_to_reduced_precision _autocast_to_full_precision ";
   return kNames.find(" " + std::string(name) + " ") != std::string_view::npos;
 }
 
@@ -68,12 +70,29 @@ bool depends_on_contents(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
 }
 
+/// Whether the program's autocast, under which the code runs that is recorded, stands between this operator and its kernel, and does
+/// something. (Of composite operators what its wrappers call comes here, casts too.)
+bool autocast_changes(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+  if (!at::autocast::is_autocast_enabled(at::kCPU) || c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCPU)) return false;
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU)) return false;
+  static const std::unordered_set<std::string_view> products = {"aten::mm",      "aten::bmm",          "aten::addmm",
+                                                                "aten::baddbmm", "aten::_convolution", "aten::convolution"};
+  bool changes = products.count(op.schema().name()) == 0;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      changes = changes || (tensor.is_floating_point() && tensor.scalar_type() != at::autocast::get_autocast_dtype(at::kCPU));
+    });
+  }
+  return changes;
+}
+
 /// In the form that AOTAutograd gives, which the passes know.
 void make_usual(Node* node) {
   if (node->is("native_batch_norm", "") && node->arguments[5].constant.isBool()) {
     const bool of_batch = node->arguments[5].constant.toBool();  // its statistics, and check() saw that no others are kept
-    const auto usual = c10::Dispatcher::singleton().findSchema(
-        of_batch ? c10::OperatorName("aten::_native_batch_norm_legit", "no_stats") : c10::OperatorName("aten::_native_batch_norm_legit_no_training", ""));
+    const auto usual =
+        c10::Dispatcher::singleton().findSchema(of_batch ? c10::OperatorName("aten::_native_batch_norm_legit", "no_stats")
+                                                         : c10::OperatorName("aten::_native_batch_norm_legit_no_training", ""));
     if (!usual) return;
     node->op = usual;
     const auto first = node->arguments.begin();
@@ -87,8 +106,9 @@ void make_usual(Node* node) {
     if (!usual) return;
     node->op = usual;
     node->arguments.pop_back();
-  } else if (node->is("_convolution", "") || node->is("_convolution", "deprecated")) {  // as torch.jit.trace has it: no operator that the op tier answers
-    constexpr std::size_t kOfConvolution = 9;                                             // the others are about GPUs
+  } else if (node->is("_convolution", "") ||
+             node->is("_convolution", "deprecated")) {  // as torch.jit.trace has it: no operator that the op tier answers
+    constexpr std::size_t kOfConvolution = 9;           // the others are about GPUs
     const auto usual = c10::Dispatcher::singleton().findSchema({"aten::convolution", ""});
     if (!usual) return;
     node->op = usual;
@@ -197,6 +217,7 @@ void Recorder::called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, t
   const std::size_t count = op.schema().arguments().size();
   const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
   try {
+    if (autocast_changes(op, arguments)) refuse("autocast changes the types of " + op.schema().name());
     check(op, arguments);
   } catch (const std::exception& problem) {
     problem_ = problem.what();

@@ -35,11 +35,11 @@ constexpr std::size_t kHopelessForms = 3;  ///< that cannot be held or have noth
 constexpr int kMostRepeats = 2;            ///< races that were lost while something else ran on the machine
 constexpr int kMostMistakes = 16;          ///< calls that could not be recorded because they threw
 constexpr int kMostDisturbed = 32;         ///< pairs that are left out
-constexpr int kSmallShare = 8;               ///< one call of so many may have results too small for bf16
-constexpr int kSmallAtFirst = 32;            ///< such calls after which that is asked
+constexpr int kSmallShare = 8;             ///< one call of so many may have results too small for bf16
+constexpr int kSmallAtFirst = 32;          ///< such calls after which that is asked
 constexpr std::size_t kMostNotes = 512;
-constexpr double kNear = 1e-4;                     ///< results so near stock's may be as near the truth as those: float64 tells
-constexpr std::uint64_t kShareOfFreeMemory = 4;    ///< the part of it that it may take
+constexpr double kNear = 1e-4;                   ///< results so near stock's may be as near the truth as those: float64 tells
+constexpr std::uint64_t kShareOfFreeMemory = 4;  ///< the part of it that it may take
 
 constexpr const char* kRemembered = "region";  // the operator of its decisions
 constexpr const char* kStockWord = "stock";
@@ -115,6 +115,12 @@ std::string times_text(double ratio) {
   return text;
 }
 
+/// The type to which the program's autocast rounds around the call; what a region calls and gives depends on it.
+std::optional<at::ScalarType> autocast_here() {
+  if (!at::autocast::is_autocast_enabled(at::kCPU)) return std::nullopt;
+  return at::autocast::get_autocast_dtype(at::kCPU);
+}
+
 bool wants_grad(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined() && value.toTensor().requires_grad(); }
 
 /// Nobody but an optimizer gives such a tensor away: a function that gets it as an argument gets the same one again.
@@ -134,7 +140,7 @@ bool scripted_here() {
   TierState* state = tier();
   if (state == nullptr || !tier_enabled() || !allowed_here()) return false;
   if (torch::autograd::get_current_graph_task_id() != -1) return false;
-  if (at::autocast::is_autocast_enabled(at::kCPU) || c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
   // Nobody else looks at the operators of this thread: a transform, a mode, our own check for drift.
   constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
   return (c10::impl::tls_local_dispatch_key_set().included_.raw_repr() & ~kUsual.raw_repr()) == 0;
@@ -148,8 +154,8 @@ struct Region::Choice {
   ProgramTrial trial;
   TrialBounds bounds;
   std::array<Margins, 2> margins;  ///< of each candidate's results
-  int small = 0;    ///< calls whose results were too small for it, of those that were tried
-  std::atomic<int> too_small{0};  ///< likewise, of those that it was to answer
+  int small = 0;                   ///< calls whose results were too small for it, of those that were tried
+  std::atomic<int> too_small{0};   ///< likewise, of those that it was to answer
   int checks = 0;
   int calls = 0;
   int disturbed = 0;
@@ -161,6 +167,7 @@ struct Region::Choice {
 
 /// The program for calls that look like the first one of its kind.
 struct Region::Form {
+  std::optional<at::ScalarType> autocast = autocast_here();
   std::vector<Look> looks;
   std::vector<std::size_t> tensors;  ///< which inputs are
   std::array<std::unique_ptr<const Program>, 2> programs;
@@ -356,9 +363,10 @@ int Region::choice_for(const Form& form) {
 
 Region::Form* Region::form_of(const c10::IValue* inputs) {
   const std::size_t count = form_count_.load(std::memory_order_acquire);
+  const std::optional<at::ScalarType> autocast = autocast_here();
   for (std::size_t i = 0; i < count; ++i) {
     Form* form = forms_[i].load(std::memory_order_acquire);
-    bool fits = true;
+    bool fits = form->autocast == autocast;
     for (std::size_t k = 0; fits && k < weights_.size(); ++k) fits = form->looks[k].fits(inputs[k]);
     if (fits) return form;
   }
@@ -470,6 +478,7 @@ Values Region::program_inputs(const Form& form, const c10::IValue* inputs) const
 }
 
 Values Region::run(const Form& form, int candidate, const c10::IValue* inputs) const {
+  const c10::impl::ExcludeDispatchKeyGuard cast_already(c10::autocast_dispatch_keyset);
   return form.programs[static_cast<std::size_t>(candidate)]->run(program_inputs(form, inputs));
 }
 
