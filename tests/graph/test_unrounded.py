@@ -70,6 +70,15 @@ class InParts(nn.Module):
         return self.three(torch.tanh(z)), z, y.float().mean(-1)
 
 
+class Constants(Block):
+    """What a graph holds itself: numbers that became tensors, tables that are made while it is traced."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        scores = (y @ y.transpose(-1, -2)).masked_fill(torch.tensor([[True] + [False] * (x.shape[-2] - 1)]), torch.tensor(-1e4, dtype=y.dtype))
+        return torch.softmax(scores, -1) @ y * torch.tensor([0.5] * 64)
+
+
 class Einsum(nn.Module):
     def __init__(self):
         super().__init__()
@@ -81,7 +90,7 @@ class Einsum(nn.Module):
 
 
 MODULES = {
-    "block": (Block, (4, 10, 64)), "images": (Images, (2, 3, 17, 13)), "attends": (Attends, (2, 12, 64)), "in parts": (InParts, (8, 64)), "einsum": (Einsum, (2, 5, 64)),
+    "block": (Block, (4, 10, 64)), "images": (Images, (2, 3, 17, 13)), "attends": (Attends, (2, 12, 64)), "constants": (Constants, (2, 9, 64)), "in parts": (InParts, (8, 64)), "einsum": (Einsum, (2, 5, 64)),
     "lstm": (lambda: nn.LSTM(64, 32, batch_first=True), (2, 6, 64)),
 }
 

@@ -74,6 +74,8 @@ class Unrounding:
                 self.output(node)
             elif node.op == "call_function":
                 self.copies[node] = self.call(node)
+            elif node.op == "get_attr":
+                self.copies[node] = self.constant(node)
             elif node.op != "placeholder":
                 raise NotUnrounded(f"a node of kind {node.op}")
         self.graph.eliminate_dead_code()
@@ -88,6 +90,15 @@ class Unrounding:
         for node in given:
             if is_half(value_of(node)):
                 self.copies[node] = self.to(self.copies[node], torch.float32, node)
+
+    def constant(self, node):
+        tensor = operator.attrgetter(node.target)(self.module)
+        if not isinstance(tensor, torch.Tensor) or is_half(tensor):
+            raise NotUnrounded("a constant of 16 bits, or that is no tensor")
+        copy = self.graph.node_copy(node)
+        if value_of(copy) is None:
+            copy.meta["val"] = self.fake.from_tensor(tensor)
+        return copy
 
     def call(self, node):
         value = value_of(node)
