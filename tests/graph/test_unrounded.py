@@ -268,4 +268,4 @@ def test_with_and_without_autocast_are_two_graphs():
 
 def test_nothing_is_unrounded_without_16_bits():
     graph = torch.fx.symbolic_trace(Block())
-    assert unrounded.unrounded(graph, set()) is None
+    assert not unrounded.rounds_operands(graph)

@@ -34,7 +34,7 @@ def compile_graph(module, example_inputs, dtype, made, timed, where):
 
 
 def compiled_of(module, static, dtype, timed, where):
-    source = None if choices.steer(module.graph) else unrounded.unrounded(module, static)
+    source = unrounded.unrounded(module, static) if unrounded.rounds_operands(module) and not choices.steer(module.graph) else None
     if source is not None:
         try:
             return Compiled(module, Translation(source, static).run(), dtype, timed, where, source)

@@ -20,15 +20,18 @@ class NotUnrounded(Exception):
 
 
 def unrounded(module, static):
-    """The graph in float32, or None where no operand of a product is rounded in it or something in it hangs on types. `module`: of AOTAutograd, whose nodes
-    have metadata; `static`: positions of its parameters and buffers. Thread rule: under the interpreter lock."""
-    if not any(node.target in CASTS and is_half(value_of(node)) and feeds_products_alone(node) for node in module.graph.nodes):
-        return None
+    """The graph in float32, or None where something in it hangs on types. `module`: of AOTAutograd, whose nodes have metadata, with operands of products
+    that are rounded; `static`: positions of its parameters and buffers. Thread rule: under the interpreter lock."""
     try:
         with torch.autocast("cpu", enabled=False):
             return Unrounding(module, static).run()
     except NotUnrounded:
         return None
+
+
+def rounds_operands(module):
+    """Whether an operand of a product is rounded to 16 bits in it."""
+    return any(node.target in CASTS and is_half(value_of(node)) and feeds_products_alone(node) for node in module.graph.nodes)
 
 
 def rounds_all_products(module):
