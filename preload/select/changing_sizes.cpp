@@ -38,9 +38,8 @@ bool comes_in_many_sizes(std::uint64_t kind, std::uint64_t size) noexcept {
 }
 
 std::int64_t one_of_few_sizes(std::int64_t size) noexcept {
-  if (size <= 32) return size;
-  const auto octave = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(size)));
-  const std::int64_t step = std::max<std::int64_t>(16, octave / 8);
+  if (size <= 128) return size;
+  const std::int64_t step = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(size))) / 8;
   return (size + step - 1) / step * step;
 }
 

@@ -7,13 +7,13 @@
 
 namespace ipexrun::preload {
 
-/// Whether calls of `kind` came in more than kFewSizes sizes so far, this one included. `size`: a digest of what changes. Any thread; false
-/// where another thread asks at the same moment.
+/// Whether a dimension of calls of `kind` came in more than kFewSizes sizes so far, this one included. Any thread; false where another
+/// thread asks at the same moment.
 bool comes_in_many_sizes(std::uint64_t kind, std::uint64_t size) noexcept;
 
 inline constexpr int kFewSizes = 6;
 
-/// The next of eight sizes an octave, multiples of 16: at most an eighth more. Small ones as they are.
+/// The next of eight sizes an octave: at most an eighth more. Up to 128 as they are.
 std::int64_t one_of_few_sizes(std::int64_t size) noexcept;
 
 }  // namespace ipexrun::preload

@@ -130,15 +130,16 @@ def test_results_are_as_near_to_float64_as_autocasts(name, dtype, last):
         assert any(graph.source is not graph.module for graph in made), name
     for one, other, exact in zip(mine, stock, truth, strict=True):
         assert (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
-        assert torch.equal(one, other) if not one.is_floating_point() and not any(graph.choice is not None for graph in made) else True
-        if one.is_floating_point():
+        if not one.is_floating_point():
+            assert abs(int(one) - int(other)) <= 2  # numbers above zero, of which some are near it
+        else:
             assert error(one, exact) <= 1.5 * error(other, exact) + 1e-3
 
 
 def test_what_the_program_rounds_stays_rounded():
     class Rounds(Block):
         def forward(self, x):
-            return super().forward(x), (x - x.bfloat16().float()).abs().max(), (x.half() * 3).float(), x.to(torch.bfloat16).sum(-1)
+            return super().forward(x), (x - x.bfloat16().float()).abs().max(), (x.half() * 3).float(), x.to(torch.bfloat16).sum(-1), torch.arange(255, 263).to(torch.bfloat16).float(), x.double().bfloat16().double()
 
     module, x, made = Rounds().eval(), torch.randn(8, 64), []
     fast = compiled(module, made)
@@ -147,6 +148,7 @@ def test_what_the_program_rounds_stays_rounded():
             mine, stock = fast(x), module(x)
     assert made[0].rounds and made[0].choice is not None, made[0].note
     assert torch.equal(mine[1], stock[1]) and torch.allclose(mine[2], stock[2], rtol=1e-3, atol=0) and mine[3].dtype == torch.bfloat16
+    assert torch.equal(mine[4], stock[4]) and torch.equal(mine[5], stock[5])
 
 
 def test_products_of_what_is_rounded_by_hand():

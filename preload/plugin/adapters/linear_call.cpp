@@ -19,9 +19,9 @@
 #include "kernels/linear_f32.h"
 #include "preload/plugin/adapters/digest.h"
 #include "preload/plugin/candidate_kernels.h"
-#include "preload/select/changing_sizes.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
+#include "preload/select/changing_sizes.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -298,13 +298,6 @@ at::Tensor LinearCall::run_own_batched(bool bf16_inside, IsaSet isa) const {
   return kernels::batched(args, torch_pool(), isa) ? result : at::Tensor();
 }
 
-bool LinearCall::of_changing_size() const {
-  const SiteId id = site_id();
-  const auto as_number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
-  const std::uint64_t kind = digest_of({id.op, id.form, id.threads, id.batch, id.m, id.n, id.k, as_number(id.detail)});
-  return comes_in_many_sizes(kind, digest_of({batch, m, n, k}));
-}
-
 /// In bf16, `sizes` large, what is more being zero; its last two dimensions lie as they do.
 at::Tensor LinearCall::in_bf16(const at::Tensor& from, std::vector<std::int64_t> sizes) {
   if (from.sizes() == sizes) return from.to(at::kBFloat16);
@@ -319,15 +312,25 @@ at::Tensor LinearCall::in_bf16(const at::Tensor& from, std::vector<std::int64_t>
 
 at::Tensor LinearCall::part_of(const at::Tensor& tensor, at::IntArrayRef sizes) { return tensor.as_strided(sizes, tensor.strides()); }
 
+/// Kernels of oneDNN are built for each size: of the dimensions that change, few are given to it (changing_sizes.h).
 at::Tensor LinearCall::product_of_copies() const {
-  const bool padded = of_changing_size();
-  const auto size = [&](std::int64_t exact) { return padded ? one_of_few_sizes(exact) : exact; };
+  const SiteId id = site_id();
+  const auto given = [&](std::int64_t dimension, std::int64_t exact) {
+    const std::uint64_t kind =
+        digest_of({dimension, id.op, id.form, id.threads, id.batch, id.m, id.n, id.k, static_cast<std::int64_t>(id.detail)});
+    return comes_in_many_sizes(kind, static_cast<std::uint64_t>(exact)) ? one_of_few_sizes(exact) : exact;
+  };
+  const std::int64_t rows = given(0, m);
+  const std::int64_t columns = given(1, n);
+  const std::int64_t depth = given(2, k);
+  at::Tensor whole;
   if (batched) {
-    const at::Tensor whole = at::cpu::bmm(in_bf16(*x, {size(batch), size(m), size(k)}), in_bf16(*w, {size(batch), size(k), size(n)}));
-    return part_of(whole, {batch, m, n}).to(dtype, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous);
+    const std::int64_t count = given(3, batch);
+    whole = part_of(at::cpu::bmm(in_bf16(*x, {count, rows, depth}), in_bf16(*w, {count, depth, columns})), {batch, m, n});
+  } else {
+    whole = part_of(at::cpu::mm(in_bf16(x2d(), {rows, depth}), in_bf16(w2d(), {depth, columns})), {m, n});
   }
-  const at::Tensor whole = at::cpu::mm(in_bf16(x2d(), {size(m), size(k)}), in_bf16(w2d(), {size(k), size(n)}));
-  return part_of(whole, {m, n}).to(dtype, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous);
+  return whole.to(dtype, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous);
 }
 
 at::Tensor LinearCall::run_onednn(const TensorPack& pack, at::ScalarType inside) const {

@@ -62,8 +62,6 @@ class LinearCall final : public OpCall {
   [[nodiscard]] at::Tensor product_of_copies() const;
   [[nodiscard]] static at::Tensor in_bf16(const at::Tensor& from, std::vector<std::int64_t> sizes);
   [[nodiscard]] static at::Tensor part_of(const at::Tensor& tensor, at::IntArrayRef sizes);
-  /// Kernels of oneDNN are built for each of its sizes (changing_sizes.h).
-  [[nodiscard]] bool of_changing_size() const;
   /// Nothing was packed before: of a training step.
   [[nodiscard]] at::Tensor run_own_unpacked(IsaSet isa) const;
   [[nodiscard]] std::vector<int> training_candidates(const TierOptions& options) const;

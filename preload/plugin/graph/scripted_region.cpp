@@ -37,6 +37,7 @@ constexpr int kMostMistakes = 16;          ///< calls that could not be recorded
 constexpr int kMostDisturbed = 32;         ///< pairs that are left out
 constexpr int kSmallShare = 8;             ///< one call of so many may have results too small for bf16
 constexpr int kSmallAtFirst = 32;          ///< such calls after which that is asked
+constexpr int kUnderAutocast = 100;        ///< more than any number of bits: what is raced there is another program
 constexpr std::size_t kMostNotes = 512;
 constexpr double kNear = 1e-4;                   ///< results so near stock's may be as near the truth as those: float64 tells
 constexpr std::uint64_t kShareOfFreeMemory = 4;  ///< the part of it that it may take
@@ -385,7 +386,7 @@ Region::Choice* Region::choice_of(const c10::IValue* inputs) {
     if (!weights_[i] && inputs[i].isTensor() && inputs[i].toTensor().defined())
       elements += static_cast<std::uint64_t>(inputs[i].toTensor().numel());
   }
-  const int bucket = static_cast<int>(std::bit_width(elements));
+  const int bucket = static_cast<int>(std::bit_width(elements)) + (autocast_here() ? kUnderAutocast : 0);
   for (const auto& choice : choices_) {
     if (choice->bucket == bucket) return choice.get();
   }

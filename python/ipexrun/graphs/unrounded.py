@@ -8,6 +8,8 @@ import operator
 
 import torch
 
+from ..problems import let_through
+
 HALF = (torch.bfloat16, torch.float16)
 CASTS = (torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default)
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu"}
@@ -25,7 +27,8 @@ def unrounded(module, static):
     try:
         with torch.autocast("cpu", enabled=False):
             return Unrounding(module, static).run()
-    except NotUnrounded:
+    except Exception as problem:  # the graph stays as it is
+        let_through(problem)
         return None
 
 
@@ -132,14 +135,16 @@ class Unrounding:
         copy = self.copies[source]
         if not isinstance(value_of(source), torch.Tensor) or value.device.type != "cpu" or node.kwargs.get("memory_format") not in (None, torch.preserve_format):
             raise NotUnrounded("a cast that is more than one")
-        if not value_of(source).dtype.is_floating_point or not value.dtype.is_floating_point or torch.float64 in (value.dtype, value_of(source).dtype):
-            return self.to(copy, torch.float32 if value.dtype in HALF else value.dtype, node)
-        if value.dtype is torch.float32 or is_half(value_of(source)) or feeds_products_alone(node):
+        if not is_half(value):
+            return copy if value_of(copy).dtype is value.dtype else self.to(copy, value.dtype, node)
+        if value_of(source).dtype is value.dtype:
             return copy
-        return self.to(self.to(copy, value.dtype, node), torch.float32, node)  # rounded by the program
+        if not feeds_products_alone(node):
+            copy = self.to(copy, value.dtype, node)  # rounded by the program
+        return copy if value_of(copy).dtype is torch.float32 else self.to(copy, torch.float32, node)
 
     def to(self, copy, dtype, node, **more):
-        return self.emit(node, (copy,), {"dtype": dtype, **more}, torch.ops.aten._to_copy.default, None)
+        return self.emit(node, (copy,), {"dtype": dtype, **more}, torch.ops.aten._to_copy.default, like=False)
 
     def emit(self, node, arguments, named, target=None, like=True):
         copy = self.graph.call_function(target or node.target, arguments, named)
@@ -149,7 +154,7 @@ class Unrounding:
                 copy.meta["val"] = copy.target(*torch.fx.node.map_arg(arguments, value_of), **torch.fx.node.map_arg(named, value_of))
         except Exception as problem:
             raise NotUnrounded(f"{copy.target} in float32: {problem}") from problem
-        return copy if like is None else self.alike(copy, value_of(node))
+        return self.alike(copy, value_of(node)) if like else copy
 
     def alike(self, copy, before):
         """Types of 16 bits became float32, and nothing else changed."""

@@ -230,9 +230,10 @@ class Stepper:
 
     def begin(self, optimizer):
         self.steps += 1
+        ranks = torch.distributed.is_available() and torch.distributed.is_initialized()
         if self.shared is None:
-            self.shared = kind_for(optimizer, type(self))
-        if self.phase in ("check", "race") and self.shared.decided is not None:
+            self.shared = Kind(next(_made)) if ranks else kind_for(optimizer, type(self))
+        if self.phase in ("check", "race") and self.shared.decided is not None and not ranks:
             self.phase, self.reason = self.shared.decided
         if self.phase == "stock":
             return rest(optimizer, self)
@@ -241,10 +242,10 @@ class Stepper:
         if not all(map(default_form, optimizer.param_groups)):
             return self.stay("foreach, fused, capturable or differentiable is set by the program")
         # Rank 0 and the others have to round alike, or replicas drift apart: no timing decides among ranks.
-        if self.phase == "race" and torch.distributed.is_available() and torch.distributed.is_initialized():
-            self.phase, self.reason = "fused", "one of several ranks: without a race"
         if self.phase == "check" and self.shared.trial is not None:
             self.phase = "race"
+        if self.phase == "race" and ranks:
+            self.phase, self.reason = "fused", "one of several ranks: without a race"
         self.shared.turn += self.phase == "race"
         turn = self.shared.turn % 4 in (1, 2)  # fused, fused, stock, stock
         self.fused_now = self.phase == "fused" or (self.phase == "race" and turn)
@@ -394,8 +395,10 @@ class Stepper:
         times[self.fused_now] = (self.elements, self.ns)
         if len(times) < 2:
             return
-        (stock_elements, stock_ns), (fused_elements, fused_ns) = times[False], times[True]
-        times.clear()
+        stock, fused = times.pop(False, None), times.pop(True, None)
+        if stock is None or fused is None:
+            return  # another thread's optimizer of this kind took them
+        (stock_elements, stock_ns), (fused_elements, fused_ns) = stock, fused
         if stock_elements != fused_elements:
             return
         trial.add(stock_ns, fused_ns)

@@ -266,7 +266,8 @@ class Graph:
         return stock_kernels() if kind == LAST else contextlib.nullcontext()
 
     def fits(self, arguments):
-        wanted = (2 + self.by_operators) * self.made_bytes + (4 + self.by_operators) * bytes_of([one for one in arguments if isinstance(one, torch.Tensor)])
+        more = self.by_operators or rounds_to_bf16()  # a third step is computed beside
+        wanted = (2 + more) * self.made_bytes + (4 + more) * bytes_of([one for one in arguments if isinstance(one, torch.Tensor)])
         if wanted > SHARE_OF_FREE_MEMORY * double.free_bytes():
             raise Wrong("too little memory to compare it")
 

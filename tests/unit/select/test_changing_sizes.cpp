@@ -2,7 +2,6 @@
 // holds.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "preload/select/changing_sizes.h"
@@ -29,15 +28,14 @@ TEST(ChangingSizes, AFewSizesHoldAll) {
   for (std::int64_t size = 1; size <= 4096; ++size) {
     const std::int64_t padded = one_of_few_sizes(size);
     EXPECT_GE(padded, size);
-    EXPECT_LE(static_cast<double>(padded),
-              std::max(1.125 * static_cast<double>(size) + 1, size > 32 ? static_cast<double>(size) + 15 : 0.0));
+    EXPECT_LE(static_cast<double>(padded), 1.125 * static_cast<double>(size));
     EXPECT_GE(padded, last);
     EXPECT_EQ(one_of_few_sizes(padded), padded);
-    sizes += padded != last && size > 32;
+    sizes += padded != last && size > 128;
     last = padded;
   }
-  EXPECT_LE(sizes, 8 * 7);
-  EXPECT_EQ(one_of_few_sizes(32), 32);
+  EXPECT_LE(sizes, 8 * 5);
+  EXPECT_EQ(one_of_few_sizes(128), 128);
   EXPECT_EQ(one_of_few_sizes(600), 640);
 }
 
