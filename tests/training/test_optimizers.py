@@ -229,6 +229,22 @@ def test_optimizers_of_one_kind_are_checked_and_raced_together(hook, monkeypatch
     assert note_of(other)["choice"] == "undecided" and len(checked) == 2
 
 
+def test_ranks_take_no_decision_that_timing_made_elsewhere(hook, monkeypatch):
+    """Rank by rank it may be another one, and replicas would round apart."""
+    for steps in (3, 60):
+        net = model()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+        train(net, optimizer, steps)
+    optimizers = sys.modules["ipexrun.training.optimizers"]
+    (kind,) = (one for signature, one in optimizers._kinds.items() if torch.optim.AdamW in signature)
+    kind.decided = "stock", "as timing had it in this rank"
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    train(net, optimizer, 4)
+    assert note_of(optimizer)["choice"] == "fused" and note_of(optimizer)["fused"] == 3, note_of(optimizer)
+
+
 @pytest.mark.parametrize("kind", [SGD, Adagrad])
 def test_sparse_gradients_stay(hook, kind):
     def run():
