@@ -4,9 +4,12 @@ turns on one core; CPU time over stock's, of all calls so far at several moments
 
     taskset -c 1 python bench/duel.py --build build/release --programs tree,branches --seconds 30
 
+With more threads (`--threads 16`, without taskset) it is wall-clock time, and the process whose turn it is not is stopped, so that what ours does
+beside its calls is paid for in its own turns.
+
 A user whose program ends after so many seconds of stock's time sees the figure of that moment. `--cache cold` (default) begins with an empty cache
 of decisions, `warm` with what a first run of as long left. The programs stand in duel_programs.py, or are files that define make(), which returns
-what is called again and again. The clocks count every thread of a process and its children.
+what is called again and again. The CPU clocks count every thread of a process and its children.
 """
 
 import argparse
@@ -14,6 +17,7 @@ import importlib.util
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,11 +44,13 @@ def made(name):
 
 
 def spent():
+    if int(os.environ["OMP_NUM_THREADS"]) > 1:
+        return time.perf_counter()
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def child(name, reads, writes):
-    """Runs as many calls as each line that it reads says, and answers with the CPU seconds that these took."""
+    """Runs as many calls as each line that it reads says, and answers with the seconds that these took."""
     step = made(name)
     with os.fdopen(reads) as orders, os.fdopen(writes, "w") as answers:
         print("ready", file=answers, flush=True)
@@ -61,17 +67,25 @@ class Process:
         words = [*command, sys.executable, os.path.abspath(__file__), "--child", name, str(self.orders[0]), str(self.answers[1])]
         self.said = tempfile.TemporaryFile("w+")  # the launcher's summary would stand in the table
         fds = self.orders[0], self.answers[1]
-        self.process = subprocess.Popen(words, env=environment, pass_fds=fds, stdin=subprocess.DEVNULL, stderr=self.said)
+        self.process = subprocess.Popen(words, env=environment, pass_fds=fds, stdin=subprocess.DEVNULL, stderr=self.said, start_new_session=True)
+        self.rests = int(environment["OMP_NUM_THREADS"]) > 1
         os.close(self.orders[0]), os.close(self.answers[1])
         self.write, self.read = os.fdopen(self.orders[1], "w"), os.fdopen(self.answers[0])
         if self.read.readline() != "ready\n":
             self.failed(f"{name} did not start")
+        self.rest(signal.SIGSTOP)
+
+    def rest(self, order):
+        if self.rests:
+            os.killpg(self.process.pid, order)
 
     def run(self, calls):
+        self.rest(signal.SIGCONT)
         print(calls, file=self.write, flush=True)
         line = self.read.readline()
         if not line:
             self.failed(f"a process ended with {self.process.wait()}")
+        self.rest(signal.SIGSTOP)
         return float(line)
 
     def failed(self, what):
@@ -79,14 +93,15 @@ class Process:
         sys.exit(f"{self.said.read()}duel.py: {what}")
 
     def end(self):
+        self.rest(signal.SIGCONT)
         self.write.close()
         return self.process.wait()
 
 
 def duel(name, options, launcher, cache):
-    """Blocks of (stock, ours) in CPU seconds."""
+    """Blocks of (stock, ours) in seconds."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("IPEXRUN_") and key != "LD_PRELOAD"}
-    environment["OMP_NUM_THREADS"] = "1"
+    environment["OMP_NUM_THREADS"] = str(options.threads)
     mine = {**environment, "XDG_CACHE_HOME": cache, **dict(one.split("=", 1) for one in options.environment)}
     stock = Process(name, [], environment)
     ours = Process(name, launcher, mine)
@@ -130,6 +145,7 @@ def main():
     parser.add_argument("--build", default=os.environ.get("IPEXRUN_BUILD_DIR", "build/release"), help="build tree (default build/release)")
     parser.add_argument("--option", action="append", default=[], help="a word for ipexrun, may be repeated: --option=--dtype=float32")
     parser.add_argument("--environment", action="append", default=[], metavar="NAME=VALUE", help="for ours alone, may be repeated")
+    parser.add_argument("--threads", type=int, default=1, help="of each process; more than 1: wall-clock time (default 1: CPU time)")
     parser.add_argument("--smoke", action="store_true", help="half a second of one program: does it run")
     parser.add_argument("--json", action="store_true", help="one JSON object a program instead of a table")
     options = parser.parse_args()
