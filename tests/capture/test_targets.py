@@ -55,6 +55,7 @@ def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(
 
     now = [0.0]
     monkeypatch.setattr(prices.python_speed, "slowness", lambda: 2.0)
+    monkeypatch.setattr(prices.importing, "remaining_s", lambda: 0.5)
     monkeypatch.setattr(prices, "_scale", None)
     target = object.__new__(capture.Target)
     target.clock = lambda: now[0]
@@ -69,7 +70,7 @@ def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(
         if target.verdict is not None:
             break
     if later:
-        assert answers == [None] * 63 + [prices.LATER * prices.PATIENCE * 2.0 * (prices.BASE_S + 3 * prices.PER_MODULE_S)]
+        assert answers == [None] * 63 + [prices.LATER * prices.PATIENCE * (0.5 + 2.0 * (prices.BASE_S + 3 * prices.PER_MODULE_S))]
         assert target.phase == target.answered_by_stock and f"{us} us" in target.note["state"]
     else:
         assert answers == [None] * 63 + [left_out or None] * 137 and target.phase == target.wait
@@ -303,6 +304,7 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
     from ipexrun.capture import capture, modes, prices
 
     monkeypatch.setattr(prices.python_speed, "slowness", lambda: 1.0)
+    monkeypatch.setattr(prices.importing, "remaining_s", lambda: 0.6)
     monkeypatch.setattr(prices, "_scale", None)
     monkeypatch.setattr(modes, "AT_ONCE", False)
 
@@ -320,14 +322,14 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
             target.took(int(call_s * 1e9), None, False)
         return now[0] + prices.PATIENCE * prices.predicted_s(10) / 2
 
-    price = prices.BASE_S + 10 * prices.PER_MODULE_S
+    price = 0.6 + prices.BASE_S + 10 * prices.PER_MODULE_S
     assert calls_until_traced(0.01) == pytest.approx(prices.LIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.02)
     assert calls_until_traced(1.0) == pytest.approx(prices.LIKELY * (price + prices.TRIAL_CALLS), abs=1.01)
     assert calls_until_traced(1.0, rounds=True) == pytest.approx(prices.LIKELY * price, abs=1.01), "where bf16 is native"
     assert calls_until_traced(0.001, rounds=True) == pytest.approx(prices.PATIENCE * price, abs=0.01), "calls that compute little"
-    many = prices.BASE_S + 2000 * prices.PER_OPERATOR_S
+    many = 0.6 + prices.BASE_S + 2000 * prices.PER_OPERATOR_S
     assert calls_until_traced(0.01, operators=2000) == pytest.approx(prices.LIKELY * (many + 0.01 * prices.TRIAL_CALLS), abs=0.02)
-    changing = prices.BASE_S + 2000 * prices.PER_OPERATOR_S * prices.CHANGING
+    changing = 0.6 + prices.BASE_S + 2000 * prices.PER_OPERATOR_S * prices.CHANGING
     assert calls_until_traced(0.01, 2000, changes=True) == pytest.approx(prices.LIKELY * (changing + 0.01 * prices.TRIAL_CALLS), abs=0.02)
     assert calls_until_traced(0.01, doubtful=True) == pytest.approx(prices.LATER * prices.LIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.03)
 

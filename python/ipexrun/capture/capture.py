@@ -24,7 +24,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from .. import plugin, remembered
 from ..graphs import backend, compiler, parts, raised
 from ..problems import first_line, let_through
-from . import as_module, modes, module_notes, prices, python_speed
+from . import as_module, importing, modes, module_notes, prices, python_speed
 from .call_kinds import has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .dynamo_calls import no_marks, ways_of_calling
@@ -163,6 +163,7 @@ class Target:
         self.left_out = 0  # calls before the next one of them
         self.was_undecided = known.last() == remembered.UNDECIDED
         self.calls_that_pay = None  # see pays()
+        self.import_s = 0.0  # that importing TorchDynamo took for its first trace
         self.known_stock = 0
         self.certain = False  # the race was won in an earlier process
         self.signature = None  # of the last call that was traced or raced
@@ -433,7 +434,7 @@ class Target:
         self.pairs.clear()
         stock_ns, captured_ns = self.medians()
         if 0 < captured_ns < stock_ns:
-            price_s = self.note.get("capture_s", 0) + sum(graph.beside_s for graph in self.compiled)
+            price_s = self.import_s + self.note.get("capture_s", 0) + sum(graph.beside_s for graph in self.compiled)
             self.known.remember_number("pays", 1 + int(1e9 * price_s / (stock_ns - captured_ns)))
         self.tell(remembered.CAPTURED, reason)
 
@@ -501,6 +502,7 @@ class Target:
             if not self.prepared:
                 self.prepared = True
                 try:
+                    self.import_s = importing.import_now()
                     self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
                 except Exception as problem:  # a torch whose insides are others than expected
                     let_through(problem)

@@ -5,9 +5,9 @@ Thread rule: under the interpreter lock."""
 
 import os
 
-from . import python_speed
+from . import importing, python_speed
 
-BASE_S, PER_MODULE_S = 0.9, 0.006  # price of a capture where Python is as fast as python_speed's reference
+BASE_S, PER_MODULE_S = 0.3, 0.006  # price of a capture where Python is as fast as python_speed's reference, TorchDynamo once imported
 PER_OPERATOR_S, CHANGING = 0.0008, 2.0  # the same by the operators of a call, where that is more; sizes that change take so many times longer
 LATER = 3.0  # times a usual wait where tracing may well be in vain
 TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
@@ -20,19 +20,19 @@ _scale = None  # measured price of the last capture over its usual one
 
 
 def usual_price_s(modules, operators=0, changing=False):
-    """What a capture takes where Python is as fast as the reference."""
+    """What a capture takes where Python is as fast as the reference and TorchDynamo is there."""
     return BASE_S + max(PER_MODULE_S * modules, PER_OPERATOR_S * operators * (CHANGING if changing else 1))
 
 
 def predicted_s(modules, operators=0, changing=False):
     """What capturing a module of so many is going to take, by the last capture if there was one."""
-    return (python_speed.slowness() if _scale is None else _scale) * usual_price_s(modules, operators, changing)
+    return importing.remaining_s() + (python_speed.slowness() if _scale is None else _scale) * usual_price_s(modules, operators, changing)
 
 
 def limit_s(price_s):
     """CPU time that one trace may take, by what is usual on the machine of python_speed's reference. Its call lasts as long, so a program that answers
     requests stands still meanwhile. What the last trace took says nothing here: that may be the one that took too long."""
-    return max(TIMES_LONGER * python_speed.slowness() * price_s, LEAST_S)
+    return max(TIMES_LONGER * python_speed.slowness() * (importing.USUAL_S + price_s), LEAST_S)
 
 
 def measured(seconds, usual_s):

@@ -17,7 +17,7 @@ import weakref
 import torch
 
 from .. import plugin, remembered
-from ..capture import call_kinds, capturable, capture, modes, module_notes, prices
+from ..capture import call_kinds, capturable, capture, importing, modes, module_notes, prices
 from ..capture.dynamo_calls import no_marks, ways_of_calling
 from ..capture.unguarded import Unguarded
 from ..graphs import compiler
@@ -92,7 +92,7 @@ def attempt(module, spent_s):
     bf16 = bf16_allowed() and not keeps_float32(module)
     if not images and not bf16:
         return None
-    price_s = _scale * (BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
+    price_s = importing.remaining_s() + _scale * (BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
     known = remembered.OfModule(module, way="training")
     usual = share_of_run(images, bf16)
     share = max(SHARE_KNOWN, usual) if known.last() else usual

@@ -1,0 +1,63 @@
+"""What importing TorchDynamo costs a program that does without it. Some 800 files are read for it, in 0.25 s where their bytecode lies beside them and in
+memory. Where it does not (an installer that compiles nothing, in an image that nobody may write to) each of them is compiled, and a disk may be slow: eight
+seconds were seen. So a few of these files are read first, which says how long all of them are going to take.
+
+Thread rule: under the interpreter lock."""
+
+import functools
+import importlib.util
+import os
+import sys
+import time
+from importlib.machinery import SourceFileLoader
+
+from . import python_speed
+
+WHOLE = "torch._dynamo.convert_frame"
+USUAL_S = 0.6  # of an import where Python is as fast as python_speed's reference, files at hand
+SAMPLE = {
+    "torch": ("_dynamo/resume_execution.py", "_dynamo/variables/constant.py", "_dynamo/codegen.py", "_inductor/runtime/hints.py"),
+    "sympy": ("core/symbol.py", "printing/str.py", "polys/domains/domain.py", "strategies/util.py"),
+    "mpmath": ("ctx_mp.py", "functions/zeta.py"),
+}
+TIMES = 105  # as many files as the sample has, and as many bytes, are read in all: 75 by the import, the others by the first trace
+USUAL_READ_S = 0.35  # of these, where nothing is compiled
+
+
+def remaining_s():
+    """Seconds that the import is going to take: none once somebody has imported it."""
+    return 0.0 if WHOLE in sys.modules else _predicted_s()
+
+
+@functools.cache
+def _predicted_s():
+    slowness = python_speed.slowness()
+    return slowness * USUAL_S + max(TIMES * read_s() - slowness * USUAL_READ_S, 0.0)
+
+
+def read_s(clock=time.perf_counter):
+    """Seconds that reading the sample takes, as an import reads it: bytecode where that is up to date, else the source, which is compiled."""
+    total = 0.0
+    for package, files in SAMPLE.items():
+        spec = sys.modules[package].__spec__ if package in sys.modules else importlib.util.find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for file in files:
+                name = f"{package}.{file[:-3].replace('/', '.')}"
+                if name in sys.modules:
+                    continue
+                began = clock()
+                try:
+                    SourceFileLoader(name, os.path.join(folder, file)).get_code(name)
+                except (OSError, ImportError, SyntaxError):
+                    continue  # another version, or a program in one file: what can be read counts
+                total += clock() - began
+    return total
+
+
+def import_now(clock=time.perf_counter):
+    """Imports it; the seconds that took."""
+    if WHOLE in sys.modules:
+        return 0.0
+    began = clock()
+    importlib.import_module(WHOLE)
+    return clock() - began

@@ -1,0 +1,55 @@
+"""What importing TorchDynamo is predicted to take: nothing where the program has it, more where its files have no bytecode or lie on a slow disk."""
+
+import importlib.util
+import itertools
+import os
+import sys
+
+import pytest
+
+from ipexrun.capture import importing, python_speed
+
+FILES = sum(map(len, importing.SAMPLE.values()))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_loaded(monkeypatch):
+    monkeypatch.setattr(python_speed, "slowness", lambda: 2.0)
+    importing._predicted_s.cache_clear()
+    for name in [name for name in sys.modules if name == importing.WHOLE or name.startswith(("torch._dynamo.", "torch._inductor.", "sympy.", "mpmath."))]:
+        monkeypatch.delitem(sys.modules, name)
+    yield
+    importing._predicted_s.cache_clear()
+
+
+def test_the_files_of_the_sample_are_there():
+    for package, files in importing.SAMPLE.items():
+        (folder,) = importlib.util.find_spec(package).submodule_search_locations
+        missing = [file for file in files if not os.path.exists(os.path.join(folder, file))]
+        assert missing == []
+
+
+def test_each_file_of_the_sample_is_read_and_nothing_is_imported():
+    before, ticks = set(sys.modules), itertools.count()
+    assert importing.read_s(lambda: float(next(ticks))) == FILES
+    assert set(sys.modules) - before == set()
+
+
+def test_files_that_are_not_there_and_packages_that_are_loaded_do_not_count(monkeypatch):
+    monkeypatch.setattr(importing, "SAMPLE", {"torch": ("_dynamo/no_such_file.py", "_dynamo/codegen.py"), "no_such_package": ("a.py",)})
+    ticks = itertools.count()
+    assert importing.read_s(lambda: float(next(ticks))) == 1
+    monkeypatch.setitem(sys.modules, "torch._dynamo.codegen", object())
+    assert importing.read_s(lambda: float(next(ticks))) == 0
+
+
+@pytest.mark.parametrize("read_s, seconds", [(0.0, 1.2), (0.7 / importing.TIMES, 1.2), (7.0 / importing.TIMES, 7.5)])
+def test_what_reading_takes_longer_than_usual_is_added(monkeypatch, read_s, seconds):
+    monkeypatch.setattr(importing, "read_s", lambda: read_s)
+    assert importing.remaining_s() == pytest.approx(seconds)
+
+
+def test_what_the_program_has_imported_costs_nothing(monkeypatch):
+    monkeypatch.setattr(importing, "read_s", lambda: pytest.fail("nothing is to be read"))
+    monkeypatch.setitem(sys.modules, importing.WHOLE, object())
+    assert importing.remaining_s() == 0 and importing.import_now(clock=lambda: pytest.fail("nothing is to be timed")) == 0
