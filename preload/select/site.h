@@ -53,7 +53,7 @@ struct Site {
   std::atomic<std::uint64_t> taken{0};
   std::atomic<std::int64_t> stock_ns{0};      ///< median while exploring; before that the last stock call
   std::atomic<std::int64_t> stock_cpu_ns{0};  ///< CPU time of the calling thread in the last stock call that was timed, 0 = none yet
-  std::atomic<std::int64_t> choice_ns{0};     ///< median of the choice
+  std::atomic<std::int64_t> choice_ns{0};     ///< median of the choice; once decided stock's, by the ratios of the races
   std::atomic<std::int64_t> expected_ns{0};   ///< what an answer is going to take if the race under way ends as it stands, 0 = no race does
   std::atomic<int> samples{0};
   std::atomic<bool> rechecking{false};  ///< the choice looks slow: the next calls measure it beside stock
@@ -72,6 +72,7 @@ struct Site {
   int strangers = 0;     ///< calls in a row whose weight was none that is known
   std::size_t next = 0;  ///< index into candidates of the current challenger
   int best = kStock;
+  double gain = 1;  ///< time of `best` over stock's, by ratios of neighbours in time along the races that it came from
   Race race;
   bool warm = false;       ///< the current challenger ran once untimed
   bool clear_win = false;  ///< some challenger beat its rival by kClearRatio
