@@ -627,7 +627,7 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
       if (mark != 0) thread.finder.prefer(mark);  // a block of the program's began here
     }
   }
-  const std::uint64_t pass_calls = thread.finder.call(mark, state.drift.epoch(), state.drift.span());
+  const std::uint64_t pass_calls = thread.finder.call(mark, state.drift.finder_epoch(), state.drift.span());
   const bool has_weight = mark != 0 && mark < kAfterWeights;
   const std::uint64_t tail = has_weight ? std::exchange(thread.since_weight, 0) : ++thread.since_weight;
   if (pass_calls == 0 || !plain_surroundings()) return;

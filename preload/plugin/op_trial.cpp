@@ -124,6 +124,24 @@ Readiness OpTrial::after_drift(int candidate) {
   return Readiness::kNotNow;
 }
 
+/// Answers after_drift() for weights that were found accurate here and wait, by their keys: what is not used needs no look at all of its
+/// bytes, which may take longer than the call.
+bool OpTrial::waits_for_check(int candidate) {
+  if (looked_up_ || weight_count_ == 0 || forced_ || site_->training || drift_replaying() || !drifts(state_, *site_, candidate))
+    return false;
+  std::shared_ptr<Weight> first;
+  for (int i = 0; i < weight_count_; ++i) {
+    const std::shared_ptr<Weight> weight = state_.weights.find(weight_use_of(call_, i, 0).key);
+    if (weight == nullptr || state_.weights.verdict(*weight, site_->number, candidate) != Verdict::kAccurate) return false;
+    if (i == 0) first = weight;
+  }
+  const DriftVerdict verdict = first->drift.verdict.load(std::memory_order_relaxed);
+  if (verdict == DriftVerdict::kHeld) return true;
+  if (verdict != DriftVerdict::kUnknown) return false;
+  state_.drift.wait(first->drift, site_->stock_ns.load(std::memory_order_relaxed) - site_->choice_ns.load(std::memory_order_relaxed));
+  return true;
+}
+
 bool OpTrial::is_kept_from_choice() {
   const int choice = site_->choice.load(std::memory_order_relaxed);
   if (choice == kStock || !drifts(state_, *site_, choice)) return false;
@@ -142,6 +160,9 @@ void OpTrial::note_replayed(int candidate) {
 std::uint64_t OpTrial::pass_mark() noexcept {
   if (call_.delivers()) return 0;
   if (weight_count_ == 0) return kAfterWeights + site_->number;  // begins a pass only where there are no others
+  if (!looked_up_) {
+    if (const std::uint64_t id = state_.weights.id_of(weight_use_of(call_, 0, 0).key); id != 0) return id;
+  }
   if (const std::uint64_t id = weight(); id != kUnknownWeight) return id;
   return state_.weights.id_of(uses_[0].key);  // not seen often enough, but the first layer all the same
 }
@@ -180,6 +201,7 @@ Readiness OpTrial::prepare(int candidate, Purpose purpose) noexcept {
   if (!*passage_) return Readiness::kNotNow;
   try {
     if (rounds_training(candidate) && !may_round_training()) return Readiness::kNotNow;
+    if (!racing_ && waits_for_check(candidate)) return Readiness::kNotNow;
     if (weight_count_ > 0 && !look_up()) return Readiness::kNotNow;
     Readiness verdict = verdict_of(candidate);
     if (verdict == Readiness::kReady) verdict = after_drift(candidate);

@@ -52,6 +52,7 @@ class OpTrial final : public Trial {
   bool pack(int i, int candidate);
   Readiness verdict_of(int candidate) const;
   Readiness after_drift(int candidate);
+  bool waits_for_check(int candidate);
   void drop_packs(int candidate);
   bool rounds_training(int candidate) const;
   bool may_round_training() const;

@@ -49,7 +49,13 @@ bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noe
   const bool again = again_.load(std::memory_order_relaxed);
   const bool due = again || waiting == 0;  // nobody waits: another look at what was let through
   const std::int64_t price_now_ns = price_ns << std::min(barren_.load(std::memory_order_relaxed), 20);
-  if (!pinned && !(due && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_now_ns) return false;
+  if (!pinned && !(due && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_now_ns) {
+    if (!due) {
+      rests_until_lost_ns_.store(price_now_ns, std::memory_order_relaxed);
+      rests_.fetch_add(1, std::memory_order_relaxed);
+    }
+    return false;
+  }
   const std::uint64_t before = waiting_before_.exchange(waiting, std::memory_order_relaxed);
   const std::uint64_t many = std::max(kManyWaiting, fine_.load(std::memory_order_relaxed) / 4);
   // Sites are decided one after the other: a check at each of them would cost more than it lets them gain.
@@ -166,6 +172,7 @@ void DriftLedger::count_anew() noexcept {
   epoch_.fetch_add(1, std::memory_order_relaxed);
   waiting_.store(0, std::memory_order_relaxed);
   waiting_before_.store(0, std::memory_order_relaxed);
+  rests_until_lost_ns_.store(0, std::memory_order_relaxed);
 }
 
 void DriftLedger::postpone(std::int64_t cost_ns) noexcept {

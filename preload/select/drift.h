@@ -97,8 +97,17 @@ class DriftLedger {
   /// A call that may not run before a check; it would save so much time.
   void wait(DriftMark& mark, std::int64_t saving_ns) noexcept;
 
-  /// Whether passes are to be looked for, at this many calls of the process. The only question on the way of every call.
-  [[nodiscard]] bool watching(std::uint64_t calls) const noexcept { return calls >= watch_from_.load(std::memory_order_relaxed); }
+  /// Whether passes are to be looked for, at this many calls of the process. The only question on the way of every call. Not from a begin()
+  /// that came too early until what waits has lost the price that was named there: looking costs each call, and the loss may never come.
+  [[nodiscard]] bool watching(std::uint64_t calls) const noexcept {
+    return calls >= watch_from_.load(std::memory_order_relaxed) &&
+           lost_ns_.load(std::memory_order_relaxed) >= rests_until_lost_ns_.load(std::memory_order_relaxed);
+  }
+
+  /// PassFinder's epoch: another one after each check, and after each time in which calls were not watched.
+  [[nodiscard]] std::uint32_t finder_epoch() const noexcept {
+    return epoch_.load(std::memory_order_relaxed) + rests_.load(std::memory_order_relaxed);
+  }
 
   /// Another one after each check.
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
@@ -157,9 +166,11 @@ class DriftLedger {
   std::atomic<std::uint64_t> watch_from_{~std::uint64_t{0}};
   std::atomic<std::uint32_t> epoch_{1};
   std::atomic<std::uint64_t> waiting_{0};
-  std::atomic<std::uint64_t> waiting_before_{0};  ///< at the end of the pass before
-  std::atomic<std::int64_t> lost_ns_{0};          ///< by calls that wait, since the last check began
-  std::atomic<int> barren_{0};                    ///< checks in a row that met nothing that waited: each doubles the price of the next
+  std::atomic<std::uint64_t> waiting_before_{0};      ///< at the end of the pass before
+  std::atomic<std::int64_t> lost_ns_{0};              ///< by calls that wait, since the last check began
+  std::atomic<std::int64_t> rests_until_lost_ns_{0};  ///< passes are not looked for before
+  std::atomic<std::uint32_t> rests_{0};
+  std::atomic<int> barren_{0};  ///< checks in a row that met nothing that waited: each doubles the price of the next
   std::atomic<std::uint32_t> span_{1};
   std::atomic<bool> claimed_{false};
   std::atomic<bool> searching_{false};

@@ -61,10 +61,11 @@ class Pack {
   [[nodiscard]] virtual std::size_t size_bytes() const noexcept = 0;
 };
 
-inline constexpr int kMaxCandidates = 9;    ///< candidates are numbered 1..8 in verdicts and packs
-inline constexpr int kSightings = 2;        ///< earlier uses with the same bytes before a weight may be packed
-/// A weight is checked beside stock, and packed, which takes as long as some four calls: one that dies before so many uses gains nothing. Programs that
-/// make models all the time teach patience: once so many weights died, each next one waits for twice as many uses as these had in the mean.
+inline constexpr int kMaxCandidates = 9;  ///< candidates are numbered 1..8 in verdicts and packs
+inline constexpr int kSightings = 2;      ///< earlier uses with the same bytes before a weight may be packed
+/// A weight is checked beside stock, and packed, which takes as long as some four calls: one that dies before so many uses gains nothing.
+/// Programs that make models all the time teach patience: once so many weights died, each next one waits for twice as many uses as these
+/// had in the mean.
 inline constexpr int kUsesThatPay = 16;
 inline constexpr int kDeathsThatTeach = 64;
 inline constexpr int kForwardCalls = 16;    ///< earlier uses without any backward pass before a weight that wants grad may be
@@ -73,7 +74,7 @@ inline constexpr int kMaxRoomBackoff = 20;  ///< a weight without room waits for
 inline constexpr std::int64_t kFullHashEveryNs = 1'000'000'000;
 inline constexpr std::int64_t kFullHashAtLeastEveryNs = 60'000'000'000;
 inline constexpr std::int64_t kFullHashShare = 100;  ///< between these two so seldom that hashing all weights takes about 1/100 of the time
-inline constexpr int kCheapHashDivisor = 50;  ///< a full hash is cheap below 1/50 (2%) of the op
+inline constexpr int kCheapHashDivisor = 50;         ///< a full hash is cheap below 1/50 (2%) of the op
 
 /// Everything known about one weight. All but `id` and `key` is guarded by the table's mutex.
 struct Weight {
@@ -111,9 +112,9 @@ struct WeightState {
 };
 
 struct WeightLimits {
-  std::uint64_t hard_bytes = 0;           ///< never more packs than this
-  /// Nor more than the original bytes of the weights met (twice that while a race runs). A pack that is larger than its weight by nature (tiles of a
-  /// convolution take 16/9 or 4 times as much) counts as it is.
+  std::uint64_t hard_bytes = 0;  ///< never more packs than this
+  /// Nor more than the original bytes of the weights met (twice that while a race runs). A pack that is larger than its weight by nature
+  /// (tiles of a convolution take 16/9 or 4 times as much) counts as it is.
   bool bounded_by_weights = true;
   bool always_full_check = false;         ///< IPEXRUN_PACK_CHECK=full
   kernels::Parallel (*pool)() = nullptr;  ///< threads for hashing all bytes of a weight; null: the caller's alone
@@ -151,7 +152,9 @@ class WeightTable {
   void drop_storage(const void* storage);
   /// One pack of a weight, which stays known.
   void drop_pack_of(Weight& weight, int candidate) noexcept;
-  /// The number of a weight that was met before, however often; 0 for others.
+  /// A weight that was met before, however often; null for others. Says nothing about its bytes.
+  [[nodiscard]] std::shared_ptr<Weight> find(const WeightKey& key) const;
+  /// Its number; 0 for others.
   [[nodiscard]] std::uint64_t id_of(const WeightKey& key) const;
   void drop_all() noexcept;
   /// A backward pass runs in this process: packs of weights that want grad go, the others are checked in full at their next use.
@@ -170,7 +173,6 @@ class WeightTable {
   void become_read_only() noexcept { read_only_.store(true, std::memory_order_relaxed); }
 
  private:
-  std::shared_ptr<Weight> find(const WeightKey& key) const;
   std::shared_ptr<Weight> insert(const WeightUse& use, std::unique_ptr<Liveness> liveness);
   WeightState check(const std::shared_ptr<Weight>& weight, const WeightUse& use, bool at_once);
   std::uint64_t timed_full_hash(const WeightUse& use) noexcept;

@@ -121,6 +121,33 @@ TEST_F(Ledger, AFewNewUsesWaitForAPassWithoutNews) {
   EXPECT_TRUE(ledger.begin(0, true, false));
 }
 
+TEST_F(Ledger, NobodyLooksForPassesUntilWaitingHasLostTheirPrice) {
+  ledger.wait(marks[0], 10);
+  const std::uint32_t epoch = ledger.finder_epoch();
+  ASSERT_TRUE(ledger.watching(0));
+  EXPECT_FALSE(ledger.begin(1000, true, false));
+  EXPECT_FALSE(ledger.watching(0));
+  EXPECT_NE(ledger.finder_epoch(), epoch) << "what is seen next is no continuation";
+  ledger.wait(marks[0], 980);
+  EXPECT_FALSE(ledger.watching(0));
+  ledger.wait(marks[0], -500);  // by noise: no gain, no loss
+  ledger.wait(marks[0], 10);
+  EXPECT_TRUE(ledger.watching(0));
+  EXPECT_FALSE(ledger.begin(1000, true, false)) << "one that is new waits for a pass without news";
+  EXPECT_TRUE(ledger.watching(0));
+  EXPECT_TRUE(ledger.begin(1000, true, false));
+}
+
+TEST_F(Ledger, ACheckEndsARest) {
+  ledger.wait(marks[0], 10);
+  EXPECT_FALSE(ledger.begin(1000, false, false));
+  EXPECT_FALSE(ledger.watching(0));
+  EXPECT_FALSE(ledger.begin(1000, false, true)) << "another thread's, pinned: new";
+  EXPECT_TRUE(ledger.begin(1000, false, true));
+  ledger.abort();
+  EXPECT_TRUE(ledger.watching(0));
+}
+
 TEST_F(Ledger, ManyDoNot) {
   for (std::size_t i = 0; i < 8; ++i) ledger.wait(marks[i], 1);
   EXPECT_TRUE(ledger.begin(0, true, false));
