@@ -18,7 +18,9 @@ void register_optimizers();
 void register_losses();
 /// Masks of dropout: torch's bits, drawn vector by vector.
 void register_random_masks();
-/// The same of optimizers alone, in a process whose other kernels stay stock.
+/// Watchers of optimizers alone, in a process whose other kernels stay stock.
 void watch_optimizers();
+/// Fast paths of nn.TransformerEncoderLayer and nn.MultiheadAttention (fast_paths.h).
+void register_fast_paths();
 
 }  // namespace ipexrun::preload

@@ -3,6 +3,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/StorageImpl.h>
 
+#include "preload/plugin/fast_paths.h"
+
 namespace ipexrun::preload {
 namespace {
 
@@ -28,8 +30,12 @@ WeightUse weight_use_of(const at::Tensor& w) {
   for (std::int64_t dim = 0; dim < w.dim(); ++dim) last += (w.size(dim) - 1) * w.stride(dim);
   use.size_bytes = static_cast<std::size_t>(last + 1) * w.element_size();
   if (!w.is_inference()) use.version = static_cast<std::int64_t>(w._version());
-  // A view that autograd does not know was made below it (nn.TransformerEncoderLayer's fast path): its counter is its own, always 0.
-  use.blind = !w.is_inference() && w.dim() <= 3 && !w.is_contiguous() && !w.is_view();
+  // A view that autograd does not know was made below it: its counter is its own, always 0.
+  if (!w.is_inference() && w.dim() <= 3 && !w.is_contiguous() && !w.is_view()) {
+    const std::optional<std::int64_t> version = version_in_fast_path(use.key.storage);
+    use.blind = !version.has_value();
+    use.version = version.value_or(0);
+  }
   use.wants_grad = c10::GradMode::is_enabled() && w.requires_grad();
   return use;
 }

@@ -102,10 +102,22 @@ def test_a_module_built_under_inference_mode(candidate, stock):
         assert relative(layer(x), stock(layer, x)) < 2e-2
 
 
-def test_one_element_behind_a_view_that_autograd_does_not_know(candidate, stock):
+def share_memory(module):
+    """Parameters of one flat tensor, each with a version counter of its own."""
+    flat = torch.cat([one.detach().reshape(-1) for one in module.parameters()])
+    at = 0
+    for one in module.parameters():
+        one.data = flat[at : at + one.numel()].view_as(one)
+        at += one.numel()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_one_element_behind_a_view_that_autograd_does_not_know(shared, candidate, stock):
     """The fast path of nn.TransformerEncoderLayer transposes its weights below autograd: those views have version counters of their own."""
     torch.manual_seed(0)  # a hidden unit that relu leaves at 0 in all rows would hide its weight
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True).eval()
+    if shared:
+        share_memory(layer)
     x = torch.randn(4, 16, 64)
     with torch.no_grad():
         for weight in (layer.self_attn.in_proj_weight, layer.self_attn.out_proj.weight, layer.linear2.weight):
@@ -115,6 +127,26 @@ def test_one_element_behind_a_view_that_autograd_does_not_know(candidate, stock)
             expected = stock(layer, x)
             assert relative(before, expected) > 8e-2  # 0.13 and more, of 80
             assert relative(layer(x), expected) < 5e-2  # a weight this large shows what bf16 rounds: 2.9e-2 and less, of 80
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_one_element_in_the_fast_path_of_attention(shared, candidate, stock):
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(64, 4, batch_first=True).eval()
+    if shared:
+        share_memory(layer)
+    x = torch.randn(4, 16, 64)
+
+    def attend():
+        return layer(x, x, x, need_weights=False)[0]
+
+    with torch.no_grad():
+        for _ in range(4):
+            before = attend()
+        layer.out_proj.weight.view(-1)[1327] = 100.0
+        expected = stock(attend)
+        assert relative(before, expected) > 8e-2
+        assert relative(attend(), expected) < 5e-2
 
 
 def test_a_deepcopy_is_a_weight_of_its_own(candidate, stock):
