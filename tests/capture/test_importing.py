@@ -15,11 +15,11 @@ FILES = sum(map(len, importing.SAMPLE.values()))
 @pytest.fixture(autouse=True)
 def nothing_is_loaded(monkeypatch):
     monkeypatch.setattr(python_speed, "slowness", lambda: 2.0)
-    importing._predicted_s.cache_clear()
+    importing._read_once_s.cache_clear()
     for name in [name for name in sys.modules if name == importing.WHOLE or name.startswith(("torch._dynamo.", "torch._inductor.", "sympy.", "mpmath."))]:
         monkeypatch.delitem(sys.modules, name)
     yield
-    importing._predicted_s.cache_clear()
+    importing._read_once_s.cache_clear()
 
 
 def test_the_files_of_the_sample_are_there():

@@ -99,6 +99,7 @@ def attempt(module, spent_s):
     parts = sum(1 for _ in module.modules())
     if is_one_operator(module):
         return None
+    python_speed.look()
     want_s = prices.PATIENCE * prices.predicted_s(parts)
     known = remembered.OfModule(module)
     if spent_s < want_s / 2 and not modes.AT_ONCE and not known.last():

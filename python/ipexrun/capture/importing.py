@@ -29,10 +29,14 @@ def remaining_s():
     return 0.0 if WHOLE in sys.modules else _predicted_s()
 
 
-@functools.cache
 def _predicted_s():
     slowness = python_speed.slowness()
-    return slowness * USUAL_S + max(TIMES * read_s() - slowness * USUAL_READ_S, 0.0)
+    return slowness * USUAL_S + max(TIMES * _read_once_s() - slowness * USUAL_READ_S, 0.0)
+
+
+@functools.cache
+def _read_once_s():
+    return read_s()
 
 
 def read_s(clock=time.perf_counter):
