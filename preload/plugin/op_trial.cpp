@@ -129,11 +129,11 @@ Readiness OpTrial::after_drift(int candidate) {
 bool OpTrial::waits_for_check(int candidate) {
   if (looked_up_ || weight_count_ == 0 || forced_ || site_->training || drift_replaying() || !drifts(state_, *site_, candidate))
     return false;
-  std::shared_ptr<Weight> first;
+  const std::shared_ptr<Weight> first = state_.weights.find(weight_use_of(call_, 0, 0).key);
+  if (first == nullptr) return false;
   for (int i = 0; i < weight_count_; ++i) {
-    const std::shared_ptr<Weight> weight = state_.weights.find(weight_use_of(call_, i, 0).key);
+    const std::shared_ptr<Weight> weight = i == 0 ? first : state_.weights.find(weight_use_of(call_, i, 0).key);
     if (weight == nullptr || state_.weights.verdict(*weight, site_->number, candidate) != Verdict::kAccurate) return false;
-    if (i == 0) first = weight;
   }
   const DriftVerdict verdict = first->drift.verdict.load(std::memory_order_relaxed);
   if (verdict == DriftVerdict::kHeld) return true;

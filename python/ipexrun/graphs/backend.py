@@ -7,7 +7,7 @@ import torch
 
 from .. import plugin
 from ..problems import first_line, let_through
-from . import choices, decompositions, graph_notes, number_results, raised, unrounded
+from . import choices, decompositions, fast_paths, graph_notes, number_results, raised, unrounded
 from .compiler import Compiled, function_of
 from .translation import Translation, Unsupported
 
@@ -119,7 +119,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             inside.writes = writes
         return compiled
 
-    compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph)
+    compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph, decompositions=fast_paths.written_out())
     with decompositions.resizes_whole():
         compiled = compiler(module, example_inputs)
     retreat = Retreat(module, compiled, mine, written[0] if written else [])
