@@ -89,7 +89,19 @@ class Einsum(nn.Module):
         return y, torch.baddbmm(x, x, torch.ones(x.shape[0], 64, 64).to(x.dtype)), (y > 0).sum()
 
 
+class Heads(nn.Module):
+    """nn.MultiheadAttention multiplies rows that do not lie one behind the other: under autocast a product for each batch, all by one matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x)
+
+
 MODULES = {
+    "heads": (Heads, (2, 12, 64)),
     "block": (Block, (4, 10, 64)), "images": (Images, (2, 3, 17, 13)), "attends": (Attends, (2, 12, 64)), "constants": (Constants, (2, 9, 64)), "in parts": (InParts, (8, 64)), "einsum": (Einsum, (2, 5, 64)),
     "lstm": (lambda: nn.LSTM(64, 32, batch_first=True), (2, 6, 64)),
 }
@@ -271,3 +283,15 @@ def test_with_and_without_autocast_are_two_graphs():
 def test_nothing_is_unrounded_without_16_bits():
     graph = torch.fx.symbolic_trace(Block())
     assert not unrounded.rounds_operands(graph)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_one_matrix_for_all_batches_is_a_linear_layer(dynamic):
+    module, made = Heads().eval(), []
+    fast = compiled(module, made, dynamic=dynamic)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        for batch, length in ((2, 12), (3, 7), (1, 5)) if dynamic else ((2, 12),):
+            x = torch.randn(batch, length, 64)
+            for result, stock in zip(fast(x), module(x)):
+                assert result.dtype == stock.dtype and error(result, stock) < 2e-2
+    assert all("2 linear layers" in fused for one in made for fused in one.fused.values()), [one.fused for one in made]

@@ -128,7 +128,19 @@ class Unrounding:
         arguments, named = (torch.fx.node.map_aggregate(one, self.wider) for one in (arguments, named))
         if name_of(node) in WIDENING:
             arguments = (*arguments[:2], False)
+        if node.target is torch.ops.aten.bmm.default and (matrix := same_for_all(arguments[1])) is not None:
+            return self.product_of_rows(node, arguments[0], matrix)
         return self.emit(node, arguments, named)
+
+    def product_of_rows(self, node, batches, matrix):
+        """F.linear of rows that do not lie one behind the other is a product for each batch under autocast, all by one matrix."""
+        sizes = batches.args[1] if name_of(batches) in ("expand", "view", "_unsafe_view") else value_of(batches).shape
+        if any(isinstance(size, torch.SymInt) for size in sizes):  # known by its number alone, not by a node
+            return self.emit(node, (batches, self.copies[node.args[1]]), {})
+        rows = batches if value_of(batches).is_contiguous() else self.emit(node, (batches,), {"memory_format": torch.contiguous_format}, torch.ops.aten.clone.default, like=False)
+        rows = self.emit(node, (rows, [-1, value_of(matrix).shape[0]]), {}, torch.ops.aten.view.default, like=False)
+        product = self.emit(node, (rows, matrix), {}, torch.ops.aten.mm.default, like=False)
+        return self.emit(node, (product, [*sizes[:2], value_of(matrix).shape[1]]), {}, torch.ops.aten.view.default)
 
     def cast(self, node):
         (source, *_), value = node.args, value_of(node)
@@ -177,6 +189,15 @@ class Unrounding:
                 copy = self.to(copy, value_of(one).dtype, one, memory_format=order_of(value_of(one)))
             results.append(copy)
         self.graph.output(tuple(results)).meta = dict(node.meta)
+
+
+def same_for_all(batches):
+    """The matrix that each of so many batches is, or None."""
+    while name_of(batches) in ("view", "_unsafe_view") and value_of(batches.args[0]).dim() == value_of(batches).dim():
+        batches = batches.args[0]
+    if name_of(batches) != "expand" or value_of(batches.args[0]).dim() != 2:
+        return None
+    return batches.args[0]
 
 
 def origin(node):
