@@ -50,7 +50,7 @@ bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noe
   const bool due = again || waiting == 0;  // nobody waits: another look at what was let through
   const std::int64_t price_now_ns = price_ns << std::min(barren_.load(std::memory_order_relaxed), 20);
   if (!pinned && !(due && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_now_ns) {
-    if (!due) {
+    if (!due && price_ns < kShortPassNs) {
       rests_until_lost_ns_.store(price_now_ns, std::memory_order_relaxed);
       rests_.fetch_add(1, std::memory_order_relaxed);
     }

@@ -28,6 +28,9 @@ inline constexpr std::uint64_t kRecheckFactor = 4;  ///< the next check after a 
 inline constexpr int kMaxAborts = 3;                ///< checks that came to no end, after which no more are begun
 inline constexpr int kMostLooks = 16;               ///< checks of the same uses, where one has too few samples to say anything of others
 
+/// Of a pass of short calls, which looking for passes delays; in longer ones it is nothing, and finding them anew takes several.
+inline constexpr std::int64_t kShortPassNs = 10'000'000;
+
 inline constexpr std::uint32_t kMostSpan = 32;  ///< of uses of one weight in a pass
 
 inline constexpr std::uint64_t kAfterWeights = std::uint64_t{1} << 40;  ///< marks from here on are of ops without weights
@@ -98,7 +101,8 @@ class DriftLedger {
   void wait(DriftMark& mark, std::int64_t saving_ns) noexcept;
 
   /// Whether passes are to be looked for, at this many calls of the process. The only question on the way of every call. Not from a begin()
-  /// that came too early until what waits has lost the price that was named there: looking costs each call, and the loss may never come.
+  /// of a short pass that came too early until what waits has lost the price that was named there: looking costs each call, and the loss
+  /// may never come.
   [[nodiscard]] bool watching(std::uint64_t calls) const noexcept {
     return calls >= watch_from_.load(std::memory_order_relaxed) &&
            lost_ns_.load(std::memory_order_relaxed) >= rests_until_lost_ns_.load(std::memory_order_relaxed);

@@ -11,6 +11,7 @@ import sys
 import time
 from importlib.machinery import SourceFileLoader
 
+from ..problems import let_through
 from . import python_speed
 
 WHOLE = "torch._dynamo.convert_frame"
@@ -43,8 +44,7 @@ def read_s(clock=time.perf_counter):
     """Seconds that reading the sample takes, as an import reads it: bytecode where that is up to date, else the source, which is compiled."""
     total = 0.0
     for package, files in SAMPLE.items():
-        spec = sys.modules[package].__spec__ if package in sys.modules else importlib.util.find_spec(package)
-        for folder in (spec and spec.submodule_search_locations) or ():
+        for folder in folders_of(package):
             for file in files:
                 name = f"{package}.{file[:-3].replace('/', '.')}"
                 if name in sys.modules:
@@ -56,6 +56,15 @@ def read_s(clock=time.perf_counter):
                     continue  # another version, or a program in one file: what can be read counts
                 total += clock() - began
     return total
+
+
+def folders_of(package):
+    try:
+        spec = sys.modules[package].__spec__ if package in sys.modules else importlib.util.find_spec(package)
+        return spec.submodule_search_locations or () if spec is not None else ()
+    except Exception as problem:  # a finder of the program's own
+        let_through(problem)
+        return ()
 
 
 def import_now(clock=time.perf_counter):

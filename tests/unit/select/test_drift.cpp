@@ -138,6 +138,12 @@ TEST_F(Ledger, NobodyLooksForPassesUntilWaitingHasLostTheirPrice) {
   EXPECT_TRUE(ledger.begin(1000, true, false));
 }
 
+TEST_F(Ledger, LongPassesAreLookedForAllTheTime) {
+  ledger.wait(marks[0], 10);
+  EXPECT_FALSE(ledger.begin(kShortPassNs, false, false));
+  EXPECT_TRUE(ledger.watching(0));
+}
+
 TEST_F(Ledger, ACheckEndsARest) {
   ledger.wait(marks[0], 10);
   EXPECT_FALSE(ledger.begin(1000, false, false));
