@@ -88,6 +88,11 @@ class Process:
         self.rest(signal.SIGSTOP)
         return float(line)
 
+    def stop(self):
+        """Where something went wrong: one that rests would do so for ever."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+
     def failed(self, what):
         self.said.seek(0)
         sys.exit(f"{self.said.read()}duel.py: {what}")
@@ -103,10 +108,19 @@ def duel(name, options, launcher, cache):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("IPEXRUN_") and key != "LD_PRELOAD"}
     environment["OMP_NUM_THREADS"] = str(options.threads)
     mine = {**environment, "XDG_CACHE_HOME": cache, **dict(one.split("=", 1) for one in options.environment)}
-    stock = Process(name, [], environment)
-    ours = Process(name, launcher, mine)
+    processes = []
+    try:
+        for command, variables in (([], environment), (launcher, mine)):
+            processes.append(Process(name, command, variables))
+        return turns(*processes, options.seconds)
+    finally:
+        for one in processes:
+            one.stop()
+
+
+def turns(stock, ours, seconds):
     calls, blocks, total = 1, [], 0.0
-    while total < options.seconds:
+    while total < seconds:
         first, second = (stock, ours) if len(blocks) % 2 == 0 else (ours, stock)
         times = {first: first.run(calls), second: second.run(calls)}
         blocks.append((times[stock], times[ours], calls))

@@ -50,7 +50,7 @@ bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noe
   const bool due = again || waiting == 0;  // nobody waits: another look at what was let through
   const std::int64_t price_now_ns = price_ns << std::min(barren_.load(std::memory_order_relaxed), 20);
   if (!pinned && !(due && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_now_ns) {
-    if (!due && price_ns < kShortPassNs) {
+    if (!due && price_ns < kShortCheckNs) {
       rests_until_lost_ns_.store(price_now_ns, std::memory_order_relaxed);
       rests_.fetch_add(1, std::memory_order_relaxed);
     }
@@ -62,6 +62,7 @@ bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noe
   if (waiting != before && waiting < many && !again) return false;
   if (claimed_.exchange(true, std::memory_order_acquire)) return false;
   earned_ns_ = lost_ns_.exchange(0, std::memory_order_relaxed);
+  rests_until_lost_ns_.store(0, std::memory_order_relaxed);
   waited_ = waiting;
   return true;
 }

@@ -28,8 +28,9 @@ inline constexpr std::uint64_t kRecheckFactor = 4;  ///< the next check after a 
 inline constexpr int kMaxAborts = 3;                ///< checks that came to no end, after which no more are begun
 inline constexpr int kMostLooks = 16;               ///< checks of the same uses, where one has too few samples to say anything of others
 
-/// Of a pass of short calls, which looking for passes delays; in longer ones it is nothing, and finding them anew takes several.
-inline constexpr std::int64_t kShortPassNs = 10'000'000;
+/// A check that takes less is one of short calls, which looking for passes delays; in longer ones that is nothing, and finding them anew
+/// takes several.
+inline constexpr std::int64_t kShortCheckNs = 10'000'000;
 
 inline constexpr std::uint32_t kMostSpan = 32;  ///< of uses of one weight in a pass
 
@@ -101,11 +102,12 @@ class DriftLedger {
   void wait(DriftMark& mark, std::int64_t saving_ns) noexcept;
 
   /// Whether passes are to be looked for, at this many calls of the process. The only question on the way of every call. Not from a begin()
-  /// of a short pass that came too early until what waits has lost the price that was named there: looking costs each call, and the loss
+  /// of a short check that came too early until what waits has lost the price that was named there: looking costs each call, and the loss
   /// may never come.
   [[nodiscard]] bool watching(std::uint64_t calls) const noexcept {
-    return calls >= watch_from_.load(std::memory_order_relaxed) &&
-           lost_ns_.load(std::memory_order_relaxed) >= rests_until_lost_ns_.load(std::memory_order_relaxed);
+    if (calls < watch_from_.load(std::memory_order_relaxed)) return false;
+    return lost_ns_.load(std::memory_order_relaxed) >= rests_until_lost_ns_.load(std::memory_order_relaxed) ||
+           waiting_.load(std::memory_order_relaxed) == 0;
   }
 
   /// PassFinder's epoch: another one after each check, and after each time in which calls were not watched.

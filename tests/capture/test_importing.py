@@ -35,6 +35,28 @@ def test_each_file_of_the_sample_is_read_and_nothing_is_imported():
     assert set(sys.modules) - before == set()
 
 
+def test_no_bytecode_is_left_behind(monkeypatch, tmp_path):
+    (tmp_path / "one.py").write_text("x = 1\n")
+    (tmp_path / "two.py").write_text("x = 1\n")
+    (tmp_path / "three.py").write_bytes(b"\0")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(importing, "folders_of", lambda package: [str(tmp_path)])
+    monkeypatch.setattr(importing, "SAMPLE", {"a": ("one.py", "two.py", "three.py")})
+    ticks = itertools.count()
+    assert importing.read_s(lambda: float(next(ticks))) == 2
+    assert sorted(os.listdir(tmp_path)) == ["one.py", "three.py", "two.py"]
+
+
+def test_a_finder_that_raises_says_nothing(monkeypatch):
+    def raises(name, path=None, target=None):
+        raise RuntimeError("a finder of the program's own")
+
+    finder = type("Finder", (), {"find_spec": staticmethod(raises)})
+    monkeypatch.setattr(sys, "meta_path", [finder])
+    monkeypatch.setattr(importing, "SAMPLE", {"no_such_package": ("a.py",)})
+    assert importing.read_s() == 0
+
+
 def test_files_that_are_not_there_and_packages_that_are_loaded_do_not_count(monkeypatch):
     monkeypatch.setattr(importing, "SAMPLE", {"torch": ("_dynamo/no_such_file.py", "_dynamo/codegen.py"), "no_such_package": ("a.py",)})
     ticks = itertools.count()

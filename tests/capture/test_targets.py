@@ -314,7 +314,8 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
         target.timed, target.express, target.verdict, target.sizes = {}, None, None, SimpleNamespace(change=lambda: changes)
         target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.operators, target.counts_more = 0, 0.0, 0, 0, 10, 0, capture.COUNTS
         target.rounds = rounds
-        target.wait_s = prices.PATIENCE * prices.predicted_s(10) / 2  # the other half was spent before
+        target.want_s = prices.PATIENCE * prices.predicted_s(10)
+        target.wait_s = target.want_s / 2  # the other half was spent before
         target.wait_longer_s = prices.PATIENCE * prices.predicted_s(10) * (prices.LATER - 0.5)
         while not target.is_worth_a_trace(doubtful):
             target.timed[threading.get_ident()] = capture.Waiting(doubtful, now[0], target.waits == 1)

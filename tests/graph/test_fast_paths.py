@@ -95,13 +95,37 @@ def test_types_and_errors_under_autocast_are_those_of_autocast(norm_first, dtype
     assert made
 
 
-def test_other_lengths_and_batches():
+@pytest.mark.parametrize("padded", [False, True])
+def test_other_lengths_and_batches(padded):
     model, made = encoder(), []
     fast = compiled(model, made, dynamic=True)
     with torch.no_grad():
         for batch, length in ((3, 10), (2, 7), (5, 16), (1, 1)):
-            x = torch.randn(batch, length, WIDTH)
-            assert error(fast(x), model(x)) < 1e-6
+            x, masks = torch.randn(batch, length, WIDTH), {}
+            if padded:
+                masks = {"src_key_padding_mask": torch.arange(length)[None] > torch.arange(batch)[:, None]}
+            assert error(fast(x, **masks), model(x, **masks)) < 1e-6
+    assert 1 <= len(made) <= 3 and all("8 linear layers" in one.fused[False] for one in made)
+
+
+class Without(nn.Module):
+    """Switches autocast off for the encoder, and on for itself."""
+
+    def __init__(self, on):
+        super().__init__()
+        self.encoder, self.on = encoder(), on
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.on):
+            return self.encoder(x)
+
+
+@pytest.mark.parametrize("on, around", [(False, True), (False, False)])
+def test_autocast_that_the_program_ends_inside(on, around):
+    model, x = Without(on).eval(), torch.randn(BATCH, LENGTH, WIDTH)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=around):
+        stock, fast = model(x), compiled(model, [], dtype="auto")(x)
+    assert fast.dtype == stock.dtype and error(fast, stock) < 1e-5
 
 
 def test_one_sentence_without_a_batch_and_training_are_stocks():

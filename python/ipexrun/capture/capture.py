@@ -117,7 +117,7 @@ def attempt(module, spent_s):
         waits = [0.0 if modes.AT_ONCE else times * want_s - min(spent_s, want_s / 2) for times in (1.0, prices.LATER)]
         if module in anew:
             waits[0] = 0.0  # which it has had
-        target = Target(module, parts, known, *waits)
+        target = Target(module, parts, known, want_s, *waits)
         target.spent_before_s = spent_s
         return target
     except Exception as problem:  # a torch whose insides are others than expected
@@ -151,13 +151,14 @@ class Target:
 
     clock = staticmethod(time.thread_time)
 
-    def __init__(self, module, parts, known, wait_s, wait_longer_s):
+    def __init__(self, module, parts, known, want_s, wait_s, wait_longer_s):
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
         self.note = module_notes.note(module, "being captured" if wait_s <= 0 else "waiting: not used for long enough yet")
         self.known = known  # what earlier processes found
         self.pinned = known.pinned() != ""
-        self.wait_s = wait_s  # of calls that nothing is known of, before the first trace
+        self.want_s = want_s  # to be spent in its calls before the first trace, as predicted when this was made
+        self.wait_s = wait_s  # what is left of it: of calls that nothing is known of, before the first trace
         self.wait_longer_s = wait_longer_s  # the same where tracing may well be in vain
         self.waits, self.waited_s = 0, 0.0  # such calls so far that were looked at, and their time
         self.spent_before_s = 0.0  # in calls before this was made
@@ -377,7 +378,7 @@ class Target:
             return (self.wait_longer_s if doubtful else self.wait_s) <= 0
         price_s = self.price_s() + (0 if self.rounds else prices.TRIAL_CALLS * self.mean_s())
         patience = min(prices.PATIENCE, prices.LIKELY) if self.mean_s() >= prices.COMPUTES_S else prices.PATIENCE
-        more_s = patience * price_s - prices.PATIENCE * prices.predicted_s(self.modules_inside)
+        more_s = patience * price_s - self.want_s
         return self.wait_longer_s + prices.LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
 
     def price_s(self):

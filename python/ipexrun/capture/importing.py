@@ -25,6 +25,13 @@ TIMES = 105  # as many files as the sample has, and as many bytes, are read in a
 USUAL_READ_S = 0.35  # of these, where nothing is compiled
 
 
+class Reader(SourceFileLoader):
+    """Leaves no bytecode behind, which would say of the next process's sample what is not true of the other files."""
+
+    def set_data(self, path, data, *, _mode=0o666):
+        pass
+
+
 def remaining_s():
     """Seconds that the import is going to take: none once somebody has imported it."""
     return 0.0 if WHOLE in sys.modules else _predicted_s()
@@ -51,9 +58,9 @@ def read_s(clock=time.perf_counter):
                     continue
                 began = clock()
                 try:
-                    SourceFileLoader(name, os.path.join(folder, file)).get_code(name)
-                except (OSError, ImportError, SyntaxError):
-                    continue  # another version, or a program in one file: what can be read counts
+                    Reader(name, os.path.join(folder, file)).get_code(name)
+                except (OSError, ImportError, SyntaxError, ValueError, EOFError):
+                    continue  # another version, a program in one file, a damaged one: what can be read counts
                 total += clock() - began
     return total
 

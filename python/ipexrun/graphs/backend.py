@@ -119,7 +119,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             inside.writes = writes
         return compiled
 
-    compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph, decompositions=fast_paths.written_out())
+    compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph, decompositions=fast_paths.written_out(module))
     with decompositions.resizes_whole():
         compiled = compiler(module, example_inputs)
     retreat = Retreat(module, compiled, mine, written[0] if written else [])

@@ -35,7 +35,7 @@ def encoder_layer(src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, 
 
 
 def attended(x, num_heads, weight, bias, mask, mask_type):
-    """weight: (3 * width, width), of queries, keys and values in this order. A row in which the mask leaves nothing gives what torch's masked softmax gives."""
+    """weight: (3 * width, width), of queries, keys and values in this order. A row in which the mask leaves nothing is NaN, as in torch's masked softmax."""
     batch, length, width = x.shape
     heads = functional.linear(x, weight, bias).view(batch, length, 3, num_heads, width // num_heads).permute(2, 0, 3, 1, 4)
     queries, keys, values = heads.unbind(0)
@@ -43,15 +43,20 @@ def attended(x, num_heads, weight, bias, mask, mask_type):
         found = functional.scaled_dot_product_attention(queries, keys, values)
     else:
         scores = torch.matmul(queries / math.sqrt(queries.shape[-1]), keys.transpose(-2, -1))
-        found = torch.matmul(torch._masked_softmax(scores, mask.to(torch.bool), 3, mask_type), values)  # modules give masks of -inf and 0
+        hidden = mask.to(torch.bool)  # modules give masks of -inf and 0
+        hidden = hidden.view(batch, 1, 1, length) if mask_type == 1 else hidden
+        found = torch.matmul(torch.softmax(scores.masked_fill(hidden, -math.inf), -1), values)
     return found.transpose(1, 2).reshape(batch, length, width)
 
 
 ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
 
 
-def written_out():
-    """What AOTAutograd is to write out, asked for where the program's own autocast can be seen: it traces without, and the operator's parts obey it."""
+def written_out(module):
+    """What AOTAutograd is to write out of a graph of TorchDynamo's, asked for where the autocast around the call can be seen: it traces without, and the
+    operator's parts obey it. Nothing where the graph begins or ends autocast itself."""
+    if any("autocast" in getattr(node.target, "__name__", "") for node in module.graph.nodes):
+        return {}
     if not torch.is_autocast_enabled("cpu"):
         return {ENCODER_LAYER: encoder_layer}
     context = functools.partial(torch.autocast, "cpu", torch.get_autocast_dtype("cpu"), cache_enabled=False)

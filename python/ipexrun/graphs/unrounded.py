@@ -134,8 +134,10 @@ class Unrounding:
 
     def product_of_rows(self, node, batches, matrix):
         """F.linear of rows that do not lie one behind the other is a product for each batch under autocast, all by one matrix."""
-        sizes = batches.args[1] if name_of(batches) in ("expand", "view", "_unsafe_view") else value_of(batches).shape
-        if any(isinstance(size, torch.SymInt) for size in sizes):  # known by its number alone, not by a node
+        sizes = value_of(batches).shape
+        if any(isinstance(size, torch.SymInt) for size in sizes) and name_of(batches) in ("expand", "view", "_unsafe_view"):
+            sizes = batches.args[1]  # in which such a one is a node
+        if any(isinstance(size, torch.SymInt) for size in (*sizes, *value_of(matrix).shape)):
             return self.emit(node, (batches, self.copies[node.args[1]]), {})
         rows = batches if value_of(batches).is_contiguous() else self.emit(node, (batches,), {"memory_format": torch.contiguous_format}, torch.ops.aten.clone.default, like=False)
         rows = self.emit(node, (rows, [-1, value_of(matrix).shape[0]]), {}, torch.ops.aten.view.default, like=False)
@@ -193,11 +195,18 @@ class Unrounding:
 
 def same_for_all(batches):
     """The matrix that each of so many batches is, or None."""
-    while name_of(batches) in ("view", "_unsafe_view") and value_of(batches.args[0]).dim() == value_of(batches).dim():
+    sizes = value_of(batches).shape
+    while name_of(batches) in ("view", "_unsafe_view") and same_sizes(value_of(batches.args[0]).shape, sizes):
         batches = batches.args[0]
-    if name_of(batches) != "expand" or value_of(batches.args[0]).dim() != 2:
+    if name_of(batches) != "expand" or not same_sizes(value_of(batches.args[0]).shape, sizes[1:]):
         return None
     return batches.args[0]
+
+
+def same_sizes(some, others):
+    """Known to be; nothing is asked of sizes that change."""
+    numbers = [[one.node.expr if isinstance(one, torch.SymInt) else one for one in sizes] for sizes in (some, others)]
+    return numbers[0] == numbers[1]
 
 
 def origin(node):

@@ -92,7 +92,8 @@ def attempt(module, spent_s):
     bf16 = bf16_allowed() and not keeps_float32(module)
     if not images and not bf16:
         return None
-    price_s = importing.remaining_s() + _scale * (BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
+    trace_s = _scale * (BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
+    price_s = importing.remaining_s() + trace_s
     known = remembered.OfModule(module, way="training")
     usual = share_of_run(images, bf16)
     share = max(SHARE_KNOWN, usual) if known.last() else usual
@@ -106,7 +107,7 @@ def attempt(module, spent_s):
     if dynamo is not None and dynamo._stance.stance != "default":
         return 2 * spent_s + 1.0  # the program's own wish
     try:
-        return Target(module, price_s, known, usual)
+        return Target(module, price_s, trace_s, known, usual)
     except Exception as problem:  # a torch whose insides are others than expected
         let_through(problem)
         note(module, f"left alone: {first_line(problem)}")
@@ -133,11 +134,11 @@ class Target:
 
     clock = staticmethod(time.perf_counter)  # of its price, which is a share of the run
 
-    def __init__(self, module, price_s, known, share):
+    def __init__(self, module, price_s, trace_s, known, share):
         self.hook = sys.modules["_ipexrun_hook"]
         self.eager = self.hook.EAGER
         self.note = note(module, "being watched")
-        self.known, self.price_s, self.share = known, price_s, share
+        self.known, self.price_s, self.trace_s, self.share = known, price_s, trace_s, share
         self.module_hooks = capturable.Hooks(module)
         self.unguarded = Unguarded()
         self.where = type(module).__name__
@@ -277,7 +278,7 @@ class Target:
         finally:
             self.kind = kind
         if self.attempts == 1:
-            _scale = min(max(self.capture_s / self.price_s * _scale, 0.1), 20.0)
+            _scale = min(max(self.capture_s / self.trace_s * _scale, 0.1), 20.0)
         self.extra_s += self.capture_s - spent if self.attempts > 1 else 0.0
         self.note.update(capture_s=round(self.capture_s, 2), graphs=len(self.graphs))
         if self.breaks or not self.graphs:

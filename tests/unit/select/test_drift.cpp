@@ -138,9 +138,18 @@ TEST_F(Ledger, NobodyLooksForPassesUntilWaitingHasLostTheirPrice) {
   EXPECT_TRUE(ledger.begin(1000, true, false));
 }
 
-TEST_F(Ledger, LongPassesAreLookedForAllTheTime) {
+TEST_F(Ledger, ACheckThatBeginsIsWatched) {
   ledger.wait(marks[0], 10);
-  EXPECT_FALSE(ledger.begin(kShortPassNs, false, false));
+  EXPECT_FALSE(ledger.begin(1000, false, false));
+  ledger.wait(marks[0], 1000);
+  EXPECT_FALSE(ledger.begin(1000, false, false)) << "new";
+  ASSERT_TRUE(ledger.begin(1000, false, false));
+  EXPECT_TRUE(ledger.watching(0)) << "what was lost is counted from the begin on";
+}
+
+TEST_F(Ledger, PassesOfLongChecksAreLookedForAllTheTime) {
+  ledger.wait(marks[0], 10);
+  EXPECT_FALSE(ledger.begin(kShortCheckNs, false, false));
   EXPECT_TRUE(ledger.watching(0));
 }
 
