@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from ipexrun.capture import importing, python_speed
+sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
+
+from ipexrun.capture import importing, python_speed  # noqa: E402
 
 FILES = sum(map(len, importing.SAMPLE.values()))
 
