@@ -165,6 +165,7 @@ class Twice(nn.Module):  # about 0.1 ms
         return self.layers(x), 2 * x
 
 prices._scale = 0.1  # of what a capture usually takes
+prices.importing.remaining_s = lambda: 0.0
 looked_at, real = [], capture.Target.__call__
 def call(target, *args, **kwargs):
     looked_at.append(target.phase == target.wait)

@@ -67,6 +67,20 @@ def test_files_that_are_not_there_and_packages_that_are_loaded_do_not_count(monk
     assert importing.read_s(lambda: float(next(ticks))) == 0
 
 
+def test_a_file_that_waited_for_a_core_counts_as_little_as_others():
+    times = iter([0.1, 0.2, 5.0, 0.1] + [0.1] * FILES)
+    now = 0.0
+
+    def clock():
+        nonlocal now, ends
+        ends = not ends
+        now += 0.0 if ends else next(times)
+        return now
+
+    ends = False
+    assert importing.read_s(clock) == pytest.approx(0.1 * (FILES - 2) + 0.2 + importing.UNUSUAL * 0.1)
+
+
 @pytest.mark.parametrize("read_s, seconds", [(0.0, 1.2), (0.7 / importing.TIMES, 1.2), (7.0 / importing.TIMES, 7.5)])
 def test_what_reading_takes_longer_than_usual_is_added(monkeypatch, read_s, seconds):
     monkeypatch.setattr(importing, "read_s", lambda: read_s)

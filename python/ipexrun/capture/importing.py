@@ -22,6 +22,7 @@ SAMPLE = {
     "mpmath": ("ctx_mp.py", "functions/zeta.py"),
 }
 TIMES = 105  # as many files as the sample has, and as many bytes, are read in all: 75 by the import, the others by the first trace
+UNUSUAL = 4  # times the middle one
 USUAL_READ_S = 0.35  # of these, where nothing is compiled
 
 
@@ -48,8 +49,9 @@ def _read_once_s():
 
 
 def read_s(clock=time.perf_counter):
-    """Seconds that reading the sample takes, as an import reads it: bytecode where that is up to date, else the source, which is compiled."""
-    total = 0.0
+    """Seconds that reading the sample takes, as an import reads it: bytecode where that is up to date, else the source, which is compiled. On the wall, for a
+    disk's sake; a file that took many times as long as others waited for a core."""
+    times = []
     for package, files in SAMPLE.items():
         for folder in folders_of(package):
             for file in files:
@@ -61,8 +63,9 @@ def read_s(clock=time.perf_counter):
                     Reader(name, os.path.join(folder, file)).get_code(name)
                 except (OSError, ImportError, SyntaxError, ValueError, EOFError):
                     continue  # another version, a program in one file, a damaged one: what can be read counts
-                total += clock() - began
-    return total
+                times.append(clock() - began)
+    usual = sorted(times)[len(times) // 2] if times else 0.0
+    return sum(min(one, UNUSUAL * usual) for one in times)
 
 
 def folders_of(package):
