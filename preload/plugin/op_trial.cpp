@@ -127,6 +127,8 @@ Readiness OpTrial::after_drift(int candidate) {
 /// Answers after_drift() for weights that were found accurate here and wait, by their keys: what is not used needs no look at all of its
 /// bytes, which may take longer than the call.
 bool OpTrial::waits_for_check(int candidate) {
+  if (state_.drift.counts().waiting == 0) [[likely]]
+    return false;
   if (looked_up_ || weight_count_ == 0 || forced_ || site_->training || drift_replaying() || !drifts(state_, *site_, candidate))
     return false;
   const std::shared_ptr<Weight> first = state_.weights.find(weight_use_of(call_, 0, 0).key);

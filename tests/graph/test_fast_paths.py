@@ -109,20 +109,20 @@ def test_other_lengths_and_batches(padded):
 
 
 class Without(nn.Module):
-    """Switches autocast off for the encoder, and on for itself."""
+    """Switches autocast off for the encoder."""
 
-    def __init__(self, on):
+    def __init__(self):
         super().__init__()
-        self.encoder, self.on = encoder(), on
+        self.encoder = encoder()
 
     def forward(self, x):
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.on):
+        with torch.autocast("cpu", enabled=False):
             return self.encoder(x)
 
 
-@pytest.mark.parametrize("on, around", [(False, True), (False, False)])
-def test_autocast_that_the_program_ends_inside(on, around):
-    model, x = Without(on).eval(), torch.randn(BATCH, LENGTH, WIDTH)
+@pytest.mark.parametrize("around", [False, True])
+def test_autocast_that_the_program_ends_inside(around):
+    model, x = Without().eval(), torch.randn(BATCH, LENGTH, WIDTH)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=around):
         stock, fast = model(x), compiled(model, [], dtype="auto")(x)
     assert fast.dtype == stock.dtype and error(fast, stock) < 1e-5
