@@ -6,12 +6,14 @@ Risk covered: the accuracy rule holds for the calls that were judged and not for
 import os
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
 import ipexrun
 import pytest
 import torch
 from ipexrun import plugin
-from ipexrun.graphs import backend, compiler, graph_notes
+from ipexrun.graphs import backend, compiler, graph_notes, parts
 from torch import nn
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -188,3 +190,39 @@ def test_small_results_of_traces_and_scripts(way, tmp_path):
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == {"trace": "['captured']", "TorchScript": "['TorchScript']"}[way], done.stdout
+
+
+@pytest.mark.parametrize("kept", ["keeps float32", "cannot be made"])
+@pytest.mark.parametrize("seen", ["too small", "too far away"])
+def test_that_is_done_where_parts_of_inductor_are_tried(seen, kept):
+    """Also risk: the thread waits for a lock that it holds."""
+
+    class Graph:
+        def unsettled_runs(self):
+            return 0
+
+        def run(self, *_):
+            return [torch.ones(1)]
+
+        def compile(self, bf16):
+            if kept == "cannot be made":
+                raise RuntimeError("no memory")
+            return "all"
+
+    one = object.__new__(compiler.Compiled)
+    one.exploring, one.open, one.choice, one.races, one.fused, one.bf16_inside, one.rounds = threading.Lock(), [], True, False, {True: "all"}, True, False
+    one.note, one.graph, one.tensors, one.lifted, one.unjudged, one.too_coarse = {"taken": 1, "choice": "bf16"}, Graph(), [True], [], False, ""
+    one.begin_trial()
+    one.stock = lambda x: [torch.zeros(1)]
+    if seen == "too small":
+        one.small, one.margins = compiler.SMALL_AT_FIRST, SimpleNamespace(cover=lambda _: False, note=lambda *_: None)
+    else:
+        one.note["taken"], one.margins = compiler.LOOK_AGAIN, SimpleNamespace(cover=lambda _: True, note=lambda *_: None)
+    tries = object.__new__(parts.Parts)
+    tries.owner, tries.phase = one, lambda values: tries.tried(values, one.answer)
+    one.parts = tries
+    caller = threading.Thread(target=one.by_a_form, args=((torch.ones(1),),), daemon=True)
+    caller.start()
+    caller.join(10)
+    assert not caller.is_alive() and not one.exploring.locked() and one.choice is None and not one.too_coarse
+    assert one.open == ([False] if kept == "keeps float32" else []) and one.note["choice"].startswith("stock")

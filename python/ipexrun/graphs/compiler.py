@@ -105,6 +105,7 @@ class Compiled:
         self.choice = None  # None: stock; else as in `open`
         # It won while kernels inside were still being chosen, or before CHECKS calls were judged: a call with those that stay is judged once more.
         self.unjudged = False
+        self.too_coarse = ""  # why it is to keep float32 from now on: who finds that out may be inside of `exploring` (parts.Parts.tried)
         self.problem = ""  # of the last run that failed
         self.note = graph_notes.new_note(where, nodes=len(module.graph.nodes), choice="stock: remembered" if known == "stock" else "stock", calls=0, taken=0)
         self.parts = Parts(self) if self.races and source is None else None  # what Inductor may compile, once the forms above are decided
@@ -128,7 +129,10 @@ class Compiled:
             return self.stock(*values)
         if not self.open:
             parts = self.parts  # which another thread may end
-            return self.answer(values) if parts is None else self.with_parts(parts, values)
+            result = self.answer(values) if parts is None else self.with_parts(parts, values)
+            if self.too_coarse:
+                self.be_finer()
+            return result
         if not self.exploring.acquire(blocking=False):
             return self.stock(*values)
         try:
@@ -239,7 +243,7 @@ class Compiled:
             return truth
         self.small += 1
         if self.small >= SMALL_AT_FIRST and self.small * SMALL_SHARE > self.note["taken"]:
-            self.keep_float32(TOO_SMALL)
+            self.too_coarse = TOO_SMALL
         return truth
 
     def look_again(self, truth, result):
@@ -248,7 +252,21 @@ class Compiled:
         leave_out()
         trial = torch.classes.ipexrun.Trial()
         if not trial.check(list(truth), list(result), True):
-            self.keep_float32(f"its results are {trial.error():.1e} away")
+            self.too_coarse = f"its results are {trial.error():.1e} away"
+
+    def be_finer(self):
+        """Behind a call; behind a later one where another thread, or the call around this one, tries something now."""
+        if not self.exploring.acquire(blocking=False):
+            return
+        why, self.too_coarse = self.too_coarse, ""
+        try:
+            self.leave_bf16(why)
+        except Exception as problem:  # a form that could not be made
+            let_through(problem)
+            self.open, self.choice, self.parts = [], None, None
+            self.note["choice"] = f"stock: {why}"
+        finally:
+            self.exploring.release()
 
     def with_parts(self, parts, values):
         result = parts(values)
@@ -407,24 +425,28 @@ class Compiled:
     def settled(self):
         return not self.open
 
-    def keep_float32(self, why=NOT_THE_WHOLE):
+    def keep_float32(self):
         """For one, it is one graph of several in a module, or one module of several in another: each may be near enough in bf16, and all together not."""
-        if self.rounds and why == NOT_THE_WHOLE:
+        if self.rounds:
             return  # stock rounds in each of them, and more
         with self.exploring:
-            if True not in self.fused:
-                if why != NOT_THE_WHOLE:
-                    self.choice, self.parts = None, None
-                    self.note["choice"] = f"stock: {why}"
-                return
-            self.note.setdefault("lost", []).append(f"bf16: {why}")
-            self.fused = {False: self.fused[False] if False in self.fused else self.graph.compile(False)}
-            if not self.choice and True not in self.open:
-                return
-            self.open, self.choice, self.timed = [False], None, self.races
-            self.parts = Parts(self) if self.races and self.source is self.module else None
-            self.note["choice"] = "stock"
-            self.begin_trial()
+            self.leave_bf16(NOT_THE_WHOLE)
+
+    def leave_bf16(self, why):
+        """Inside of `exploring`."""
+        if True not in self.fused:
+            if why != NOT_THE_WHOLE:
+                self.choice, self.parts = None, None
+                self.note["choice"] = f"stock: {why}"
+            return
+        self.note.setdefault("lost", []).append(f"bf16: {why}")
+        self.fused = {False: self.fused[False] if False in self.fused else self.graph.compile(False)}
+        if not self.choice and True not in self.open:
+            return
+        self.open, self.choice, self.timed = [False], None, self.races
+        self.parts = Parts(self) if self.races and self.source is self.module else None
+        self.note["choice"] = "stock"
+        self.begin_trial()
 
     def begin_trial(self):
         self.trial = torch.classes.ipexrun.Trial()
