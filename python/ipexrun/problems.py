@@ -1,11 +1,22 @@
 """What failed: in our own work, which goes on without (first_line() says why in notes), or in the program.
 
-Signal handlers of the program's run between any two lines of Python, ours included: what they raise (KeyboardInterrupt, the TimeoutError of an
-alarm) is the program's and goes on its way, while what fails in our own work stays inside.
+Signal handlers of the program's run between any two lines of Python, ours included, and another thread of its may raise something in this one there
+(PyThreadState_SetAsyncExc): these (KeyboardInterrupt, the TimeoutError of an alarm) are the program's and go on their way, while what fails in our own
+work stays inside.
 
 Thread rule: under the interpreter lock; signal handlers run on the main thread alone."""
 
+import opcode
+import os
 import sys
+
+import torch
+
+NO_HANDLERS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, __file__))  # but those that are registered, if any
+RAISING = frozenset(opcode.opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
+# What these define is raised by our work, and by what that is made of.
+OF_OUR_WORK = frozenset((*sys.stdlib_module_names, "builtins", "torch", "functorch", "torchgen", "ipexrun", "numpy", "sympy", "mpmath", "networkx"))
+RAISED_FROM_OUTSIDE = (Exception, RuntimeError, TimeoutError)  # where they say nothing: what is written in C says what is wrong
 
 
 def codes_of_handlers():
@@ -14,13 +25,35 @@ def codes_of_handlers():
     return {getattr(getattr(one, "__func__", one), "__code__", None) for one in handlers} - {None}
 
 
+def is_called_as_handler(frame):
+    """Whether it was given the very frame that it interrupts: a handler that is registered no more (it sees to that itself, say), or is part of an object."""
+    code = frame.f_code
+    if frame.f_back is None or code.co_filename.startswith(NO_HANDLERS):  # ours are still running: what is asked for their locals keeps these alive
+        return False
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04)  # CO_VARARGS
+    given = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+    given += [one for several in given if type(several) is tuple for one in several]
+    return any(one is frame.f_back for one in given)
+
+
 def passed_through(problem, codes):
     trace = problem.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code in codes:
+        if trace.tb_frame.f_code in codes or is_called_as_handler(trace.tb_frame):
             return True
         trace = trace.tb_next
     return False
+
+
+def came_from_outside(problem):
+    """Whether it came upon a line that does not raise: another thread raised it here."""
+    kind, trace = type(problem), problem.__traceback__
+    if trace is None or (kind.__module__.partition(".")[0] in OF_OUR_WORK and (kind not in RAISED_FROM_OUTSIDE or problem.args)):
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code.co_code
+    return 0 <= trace.tb_lasti < len(code) and code[trace.tb_lasti] not in RAISING
 
 
 def is_being_handled(problem):
@@ -34,12 +67,12 @@ def is_being_handled(problem):
 
 
 def of_signal(problem):
-    """What a signal handler raised, or an exception that means the end (KeyboardInterrupt, SystemExit), where `problem` is that or stands for it, as
-    TorchDynamo's InternalTorchDynamoError does; else None."""
+    """What a signal handler, or another thread, raised, or an exception that means the end (KeyboardInterrupt, SystemExit), where `problem` is that or stands
+    for it, as TorchDynamo's InternalTorchDynamoError does; else None."""
     codes = codes_of_handlers()
     first, found, looked_at = problem, None, 0
     while problem is not None and looked_at < 20 and (problem is first or not is_being_handled(problem)):
-        if not isinstance(problem, Exception) or passed_through(problem, codes):
+        if not isinstance(problem, Exception) or passed_through(problem, codes) or came_from_outside(problem):
             found = problem
         problem = problem.__cause__ or problem.__context__
         looked_at += 1

@@ -277,6 +277,20 @@ def test_what_a_signal_handler_raises_meanwhile_reaches_the_program(owner, name)
     assert done.stdout.strip() == "True 1"
 
 
+ONCE = "signal.signal(number, signal.SIG_DFL)\n    raise Late"
+
+
+@pytest.mark.parametrize("mode, owner, name, when", [
+    ("auto", "ipexrun.graphs.compiler.Compiled", "mine", "calls == 1"),
+    ("trace", "nn.Linear", "forward", "ipexrun.capture.asked.tracing_state() and signal.getsignal(signal.SIGALRM)"),
+])
+def test_so_does_what_a_handler_raises_that_is_registered_no_more(mode, owner, name, when):
+    program = ALARM.format(owner=owner, name=name, caught="Late").replace("raise Late", ONCE).replace("calls == 1", when).replace("Late(Exception)", "Late(RuntimeError)")
+    program = program.replace("import ipexrun.capture.capture", "import ipexrun.capture.asked")
+    done = run([*launched("--graph-mode", mode), sys.executable, "-c", program], IPEXRUN_GRAPH_WAIT="0")
+    assert done.stdout.strip() == "True 1", done.stderr
+
+
 def test_so_does_an_interrupt_of_the_keyboard():
     program = ALARM.format(owner="ipexrun.capture.capture.Target", name="took", caught="KeyboardInterrupt").replace("raise Late", "raise KeyboardInterrupt")
     done = run([*launched(), sys.executable, "-c", program], IPEXRUN_GRAPH_WAIT="0")

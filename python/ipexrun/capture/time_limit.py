@@ -91,14 +91,31 @@ class TimeLimit:
                     self.until = now + AGAIN_S  # not while what was open is being closed
                     _raise_in(self.thread, TookTooLong)
 
+    def await_own(self):
+        """One that is still on its way comes now. To call it back would call back one of the program's, which may have taken its place."""
+        try:
+            for _ in range(8):
+                pass
+        except TookTooLong:
+            raise
+        except BaseException:  # a signal handler's came first, or the program's has taken its place
+            _raise_in(self.thread, None)
+            raise
+
     def __exit__(self, *problem):
         try:
-            with self.lock:
-                self.inside = False
-        finally:
-            self.inside = False  # where it was raised just here
-            self.left.release()
-            if self.fired:
-                _raise_in(self.thread, None)  # one that is still on its way
-                _unraised.leave()
+            try:
+                with self.lock:
+                    self.inside = False
+            finally:
+                self.inside = False  # where it was raised just here
+                try:
+                    self.left.release()
+                    if self.fired:
+                        self.await_own()
+                finally:
+                    if self.fired:
+                        _unraised.leave()
+        except TookTooLong:
+            pass
         return False

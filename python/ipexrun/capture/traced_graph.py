@@ -15,7 +15,7 @@ import types as py_types
 import torch
 
 from ..graphs import choices, compiler
-from ..problems import first_line
+from ..problems import first_line, let_through
 from ..quiet import record
 from . import asked, capturable
 from .structures import Taken, Unknown
@@ -107,6 +107,7 @@ class Plain(torch.overrides.TorchFunctionMode):
                     self.wrote, self.problem = True, f"{name} writes into a tensor that was there before the call"
             return {one.untyped_storage()._cdata for one in given}
         except Exception as problem:  # nothing of ours may end the program
+            let_through(problem)
             self.problem = f"{name}: {first_line(problem)}"
             return set()
 
@@ -116,6 +117,7 @@ class Plain(torch.overrides.TorchFunctionMode):
             if not isinstance(result, NO_VALUES) and not is_of_kind(function, result):
                 self.read = name or "a function"
         except Exception as problem:
+            let_through(problem)
             self.problem = f"{name}: {first_line(problem)}"
 
 
@@ -302,7 +304,8 @@ class State:
                 if self.looks() != self.kinds:
                     return False
                 self.note_places(pointers)
-        except Exception:  # a tensor that has become none that can be read
+        except Exception as problem:  # a tensor that has become none that can be read
+            let_through(problem)
             return False
         return True
 
@@ -368,6 +371,8 @@ class Trace:
             except (Refused, Unknown) as why:
                 self.refused = f"its result is or holds {why}" if isinstance(why, Unknown) else str(why)
             except Exception as problem:
+                if self.problem is None:  # else of the call, about which tracing.Target.is_for_stock() decides
+                    let_through(problem)
                 self.refused = first_line(problem)
         try:
             if self.problem is not None or self.asked:
@@ -401,6 +406,7 @@ class Trace:
         except (Refused, Unknown) as why:
             self.refused = str(why)
         except Exception as problem:  # nothing of ours may end the program
+            let_through(problem)
             self.refused = first_line(problem)
 
     def check_results(self, known, key_containers, state):

@@ -23,7 +23,7 @@ import torch
 
 from .. import plugin, remembered
 from ..graphs import compiler, double
-from ..problems import first_line, let_through
+from ..problems import first_line, let_through, of_signal
 from . import asked, call_kinds, capturable, module_notes
 from .structures import Containers, Taken, Unknown, describe
 from .traced_graph import WRITES, Refused, State, Trace
@@ -522,7 +522,7 @@ class Target:
 
     def is_for_stock(self, made):
         """Whether a call that raised while it was traced may be made once more: of what only computes, unless something was written before."""
-        if not isinstance(made.problem, Exception) or not made.clean:
+        if not made.clean or of_signal(made.problem) is not None:
             return False
         return self.proved or isinstance(made.problem, RuntimeError) or asks_whether_traced(made.problem)
 
@@ -561,7 +561,8 @@ def sums(tensors):
     """By which equal values are known."""
     try:
         return tuple(float(one.sum(dtype=torch.float64)).hex() for one in tensors)
-    except Exception:
+    except Exception as problem:
+        let_through(problem)
         return None
 
 

@@ -307,7 +307,8 @@ class Compiled:
         first = self.calls == 0  # it packs, and is judged but not timed: torch's own kernels may answer it
         try:
             result, stock_ns, beside_ns = self.stock_timed(values, by_torch=first)
-        except RuntimeError:
+        except RuntimeError as problem:
+            let_through(problem)
             if not self.lay_out(values):  # a view of what lies otherwise than AOTAutograd took it to
                 raise
             return self.stock(*values)
@@ -507,7 +508,8 @@ class Compiled:
         """Where the time of one call goes, for reports."""
         try:
             rows = self.graph.times(candidate, self.tensors_of(values), self.numbers_of(values))
-        except RuntimeError:
+        except RuntimeError as problem:
+            let_through(problem)
             return
         self.note["time_by_op"] = [
             {"op": op, "before": before, "before_us": before_ns / 1e3, "after": after, "after_us": after_ns / 1e3}

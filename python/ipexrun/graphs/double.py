@@ -6,6 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from ..problems import let_through
 from ..quiet import no_progress_bars
 
 SHARE_OF_FREE_MEMORY = 0.25
@@ -48,8 +49,8 @@ def free_bytes():
     try:
         with open("/sys/fs/cgroup/memory.max", encoding="ascii") as most, open("/sys/fs/cgroup/memory.current", encoding="ascii") as taken:
             free = min(free, max(int(most.read()) - int(taken.read()), 0))
-    except (OSError, ValueError):  # no such limit
-        pass
+    except (OSError, ValueError) as problem:  # no such limit
+        let_through(problem)
     return free
 
 
@@ -70,7 +71,8 @@ def results(module, values, interpreter=Doubled):
         finally:
             if hook is not None:
                 hook.set_enabled(True)
-    except Exception:  # operators that know no float64
+    except Exception as problem:  # operators that know no float64
+        let_through(problem)
         return None
 
 
@@ -124,7 +126,7 @@ class Held:
 def of_call(function, args, kwargs):
     """What function(*args, **kwargs) gives in float64, by torch's own kernels; it only computes. None where an operator of it cannot, or something is kept."""
     hook = sys.modules.get("_ipexrun_hook")
-    held = None
+    held, result, changed = None, None, True
     try:
         held = Held(function)
         if hook is not None:
@@ -136,6 +138,9 @@ def of_call(function, args, kwargs):
         finally:
             if hook is not None:
                 hook.set_enabled(True)
-    except Exception:
-        result = None
-    return None if held is None or held.put_back() else result
+    except Exception as problem:
+        let_through(problem)
+    finally:
+        if held is not None:
+            changed = held.put_back()
+    return None if changed else result
