@@ -49,6 +49,14 @@ std::uint64_t hash_of(const unsigned char* bytes, std::size_t size_bytes) {
   return lanes.finish(size_bytes);
 }
 
+/// Somewhere in the i-th stretch of so many bytes: at equal distances, lines of a matrix whose rows are as long as whole numbers of them
+/// lie in few of its columns.
+std::size_t sampled_place(std::size_t i, std::size_t stretch_bytes) {
+  std::uint64_t mixed = (i + 1) * kPrime;
+  mixed = (mixed ^ (mixed >> 32)) * kPrime;
+  return i * stretch_bytes + static_cast<std::size_t>(((mixed >> 32) * stretch_bytes) >> 32) / kLine * kLine;
+}
+
 struct Parts {
   const unsigned char* bytes;
   std::size_t size_bytes;
@@ -76,15 +84,17 @@ std::uint64_t sampled_hash(const void* data, std::size_t size_bytes) noexcept {
   if (size_bytes <= kSampledLines * kLine) return full_hash(data, size_bytes);
   const auto* bytes = static_cast<const unsigned char*>(data);
   const std::size_t last = size_bytes - kLine;
-  const std::size_t step = last / (kSampledLines - 1);
+  std::size_t places[kSampledLines + 1];
+  for (std::size_t i = 0; i < kSampledLines; ++i) places[i] = sampled_place(i, last / kSampledLines);
+  places[0] = 0;
+  places[kSampledLines] = last;
   // Lines of a weight that other weights have put out of the caches: all are asked for before the first one is needed.
-  for (std::size_t i = 0; i < kSampledLines; ++i) {
-    __builtin_prefetch(bytes + step * i);
-    __builtin_prefetch(bytes + step * i + kLine - 1);
+  for (const std::size_t place : places) {
+    __builtin_prefetch(bytes + place);
+    __builtin_prefetch(bytes + place + kLine - 1);
   }
   Lanes lanes;
-  for (std::size_t i = 0; i < kSampledLines; ++i) lanes.add_line(bytes + step * i);
-  lanes.add_line(bytes + last);
+  for (const std::size_t place : places) lanes.add_line(bytes + place);
   return lanes.finish(size_bytes);
 }
 

@@ -169,3 +169,55 @@ def test_complex_numbers_on_the_way():
     words(lambda q, k, v, turns: attended(turned(q, turns), turned(k, turns), v), *heads(), turns)
     words(lambda x: torch.fft.fft(torch.fft.fft(x, dim=-1), dim=-2).real, torch.randn(2, 16, 16), count=0)
     words(lambda x: torch.fft.rfft(x).conj() * 2, torch.randn(3, 16), count=0)
+
+
+NEVER = torch.finfo(torch.float32).min
+
+
+def finite(captured):
+    assert all(not one.isnan().any() for one in captured.stock)
+
+
+@pytest.mark.parametrize("number", [float("-inf"), -1e9, NEVER])
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_scores_that_are_no_numbers_are_hidden_by_what_is_filled_in(number, score):
+    q, k, v = heads()
+    k[:, :, -3:] = score
+    hidden = torch.zeros(B, 1, 1, T, dtype=torch.bool)
+    hidden[..., -3:] = True
+    finite(words(lambda q, k, v, hidden: attended(q, k, v, lambda s: s.masked_fill(hidden, number)), q, k, v, hidden))
+    bias = torch.zeros(B, 1, 1, T).masked_fill(hidden, score)
+    finite(words(lambda q, k, v, bias, hidden: attended(q, k, v, lambda s: (s + bias).masked_fill(hidden, number)), *heads(), bias, hidden))
+
+
+@pytest.mark.parametrize("numbers", [(NEVER, NEVER), (-1e9, -1e9), (-1e9, NEVER)])
+def test_rows_that_two_masks_hide_are_the_means_of_stock(numbers):
+    keys, rows = torch.zeros(B, 1, 1, T, dtype=torch.bool), torch.zeros(B, 1, T, 1, dtype=torch.bool)
+    keys[0, ..., 15:], rows[0, :, 15:] = True, True
+    keys[1], rows[1] = True, True
+
+    def scores(keys, rows):
+        return lambda s: (s / 5).masked_fill(keys, numbers[0]).masked_fill(rows, numbers[1])
+
+    finite(words(lambda q, k, v, keys, rows: attended(q, k, v, scores(keys, rows)), *heads(), keys, rows))
+    added = torch.zeros(B, 1, T, T).masked_fill(rows, NEVER)
+    finite(words(lambda q, k, v, keys, added: attended(q, k, v, lambda s: (s + added).masked_fill(keys, numbers[0])), *heads(), keys, added))
+
+
+def test_a_row_that_is_hidden_by_a_number_beside_which_large_scores_count():
+    q, k, v = heads()
+    hidden = torch.zeros(B, 1, 1, T, dtype=torch.bool)
+    hidden[0] = True
+    finite(words(lambda q, k, v, hidden: attended(q, k, v, lambda s: torch.where(hidden, -1e9, s)), q * 40, k, v, hidden))
+
+
+def test_a_row_that_sees_nothing_where_heads_of_keys_are_repeated():
+    q, _, _ = heads()
+    k, v = (torch.randn(B, 2, T, D) for _ in range(2))
+    hidden = torch.zeros(B, 1, T, T, dtype=torch.bool)
+    hidden[1, 0, 3] = True
+
+    def repeated(x):
+        return x.unsqueeze(2).expand(B, 2, H // 2, T, D).reshape(B, H, T, D)
+
+    words(lambda q, k, v, hidden: attended(q, repeated(k), repeated(v), lambda s: s.masked_fill(hidden, float("-inf"))), q, k, v, hidden)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from ipexrun.graphs import choices
+from test_programs import Captured
 from torch.fx.experimental.proxy_tensor import make_fx
 
 
@@ -53,3 +54,21 @@ def test_a_graph_with_a_choice_has_no_form_in_bf16():
     with torch.no_grad():
         assert torch.equal(torch.compile(routed, backend=keep)(x), routed(x))
     assert compiled and all(True not in graph.fused for graph in compiled)
+
+
+def test_which_results_products_are_behind():
+    def function(x, y):
+        return x + 1, (x @ y).relu() * x, y.flip(0).float(), torch.nn.functional.linear(x, y).sum()
+
+    graph = make_fx(function, tracing_mode="fake")(torch.randn(8, 8), torch.randn(8, 8)).graph
+    assert choices.results_of_products(graph) == [False, True, False, True]
+
+
+def test_counts_that_bf16_has_while_they_are_small_are_not_left_to_it():
+    """Of ones and zeros bf16 makes the counts of stock, and of 1001 it makes 1000."""
+    weight = (torch.rand(64, 64, generator=torch.Generator().manual_seed(1)) < 0.2).float()
+    for x, good in ((torch.rand(32, 64) < 0.2).float(), False), (torch.rand(32, 64), True):
+        captured = Captured(lambda x, grid: (torch.nn.functional.linear(x, weight), grid * 2), x, torch.arange(9.0))
+        graph = captured.graphs[-1]
+        assert graph.is_accurate(captured.values, captured.bf16, True) == good
+        assert graph.is_accurate(captured.values, captured.exact, False)

@@ -55,6 +55,14 @@ def test_fewer_heads_of_keys_and_columns_that_fill_no_panel():
     assert "2 linear layers joined" in captured.fused()  # 192 columns, then 48; another 48 would begin in a panel
 
 
+def test_biases_that_are_made_of_weights_are_there_before_the_product():
+    class Halves(Attention):
+        def split(self, x, layer, heads):
+            return F.linear(x, layer.weight, layer.bias * 0.5).view(*x.shape[:-1], heads, self.depth).transpose(1, 2)
+
+    Captured(lambda x, a=Halves(64, 4): a(x), torch.randn(2, 19, 64))
+
+
 def test_columns_reach_nobody_who_wants_a_matrix():
     a = Attention(64, 4)
 

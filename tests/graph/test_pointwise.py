@@ -150,3 +150,16 @@ def test_a_long_row():
 def test_many_operands():
     inputs = [numbers(4, 20) for _ in range(50)]
     row(lambda *inputs: sum(one * (i + 1) for i, one in enumerate(inputs)), *inputs, rows=3)
+
+
+def test_numbers_that_become_bools_are_ones():
+    a, b = torch.tensor([0.0, 3.0, -2.0, float("nan"), 0.5]).repeat(4, 8), numbers(4, 40)
+    row(lambda a, b: (a.bool().float() + 1, a.bool() * b, torch.where(a.bool() | (b > 1), b, a), (a.bool() == b.bool()).float() * 2), a, b, rows=None)
+
+
+@pytest.mark.parametrize("compare", [torch.lt, torch.le, torch.gt, torch.ge, torch.eq, torch.ne])
+def test_bfloat16_is_compared_with_what_it_has_of_a_number(compare):
+    x = torch.full((4, 40), 0.7).bfloat16()
+    x[1], x[2] = 0.5, 0.9
+    row(lambda x: torch.where(compare(x, 0.7), x * 2, -x), x)
+    row(lambda x, limit: torch.where(compare(x, limit), x * 2, -x), x, torch.tensor(0.7), rows=None)

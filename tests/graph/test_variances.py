@@ -50,3 +50,12 @@ def test_instance_norms(affine, batch):
 
 def test_a_batch_norm_without_statistics_of_several_samples():
     words(nn.BatchNorm2d(6, track_running_stats=False).eval(), torch.randn(4, 6, 16, 20))
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e-15, 1e18, 1e25])
+def test_numbers_whose_squares_float32_does_not_have(size):
+    words(lambda x: (x.std(-1), x.var(0)), torch.randn(64, 256) * size, count=2)
+
+
+def test_numbers_that_are_alike():
+    words(lambda x: x.std(-1), torch.full((64, 256), 0.1) + torch.arange(64)[:, None])

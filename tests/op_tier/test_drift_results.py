@@ -59,6 +59,23 @@ def test_whole_numbers_stay_whole(tmp_path):
     assert all(outcome(tmp_path, WHOLE_NUMBERS)["exact"])
 
 
+COUNTS = """
+plugin_loader.start()
+edges, exact = (torch.rand(512, 512) < 0.05).float(), []
+with torch.no_grad():
+    for call in range(90):
+        votes = (torch.rand(64, 512) < 0.2).float() * (1 if call < 60 else 1001)
+        found = torch.nn.functional.linear(votes, edges)
+        exact.append(torch.equal(found, (votes.double() @ edges.double().T).float()))
+print(json.dumps({**report(), "exact": exact}))
+"""
+
+
+def test_counts_that_grow_are_exact(tmp_path):
+    """bf16 has them while its products are of ones and zeros."""
+    assert all(outcome(tmp_path, COUNTS)["exact"])
+
+
 FORTH_AND_BACK = """
 plugin_loader.start()
 class Coupling(torch.nn.Module):

@@ -2,13 +2,17 @@
 
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/logical_not.h>
+#include <ATen/ops/masked_fill.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "preload/plugin/adapters/attention_call.h"
 #include "preload/plugin/answer.h"
+#include "preload/plugin/graph/match.h"
 #include "preload/plugin/scratch.h"
 
 namespace ipexrun::preload::graph {
@@ -16,8 +20,18 @@ namespace {
 
 class AttentionStep final : public Step {
  public:
-  explicit AttentionStep(const Node& node)
-      : stock_(make_operator_step(node)), arguments_(node.arguments), output_(node.outputs[0]), form_(node.index) {}
+  explicit AttentionStep(const Node& node) : arguments_(node.arguments), output_(node.outputs[0]), form_(node.index) {
+    if (!is(kAttentionWritten)) {
+      stock_ = make_operator_step(node);
+      return;
+    }
+    for (std::size_t i = kOfOperator; i < arguments_.size(); i += 3) {
+      const c10::IValue& fill = arguments_[i + 1].constant;
+      if (fill.isNone()) continue;
+      fills_ = true;
+      counts_low_rows_ = arguments_.size() > kOfOperator + 3 || fill.toDouble() > kHidesAnyScore;
+    }
+  }
 
   void run(Values& values) const override {
     TierState* state = tier();
@@ -58,7 +72,7 @@ class AttentionStep final : public Step {
     if (candidate == kStock) return false;
     if (is(kAttentionWritten)) call.out = placed(q);
     Outputs outputs = call.run(candidate, {}, state.options.isa);
-    if (!outputs.defined() || (call.wants_logsumexp && hides_a_row(outputs.more[0]))) return false;
+    if (!outputs.defined() || (call.wants_logsumexp && shows_what_is_hidden(outputs.more[0]))) return false;
     values[static_cast<std::size_t>(output_)] = std::move(outputs.first);
     return true;
   }
@@ -69,29 +83,51 @@ class AttentionStep final : public Step {
     return scratch_empty({q.size(0), q.size(2), q.size(1), q.size(3)}, q.scalar_type()).transpose(1, 2);
   }
 
-  /// The kernel gives 0 for such rows, with a logsumexp of 0; softmax gives NaN.
-  static bool hides_a_row(const at::Tensor& logsumexp) {
+  /// The kernel gives 0 for rows of which -inf hides everything, with a logsumexp of 0; softmax gives NaN. What a number is filled in for
+  /// is gone, whatever it was, while the kernel adds: NaN and infinity stay, and so does what was there in rows that are hidden as a whole.
+  [[nodiscard]] bool shows_what_is_hidden(const at::Tensor& logsumexp) const {
     const auto* first = static_cast<const float*>(logsumexp.const_data_ptr());  // without gaps, in whatever order
-    return std::find(first, first + logsumexp.numel(), 0.0F) != first + logsumexp.numel();
+    return std::any_of(first, first + logsumexp.numel(), [this](float one) {
+      return one == 0.0F || (fills_ && (!std::isfinite(one) || (counts_low_rows_ && one < kHiddenAsAWhole)));
+    });
   }
 
   [[nodiscard]] at::Tensor written_out(const Values& values) const {
     const at::Tensor q = argument(0, values).toTensor();
-    at::Tensor scores = at::matmul(q, argument(1, values).toTensor().transpose(2, 3));
+    const auto heads = [&](std::size_t i) {  // one for several of q's, where copies that only repeated it are left out
+      const at::Tensor one = argument(i, values).toTensor();
+      return one.size(1) == q.size(1) ? one : one.repeat_interleave(q.size(1) / one.size(1), 1);
+    };
+    at::Tensor scores = at::matmul(q, heads(1).transpose(2, 3));
     scores = at::mul(scores, argument(6, values).toScalar());
-    if (const auto mask = argument(5, values).toOptional<at::Tensor>()) scores = at::add(scores, *mask);
-    const at::Tensor result = at::matmul(at::_softmax(scores, -1, false).to(q.scalar_type()), argument(2, values).toTensor());
+    for (std::size_t i = kOfOperator; i < arguments_.size(); i += 3) {
+      const at::Tensor mask = argument(i, values).toTensor();
+      const c10::IValue& fill = arguments_[i + 1].constant;
+      scores = fill.isNone() ? at::add(scores, mask)
+                             : at::masked_fill(scores, arguments_[i + 2].constant.toBool() ? at::logical_not(mask) : mask, fill.toScalar());
+    }
+    const at::Tensor result = at::matmul(at::_softmax(scores, -1, false).to(q.scalar_type()), heads(2));
     return is(kAttentionTokensFirst) ? result.transpose(1, 2).contiguous().transpose(1, 2) : result.contiguous();
   }
 
-  std::unique_ptr<Step> stock_;
+  static constexpr std::size_t kOfOperator = 7;    ///< arguments; behind them masks, as the program has them
+  static constexpr double kHidesAnyScore = -1e30;  ///< added to it scores leave no trace
+  static constexpr float kHiddenAsAWhole = -5e8F;  ///< a logsumexp: no score that a program uses comes near
+  std::unique_ptr<Step> stock_;                    ///< none where the program wrote it out
   std::vector<Argument> arguments_;
   Value output_;
   std::int64_t form_;
+  bool fills_ = false;            ///< a mask replaces scores by a number
+  bool counts_low_rows_ = false;  ///< and what such a row gives depends on more than that number
 };
 
 }  // namespace
 
 std::unique_ptr<Step> make_attention_step(const Node& node) { return std::make_unique<AttentionStep>(node); }
+
+bool is_mask(const Node& node, Value value) {
+  constexpr std::ptrdiff_t kMask = 5;
+  return std::any_of(node.arguments.begin() + kMask, node.arguments.end(), [&](const Argument& one) { return value_of(one) == value; });
+}
 
 }  // namespace ipexrun::preload::graph

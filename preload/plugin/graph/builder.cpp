@@ -408,6 +408,7 @@ void register_classes() {
           .def("check_to_win", [](const c10::intrusive_ptr<Trial>& self, std::vector<std::optional<at::Tensor>> stock,
                                   std::vector<std::optional<at::Tensor>> mine, bool bf16,
                                   std::vector<std::optional<at::Tensor>> exact) { return self->check(stock, mine, bf16, exact, true); })
+          .def("counts", [](const c10::intrusive_ptr<Trial>&, std::optional<at::Tensor> result) { return counts(result); })
           .def("add",
                [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns, std::int64_t mine_ns) { self->add(stock_ns, mine_ns); })
           .def("add_unsettled", [](const c10::intrusive_ptr<Trial>& self, std::int64_t stock_ns,

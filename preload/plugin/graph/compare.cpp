@@ -134,22 +134,25 @@ bool judged_in_place(const at::Tensor& stock, const at::Tensor& mine, double* er
   }
 }
 
-/// Counts, votes, numbers of a table: a program that gets such numbers compares them. Other results have a fraction among their first
-/// elements, so this seldom looks far; numbers so large that the type has no fractions there say nothing.
-bool is_whole(const at::Tensor& stock) {
-  if (stock.is_complex() || stock.is_neg()) return false;
+/// The largest of whole numbers; 0 where there are others, fractions among the first elements mostly, so that this seldom looks far, or
+/// where numbers are so large that the type has no fractions there.
+double largest_whole(const at::Tensor& stock) {
+  if (stock.is_complex() || stock.is_neg()) return 0;
   const at::Tensor values =
       stock.is_non_overlapping_and_dense() ? stock.as_strided({stock.numel()}, {1}, stock.storage_offset()) : stock.reshape({-1});
   constexpr std::int64_t kFirst = 256;
   const auto whole = [](const at::Tensor& part) { return at::equal(part, part.round()); };
-  if (!whole(values.slice(0, 0, kFirst)) || !whole(values)) return false;
+  if (!whole(values.slice(0, 0, kFirst)) || !whole(values)) return 0;
   const int digits = stock.scalar_type() == at::kBFloat16 ? 8
                      : stock.scalar_type() == at::kHalf   ? 11
                      : stock.scalar_type() == at::kFloat  ? 24
                                                           : 53;
   const double largest = values.abs().max().item<double>();
-  return largest > 0 && largest < std::ldexp(1.0, digits - 3);
+  return largest < std::ldexp(1.0, digits - 3) ? largest : 0;
 }
+
+/// A program that gets counts, votes, numbers of a table compares them.
+bool is_whole(const at::Tensor& stock) { return largest_whole(stock) > 0; }
 
 void judge(const at::Tensor& stock, const at::Tensor& mine, const std::optional<at::Tensor>& exact, Likeness* worst) {
   if (stock.numel() == 0) return;
@@ -200,6 +203,12 @@ void judge(const at::Tensor& stock, const at::Tensor& mine, const std::optional<
 }
 
 }  // namespace
+
+bool counts(const std::optional<at::Tensor>& result) {
+  const TierOff inner_calls_are_stock;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return result && result->defined() && result->numel() > 0 && result->is_floating_point() && largest_whole(*result) > 1;
+}
 
 Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine,
                  const std::vector<std::optional<at::Tensor>>& exact) {

@@ -30,4 +30,8 @@ struct Likeness {
 Likeness compare(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine,
                  const std::vector<std::optional<at::Tensor>>& exact = {});
 
+/// Counts, votes, numbers of a table, and not ones and zeros alone: a program that gets such numbers compares them. What a form with bf16
+/// inside found of them was exact by being small.
+bool counts(const std::optional<at::Tensor>& result);
+
 }  // namespace ipexrun::preload::graph

@@ -3,7 +3,8 @@
 // matrix of scores; the copies that only made batches of Q, K and V go with the products.
 //
 // Numbers that are multiplied into scores are the scale, until something is added; what is added, or filled in where a mask says so, is
-// added to one mask. A number that is filled in has to be so low that what a score was does not matter beside it.
+// added to one mask. A number that is filled in has to be so low that what a score was does not matter beside it. Where it does (all of a
+// row is hidden, or a score is no number), the step writes the call out, by the masks in the program's order.
 #include <algorithm>
 #include <initializer_list>
 #include <numeric>
@@ -347,15 +348,18 @@ class Finder {
                {facts.sizes[0], facts.sizes[1], facts.sizes[3], facts.sizes[2]});
   }
 
-  /// One that is added, of two or four dimensions.
-  Value added(const Mask& mask) {
-    Value value = mask.value;
-    if (value == kNone) {
-      Argument chosen = Argument::of(c10::IValue(mask.fill));
-      Argument other = Argument::of(c10::IValue(0.0));
-      if (mask.inverted) std::swap(chosen, other);
-      value = add("where", "Scalar", {Argument::of(mask.where), chosen, other}, at::kFloat, sizes(mask.where));
-    }
+  /// One that is added.
+  Value added(const Mask& mask, Value value) {
+    if (mask.value != kNone) return value;
+    Argument chosen = Argument::of(c10::IValue(mask.fill));
+    Argument other = Argument::of(c10::IValue(0.0));
+    if (mask.inverted) std::swap(chosen, other);
+    return add("where", "Scalar", {Argument::of(value), chosen, other}, at::kFloat, sizes(value));
+  }
+
+  /// What is added, or says where, in two or four dimensions.
+  Value laid_out(const Mask& mask) {
+    Value value = mask.value == kNone ? mask.where : mask.value;
     if (mask.times > 0) {
       Sizes windows(sizes(value).begin() + 1, sizes(value).end());
       value = add("select", "int", {Argument::of(value), number(0), number(0)}, match_.facts(value).dtype, windows);
@@ -396,7 +400,16 @@ class Finder {
     }
     const Value k = keys_first(turned);
     Value mask = kNone;
-    for (const Mask& one : found.masks) mask = mask == kNone ? added(one) : sum(mask, added(one));
+    std::vector<Argument> written;
+    for (const Mask& one : found.masks) {
+      const Value laid = laid_out(one);
+      const Value more = added(one, laid);
+      mask = mask == kNone ? more : sum(mask, more);
+      const bool fills = one.value == kNone;
+      const std::initializer_list<Argument> as_written = {Argument::of(laid), Argument::of(fills ? c10::IValue(one.fill) : c10::IValue()),
+                                                          Argument::of(c10::IValue(one.inverted))};
+      written.insert(written.begin(), as_written);  // found from the last one on
+    }
     Node attention;
     attention.op = op_;
     attention.kind = Node::Kind::kAttention;
@@ -408,6 +421,7 @@ class Finder {
                            Argument::of(c10::IValue(false)),
                            mask == kNone ? Argument::of(c10::IValue()) : Argument::of(mask),
                            Argument::of(c10::IValue(found.scale))};
+    attention.arguments.insert(attention.arguments.end(), written.begin(), written.end());
     Node& product = graph_.nodes[place];
     const at::ScalarType dtype = match_.facts(found.result).dtype;
     if (const auto copied = tokens_first(found)) {

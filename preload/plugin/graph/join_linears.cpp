@@ -26,7 +26,7 @@ class Joiner {
     for (const auto& [x, places] : by_x) {
       std::vector<std::size_t> alike;
       for (const std::size_t place : places) {
-        if (alike_to(graph_.nodes[places[0]], graph_.nodes[place])) alike.push_back(place);
+        if (alike_to(graph_.nodes[places[0]], graph_.nodes[place]) && is_there(place, places[0])) alike.push_back(place);
       }
       join(x, alike);
     }
@@ -48,6 +48,16 @@ class Joiner {
   [[nodiscard]] bool alike_to(const Node& a, const Node& b) const {
     return match_.facts(a.linear.weight).dtype == match_.facts(b.linear.weight).dtype && a.linear.bf16_out == b.linear.bf16_out &&
            a.linear.exact == b.linear.exact;
+  }
+
+  /// What weight and bias are computed from weights by stands before the first of the layers.
+  [[nodiscard]] bool is_there(std::size_t place, std::size_t first) const {
+    const Linear& linear = graph_.nodes[place].linear;
+    const auto made_before = [&](Value value) {
+      const Node* node = value == kNone ? nullptr : match_.maker(value);
+      return node == nullptr || node - graph_.nodes.data() < static_cast<std::ptrdiff_t>(first);
+    };
+    return made_before(linear.weight) && made_before(linear.bias);
   }
 
   /// Weights whose packs end in the middle of a panel come last; of several such, one.
@@ -78,7 +88,7 @@ class Joiner {
     const std::size_t at = *std::min_element(places.begin(), places.end());
     fused_.joined += static_cast<int>(places.size());
     for (const std::size_t place : places) graph_.nodes[place] = Node{};
-    graph_.nodes[at] = std::move(joined);  // x is there, and weights and biases are inputs
+    graph_.nodes[at] = std::move(joined);  // x is there, and so are weights and biases
   }
 
   Graph& graph_;

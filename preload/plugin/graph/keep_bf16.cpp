@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "preload/plugin/graph/attention_step.h"
 #include "preload/plugin/graph/match.h"
 #include "preload/plugin/graph/norm_step.h"
 #include "preload/plugin/graph/passes.h"
@@ -67,7 +68,7 @@ class Keeper {
       if (node.linear.other == value && !kept(node.outputs[0])) return false;
       return node.linear.bias != value && node.linear.weight != value;
     }
-    if (node.kind == Node::Kind::kAttention) return kept(node.outputs[0]) && value_of(node.arguments[5]) != value;
+    if (node.kind == Node::Kind::kAttention) return kept(node.outputs[0]) && !is_mask(node, value);
     if (node.own_step == make_rotary_step) return kept(node.outputs[0]) && node.arguments[kRotaryX].is_value(value);
     return is_view(node) && kept(node.outputs[0]);
   }

@@ -126,7 +126,7 @@ class Emitter {
         {"gt", Point::kGreater, false},     {"ge", Point::kGreaterEqual, false}, {"lt", Point::kGreater, true},
         {"le", Point::kGreaterEqual, true}, {"eq", Point::kEqual, false},        {"ne", Point::kUnequal, false}};
     for (const auto& [name, what, turned] : kOfTwo) {
-      if (is(name, {"Tensor", "Scalar"})) return turned ? line(what, {at(1), at(0)}) : line(what, {at(0), at(1)});
+      if (is(name, {"Tensor", "Scalar"})) return turned ? line(what, {compared(1), compared(0)}) : line(what, {compared(0), compared(1)});
     }
     if (is("logical_not", {""}) || (is("bitwise_not", {""}) && boolean(0))) return line(Point::kNot, {at(0)});
     const bool both = boolean(0) && node_.arguments.size() > 1 && boolean(1);
@@ -153,6 +153,7 @@ class Emitter {
   int cast() {
     const bool only = absent(2) && absent(4) && (absent(6) || argument(6).constant.toInt() == static_cast<int>(at::MemoryFormat::Preserve));
     if (!only || !device_stays()) return kRefused;
+    if (!real_any() && !boolean(0)) return line(Point::kUnequal, {at(0), constant(0)});  // whoever reads a bool finds 0 or 1
     return line(Point::kCopy, {at(0)});
   }
   [[nodiscard]] bool device_stays() const {
@@ -216,6 +217,15 @@ class Emitter {
       code_.inputs.push_back(value);
     }
     return found->second;
+  }
+  /// A number beside a tensor of bf16 is compared as bf16 has it.
+  int compared(std::size_t which) {
+    const Value value = value_of(argument(which));
+    const Value beside = value_of(argument(1 - which));
+    const auto has_sizes = [&](Value one) { return one != kNone && !match_.facts(one).sizes.empty(); };
+    if (has_sizes(value) || !has_sizes(beside) || match_.facts(beside).dtype != at::kBFloat16) return at(which);
+    return value == kNone ? constant(static_cast<float>(c10::BFloat16(static_cast<float>(number(which)))))
+                          : line(Point::kRoundBf16, {at(which)});
   }
   int line(Point what, std::initializer_list<int> operands) {
     if (std::any_of(operands.begin(), operands.end(), [](int one) { return one < 0; })) return kRefused;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "preload/plugin/graph/attention_step.h"
 #include "preload/plugin/graph/rotary_step.h"
 
 namespace ipexrun::preload::graph {
@@ -22,7 +23,7 @@ bool readers_take(const Graph& graph, const Match& match, Value value, std::int6
   if (match.is_result(value)) return false;
   return std::all_of(match.readers(value).begin(), match.readers(value).end(), [&](std::size_t place) {
     const Node& node = graph.nodes[place];
-    if (node.kind == Node::Kind::kAttention) return value_of(node.arguments[5]) != value;
+    if (node.kind == Node::Kind::kAttention) return !is_mask(node, value);
     if (node.own_step == make_rotary_step) return node.arguments[kRotaryX].is_value(value);
     if (node.kind == Node::Kind::kLinear) return whole && node.linear.x == value && node.linear.other != value;
     if (node.is("view", "") || node.is("_unsafe_view", "")) {

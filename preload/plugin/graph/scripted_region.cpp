@@ -506,6 +506,7 @@ bool Region::right(Exploring& run, ProgramTrial* trial, bool may_wait) const {
     const torch::jit::Stack wide = in_double(*body_, run.inputs.data(), run.inputs.size(), free_memory_bytes() / kShareOfFreeMemory);
     if (!wide.empty()) exact = tensors_of(wide.data(), outputs_);
   }
+  if (run.candidate == 1 && std::ranges::any_of(theirs, counts)) return false;
   const bool right = trial->check(theirs, ours, bf16, exact, true);
   if (right && bf16) run.form.choice->margins[static_cast<std::size_t>(run.candidate)].note(theirs, ours);
   return right;

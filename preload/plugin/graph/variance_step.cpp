@@ -1,9 +1,13 @@
 #include "preload/plugin/graph/variance_step.h"
 
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/native_group_norm.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "preload/plugin/answer.h"
 #include "preload/plugin/graph/match.h"
@@ -33,6 +37,18 @@ class VarianceStep final : public Step {
   }
 
  private:
+  /// Squares in float32 end where numbers do not, and say nothing of numbers that are alike but for their rounding.
+  static bool representable(const at::Tensor& variance, const at::Tensor& mean) {
+    constexpr double kLeast = 1e-30;
+    constexpr double kMost = 1e36;
+    constexpr double kOfMean = 1e-10;  // of its square: differences that are a hundred times what float32 rounds
+    const auto [least, most] = at::aminmax(variance);
+    const auto [lowest, highest] = at::aminmax(mean);
+    const double low = least.item<float>();
+    const double far = std::max(std::abs(static_cast<double>(lowest.item<float>())), std::abs(static_cast<double>(highest.item<float>())));
+    return low >= std::max(kLeast, kOfMean * far * far) && most.item<float>() <= kMost;
+  }
+
   bool two_passes(const at::Tensor& x, at::Tensor* result) const {
     std::int64_t count = 1;
     for (const std::int64_t dim : dims_) {
@@ -42,11 +58,13 @@ class VarianceStep final : public Step {
     const bool keep = arguments_[3].constant.toBool();
     const double left = static_cast<double>(count) - (arguments_[2].constant.isNone() ? 1.0 : arguments_[2].constant.toScalar().toDouble());
     if (left <= 0) return false;
-    at::Tensor apart = at::sub(x, at::mean(x, dims_, true));
+    const at::Tensor mean = at::mean(x, dims_, true);
+    at::Tensor apart = at::sub(x, mean);
     const at::Tensor rest = at::sum(apart, dims_, keep);
     apart.mul_(apart);
     at::Tensor variance = at::sum(apart, dims_, keep);
     variance.sub_(rest.mul(rest).div_(static_cast<double>(count))).div_(left).clamp_min_(0);
+    if (!representable(variance, mean)) return false;
     *result = root_ ? variance.sqrt_() : variance;
     return true;
   }

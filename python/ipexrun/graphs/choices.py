@@ -9,6 +9,8 @@ import torch
 POSITIONS = {"topk": 1, "sort": 1, "argsort": 0, "argmax": 0, "argmin": 0, "max": 1, "min": 1, "kthvalue": 1, "median": 1, "nanmedian": 1, "mode": 1,
              "searchsorted": 0, "bucketize": 0}
 COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "linear", "matmul", "_scaled_dot_product_flash_attention_for_cpu",
+            "mkldnn_rnn_layer", "_transformer_encoder_layer_fwd", "_native_multi_head_attention"}
 TAKE_BY_MASK = {"nonzero", "nonzero_static", "index", "index_put", "masked_select", "_local_scalar_dense", "is_nonzero"}
 
 
@@ -26,6 +28,16 @@ def steer(graph):
         if (found and name in COMPARISONS) or (taken and dtype_of(node) == torch.bool):
             masks.add(node)
     return False
+
+
+def results_of_products(graph):
+    """For each result of the graph, whether products are among what it is computed from."""
+    computed = set()
+    for node in graph.nodes:
+        if plain_name(node) in PRODUCTS or not computed.isdisjoint(node.all_input_nodes):
+            computed.add(node)
+    results = graph.output_node().args[0]
+    return [one in computed for one in (results if isinstance(results, (list, tuple)) else [results])]
 
 
 def plain_name(node):

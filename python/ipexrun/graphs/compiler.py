@@ -36,6 +36,7 @@ LOOK_AGAIN = 16  # the first call answered with bf16 inside that is judged once 
 SMALL_SHARE = 8  # one call of so many may have results that are too small for what bf16 rounds
 SMALL_AT_FIRST = 32  # such calls after which that is asked of a form that answers
 NOT_THE_WHOLE = "not the whole of what the program calls"
+COUNTS = "its results are whole numbers, which bf16 has only while they are small"
 TOO_SMALL = "too many results are small beside what it rounds"
 
 
@@ -99,6 +100,7 @@ class Compiled:
             self.timed = known not in map(form_name, self.open)
             self.open = [bf16 for bf16 in self.open if self.timed or form_name(bf16) == known]
         self.fused = {bf16: self.graph.compile(bf16) for bf16 in self.open}
+        self.of_products = choices.results_of_products(module.graph)
         self.exploring = threading.Lock()
         self.beside_s = self.stock_s = 0.0  # spent in trying beside stock; by stock in the last call that tried
         self.begin_trial()
@@ -344,7 +346,7 @@ class Compiled:
                 away = self.trial.error()
                 if self.be_exact(candidate):
                     return result  # the trial begins anew
-                self.lose(values, f"its results are {away:.1e} away")
+                self.lose(values, COUNTS if self.counts else f"its results are {away:.1e} away")
                 return result
         if decided == 1 and self.is_often_small():
             self.lose(values, TOO_SMALL)
@@ -451,6 +453,7 @@ class Compiled:
 
     def begin_trial(self):
         self.trial = torch.classes.ipexrun.Trial()
+        self.counts = False  # results are whole numbers
         self.rest_s = 0.0  # of stock's time until the next try
         self.calls_until_times = 0  # that the form answers before the time of each operator is measured; 0 and less: it was, or is not to be
         self.postponed = False  # what float64 alone can tell of a result: it is asked when the form is about to win, and once more after that
@@ -488,6 +491,8 @@ class Compiled:
                 return True
             exact = double.results(self.module, values) or []
         right = (self.trial if trial is None else trial).check_to_win(truth, mine, bf16, exact)
+        if right and candidate and not self.rounds and any(of_products and beside.counts(one) for of_products, one in zip(self.of_products, truth)):
+            self.counts, right = True, False
         if right and self.margins is not None:
             self.margins.note(truth, mine)
         return right

@@ -1,7 +1,9 @@
 // Risk: a byte that no part of a hash sees, or a hash that depends on who computed it.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "preload/select/fingerprint.h"
@@ -39,6 +41,40 @@ TEST(FullHash, tells_lengths_of_zeros_apart) {
   const std::vector<unsigned char> zeros(2 * kMiB);
   EXPECT_NE(full_hash(zeros.data(), kMiB + 64), full_hash(zeros.data(), kMiB + 128));
   EXPECT_NE(full_hash(zeros.data(), 64), full_hash(zeros.data(), 128));
+}
+
+/// Half of the columns of a weight, or every eighth row: no length of a row hides them from all lines.
+TEST(SampledHash, sees_columns_and_rows_of_matrices_of_any_size) {
+  for (const auto& [rows, columns] :
+       {std::pair<std::size_t, std::size_t>{1008, 512}, {768, 3072}, {4096, 1408}, {512, 512}, {1024, 4096}, {65, 640}}) {
+    std::vector<float> weight(rows * columns, 1.0F);
+    const std::size_t size = weight.size() * sizeof(float);
+    const std::uint64_t before = sampled_hash(weight.data(), size);
+    EXPECT_EQ(sampled_hash(weight.data(), size), before);
+    const auto changed = [&](auto where) {
+      std::vector<float> other = weight;
+      for (std::size_t i = 0; i < other.size(); ++i) other[i] = where(i / columns, i % columns) ? 2.0F : 1.0F;
+      return sampled_hash(other.data(), size) != before;
+    };
+    for (std::size_t eighth = 0; eighth < 8; ++eighth) {
+      const auto in = [&](std::size_t at, std::size_t of) { return at * 8 / of == eighth; };
+      EXPECT_TRUE(changed([&](std::size_t, std::size_t column) { return in(column, columns); })) << rows << " x " << columns;
+      EXPECT_TRUE(changed([&](std::size_t row, std::size_t) { return in(row, rows); })) << rows << " x " << columns;
+      EXPECT_TRUE(changed([&](std::size_t row, std::size_t) { return row % 8 == eighth; })) << rows << " x " << columns;
+    }
+  }
+}
+
+TEST(SampledHash, sees_both_ends_and_reads_no_further) {
+  for (const std::size_t size : {std::size_t{4096}, std::size_t{4097}, std::size_t{5000}, 3 * kMiB + 17}) {
+    const auto bytes = std::make_unique<unsigned char[]>(size);
+    const std::uint64_t before = sampled_hash(bytes.get(), size);
+    for (const std::size_t at : {std::size_t{0}, size - 1}) {
+      bytes[at] ^= 1;
+      EXPECT_NE(sampled_hash(bytes.get(), size), before) << size << ' ' << at;
+      bytes[at] ^= 1;
+    }
+  }
 }
 
 }  // namespace
