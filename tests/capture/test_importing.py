@@ -1,8 +1,13 @@
-"""What importing TorchDynamo is predicted to take: nothing where the program has it, more where its files have no bytecode or lie on a slow disk."""
+"""What importing TorchDynamo is predicted to take: nothing where the program has it, more where its files have no bytecode or lie on a slow disk; and which
+files of the program's it would take for modules of others.
+
+Risk covered: a program's file is run in one of its calls, because it has the name of a module that TorchDynamo imports.
+"""
 
 import importlib.util
 import itertools
 import os
+import subprocess
 import sys
 
 import pytest
@@ -91,3 +96,74 @@ def test_what_the_program_has_imported_costs_nothing(monkeypatch):
     monkeypatch.setattr(importing, "read_s", lambda: pytest.fail("nothing is to be read"))
     monkeypatch.setitem(sys.modules, importing.WHOLE, object())
     assert importing.remaining_s() == 0 and importing.import_now(clock=lambda: pytest.fail("nothing is to be timed")) == 0
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """Of the program: first in sys.path."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "program.py"))
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("shlex", "html", "networkx", "sympy")]:
+        monkeypatch.delitem(sys.modules, name)
+    importing._shadow.cache_clear()
+    yield tmp_path
+    importing._shadow.cache_clear()
+
+
+@pytest.mark.parametrize("file", ["shlex.py", "html/__init__.py", "networkx.py", "sympy/__init__.py", "redis.py"])
+def test_a_file_of_the_program_that_it_would_take_for_another_leaves_it_out(folder, file):
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text("raise SystemExit")
+    assert str(folder / file) in importing.shadow()
+    with pytest.raises(importing.TakenForAnother):
+        importing.import_now()
+
+
+@pytest.mark.parametrize("file", ["test.py", "utils.py", "shlex/notes.txt", "site-packages/networkx.py", "lib/sympy/__init__.py"])
+def test_other_files_do_not(folder, file, monkeypatch):
+    (folder / file).parent.mkdir(exist_ok=True, parents=True)
+    (folder / file).write_text("raise SystemExit")
+    monkeypatch.setattr(sys, "path", [str(folder / "site-packages"), str(folder / "lib"), *sys.path])
+    assert importing.shadow() == ""
+
+
+def test_what_the_program_has_imported_of_its_own_is_seen(folder, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path[1:])
+    mine = importlib.util.spec_from_file_location("shlex", folder / "shlex.py")
+    monkeypatch.setitem(sys.modules, "shlex", importlib.util.module_from_spec(mine))
+    assert str(folder / "shlex.py") in importing.shadow()
+    monkeypatch.setitem(sys.modules, "shlex", object())
+    importing._shadow.cache_clear()
+    assert importing.shadow() == "", "nobody can say"
+
+
+PROGRAM = """
+import sys
+import torch
+before = {name.partition(".")[0] for name in sys.modules}
+from torch import nn
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+with torch.no_grad():
+    for _ in range(12):
+        model(torch.randn(8, 64))
+after = {name.partition(".")[0] for name in sys.modules} - before
+import ipexrun
+from ipexrun.capture import importing
+print("traced" if "torch._dynamo.convert_frame" in sys.modules else ipexrun.report()["modules"][0]["state"])
+print(sorted(name for name in after & sys.stdlib_module_names if name not in importing.OF_PYTHON and name not in sys.builtin_module_names))
+"""
+
+
+@pytest.mark.parametrize("shadows", [False, True])
+def test_a_program_beside_which_such_files_lie(tmp_path, shadows):
+    """Also risk: another version of torch imports more than is looked for."""
+    for name in ("statistics", "resource", "profile", "shlex"):
+        if shadows or name == "resource":
+            (tmp_path / f"{name}.py").write_text("print('mine')\n")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0"}
+    command = [f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    said, more = done.stdout.splitlines()
+    assert more == "[]", done.stderr
+    assert f"would take {tmp_path}" in said if shadows else said == "traced"

@@ -104,6 +104,8 @@ def attempt(module, spent_s):
     known = remembered.OfModule(module)
     if spent_s < want_s / 2 and not modes.AT_ONCE and not known.last():
         return want_s / 2  # the other half is spent looking at its calls
+    if importing.shadow():
+        return module_notes.leave_alone(module, importing.shadow())
     reason = is_not_plain(module) or (global_hooks() and "torch.nn has global hooks")
     if reason:
         module_notes.leave_alone(module, reason)

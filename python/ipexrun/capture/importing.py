@@ -2,6 +2,9 @@
 memory. Where it does not (an installer that compiles nothing, in an image that nobody may write to) each of them is compiled, and a disk may be slow: eight
 seconds were seen. So a few of these files are read first, which says how long all of them are going to take.
 
+Some of them have names that a program may give to files of its own, which lie before them on sys.path (a script called profile.py would run once more, inside
+of one of its calls): TorchDynamo is left out then.
+
 Thread rule: under the interpreter lock."""
 
 import functools
@@ -24,6 +27,24 @@ SAMPLE = {
 TIMES = 105  # as many files as the sample has, and as many bytes, are read in all: 75 by the import, the others by the first trace
 UNUSUAL = 4  # times the middle one
 USUAL_READ_S = 0.35  # of these, where nothing is compiled
+
+
+# What it imports, or its first trace or the end of the process, beyond what torch imports itself; where the others are installed.
+OF_PYTHON = (
+    "_decimal", "_elementtree", "_lsprof", "_statistics", "cProfile", "colorsys", "decimal", "fractions", "getpass", "hmac", "html", "profile", "pstats", "pyexpat",
+    "secrets", "shlex", "statistics", "sysconfig", "termios", "xml",
+)
+OF_OTHERS = (
+    "colorama", "filelock", "flint", "functorch", "gmpy", "gmpy2", "jinja2", "markupsafe", "mpmath", "networkx", "redis", "sympy", "tabulate", "torchdistx", "triton",
+    "z3",
+)
+
+
+INSTALLED = {"site-packages", "dist-packages"}
+
+
+class TakenForAnother(Exception):
+    """A file of the program's has the name of a module that TorchDynamo imports."""
 
 
 class Reader(SourceFileLoader):
@@ -78,8 +99,48 @@ def folders_of(package):
         return ()
 
 
+def place_of(name):
+    """The file of a module, whether it is imported already or not; "": none, or part of Python's program. And whether it is a folder of modules."""
+    try:
+        spec = importlib.util.find_spec(name)
+        known = spec is not None and spec.has_location
+        return (os.path.abspath(spec.origin), spec.submodule_search_locations is not None) if known else ("", False)
+    except Exception as problem:  # a finder of the program's own, a module without a specification
+        let_through(problem)
+        return "", False
+
+
+def is_pythons(file):
+    folders = file.split(os.sep)
+    return INSTALLED.isdisjoint(folders) and (file.startswith(os.path.dirname(os.path.abspath(os.__file__)) + os.sep) or "lib-dynload" in folders)
+
+
+def is_installed(file, whole):
+    """A folder of modules that does not lie beside the program is somebody else's wherever it lies."""
+    program = getattr(sys.modules.get("__main__"), "__file__", None)
+    beside = program is not None and os.path.dirname(os.path.dirname(file)) == os.path.dirname(os.path.abspath(program))
+    return not INSTALLED.isdisjoint(file.split(os.sep)) or (whole and not beside)
+
+
+@functools.lru_cache(maxsize=1)
+def _shadow(path, imported):
+    for name in (*OF_PYTHON, *OF_OTHERS):
+        file, whole = place_of(name)
+        if file and not (is_pythons(file) if name in OF_PYTHON else is_installed(file, whole)):
+            return f"TorchDynamo would take {file} for another {name}"
+    return ""
+
+
+def shadow():
+    """Why TorchDynamo cannot be imported without running, or being given, a file of the program's; ""."""
+    return _shadow(tuple(map(str, sys.path)), tuple(name for name in (*OF_PYTHON, *OF_OTHERS) if name in sys.modules))
+
+
 def import_now(clock=time.perf_counter):
     """Imports it; the seconds that took."""
+    why = shadow()
+    if why:
+        raise TakenForAnother(why)
     if WHOLE in sys.modules:
         return 0.0
     began = clock()

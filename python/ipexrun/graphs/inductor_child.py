@@ -13,7 +13,6 @@ import fcntl
 import json
 import operator
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -106,6 +105,8 @@ def tried(made, part):
 
 def run_once(made, part):
     forget_our_folder()
+    import resource  # the program's folder may have one of its own
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it may well crash
     import torch
 

@@ -60,7 +60,7 @@ def refusal(module):
         return "in a process group no timing decides"
     if any(isinstance(one, torch.nn.parameter.UninitializedTensorMixin) for one in module.parameters()):
         return "not initialized yet"
-    return ""
+    return importing.shadow()
 
 
 def bf16_allowed():
