@@ -70,7 +70,9 @@ def test_few_kinds_of_calls_are_kept_apart():
 
 
 def test_what_is_the_same_call():
-    same = fits.exactly
+    def same(call):
+        return fits.exactly_of(call, {})
+
     x = torch.empty(2, 3)
     assert same(((x, [x]), {"a": True})) == same(((x + 1, [x]), {"a": True}))
     assert same((x,)) != same((x.double(),)) and same((x,)) != same((torch.empty(3, 2),))

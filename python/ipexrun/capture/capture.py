@@ -25,7 +25,7 @@ from .. import plugin, remembered
 from ..graphs import backend, compiler, parts, raised
 from ..problems import first_line, let_through
 from . import as_module, importing, modes, module_notes, prices, python_speed
-from .call_kinds import has_state, signature_of_call
+from .call_kinds import TOO_MANY, has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .dynamo_calls import no_marks, ways_of_calling
 from .fits import Fits
@@ -45,6 +45,7 @@ SHORT_S, LEFT_OUT = 5e-4, 16  # after FIRST_CALLS, of such calls so many go by f
 IDLE = 8  # likewise calls in which none of these took part
 REST, LONGEST_REST = 64, 4096  # calls that the module answers after IDLE others in which no part of a graph got on; twice as many each time
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
+CROWDED = 64  # calls in a row with too much in their arguments to be looked at, after which none is
 KNOWN_STOCK_CALLS = 64  # after so many calls in a row that stock answered faster before, the module is not looked at again
 LEAST_COVERAGE = 1 / 64  # of calls by graphs; a further trace waits so many times longer at most for those that were there doing little
 RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)")
@@ -172,7 +173,7 @@ class Target:
         self.certain = False  # the race was won in an earlier process
         self.signature = None  # of the last call that was traced or raced
         self.times = {}  # stock -> nanoseconds of the race
-        self.seen = self.taken = 0
+        self.seen = self.taken = self.crowded = 0
         self.raised = 0  # calls whose graph raised
         self.module = weakref.ref(module)
         self.again = module in anew  # what was found before does not hold
@@ -339,6 +340,9 @@ class Target:
         """What earlier processes decided: calls that won are traced at once, those that lost never. Others after the usual time, or a
         multiple of it where tracing may well be in vain."""
         call = signature_of_call(args, kwargs)
+        if call == TOO_MANY:
+            return self.pass_by()
+        self.crowded = 0
         known = "" if self.again and not self.pinned else self.known.of_call(call)
         if known == remembered.CAPTURED and not self.express_recalled:
             from . import express  # which needs this one
@@ -372,6 +376,13 @@ class Target:
         self.known_stock += 1
         if known == remembered.INSIDE or self.known_stock >= KNOWN_STOCK_CALLS:
             self.give_up("pinned" if self.pinned else "remembered", look_inside=known == remembered.INSIDE, remember=False)
+        return self.eager
+
+    def pass_by(self):
+        """A call with more in its arguments than is looked at, which would take longer than it saves."""
+        self.crowded += 1
+        if self.crowded >= CROWDED:
+            self.give_up("its arguments hold too many things", look_inside=True, remember=False)
         return self.eager
 
     def is_worth_a_trace(self, doubtful):
@@ -494,7 +505,8 @@ class Target:
 
     def capture(self, module, args, kwargs):
         """Traces in this call, which is answered by what was traced."""
-        if self.compiled and not self.alike.holds(module, args, kwargs) or not self.lock.acquire(blocking=False):
+        signature = signature_of_call(args, kwargs)
+        if signature == TOO_MANY or (self.compiled and not self.alike.holds(module, args, kwargs)) or not self.lock.acquire(blocking=False):
             return self.eager
         try:
             before = len(self.compiled)
@@ -518,7 +530,7 @@ class Target:
                 self.give_up("its traces did not end", remember=False)
                 return self.eager
             self.module_hooks = Hooks(module)
-            self.signature = signature_of_call(args, kwargs)
+            self.signature = signature
             self.certain = (self.pinned or not self.again) and self.known.of_call(self.signature) == remembered.CAPTURED
             if not self.compiled:
                 self.alike.begin(module, args, kwargs)
@@ -575,7 +587,8 @@ class Target:
             self.phase = self.capture
 
     def captured(self, module, args, kwargs):
-        """Its result, or EAGER; and how long it took, a Half, if a graph took part."""
+        """Its result, or EAGER; and how long it took, a Half, if a graph took part: the looks at its arguments are part of that."""
+        began, started = self.clock(), time.perf_counter_ns()
         if not self.alike.holds(module, args, kwargs):
             return self.eager, None
         rests = self.fits.rests() if self.phase != self.answer else 0
@@ -585,7 +598,6 @@ class Target:
             return self.eager, None
         before, tries, unsettled = compiler.ran(), parts.tries(), self.builder.unsettled_runs()
         self.hook.end_drift_check()
-        began, started = self.clock(), time.perf_counter_ns()
         run = self.run
         if run is None:  # another thread gave up
             return self.eager, None
@@ -694,6 +706,8 @@ class Target:
     def race(self, module, args, kwargs):
         """Neighbouring calls of one signature, by stock and captured in turn."""
         key = signature_of_call(args, kwargs)
+        if key == TOO_MANY:
+            return self.eager
         waiting = self.pairs.get(key)
         self.turn += 1
         if self.calls > PAIRS_WANTED:

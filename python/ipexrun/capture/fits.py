@@ -10,26 +10,37 @@ Thread rule: under the interpreter lock; what another thread notes meanwhile is 
 
 import torch
 
-from .call_kinds import ends
+from .call_kinds import CONTAINERS, NAMES, TENSORS, TOO_MANY, TooMany, sizes_of, stops
 
 TIMES, PROBE = 8, 64
 ROW, LOOKS, LONGEST = 64, 8, 4096
 MOST = 1024  # kinds of calls that are kept apart
+LONG = 64  # letters of a text that is not kept
 
 
-def exactly(value, around=()):
+def exactly(value, met, depth=0):
     """Hashable: equal for what guards on sizes, kinds and plain numbers cannot tell apart."""
-    if isinstance(value, torch.Tensor):
-        return (value.dtype, "nested") if value.is_nested else (value.dtype, *value.shape)
     kind = type(value)
-    if kind in (list, tuple, dict):
-        if ends(value, around):
-            return kind
-        around = (*around, value)
+    if kind in TENSORS:
+        return (value.dtype, "nested") if value.is_nested else (value.dtype, *value.shape)
+    if kind in CONTAINERS:
+        place = stops(value, len(value), met, depth) if value else 0
+        if place:
+            return kind, place
         if kind is dict:
-            return (kind, *((key, exactly(one, around)) for key, one in value.items()))
-        return (kind, *(exactly(one, around) for one in value))
-    return (kind, value) if kind in (bool, int, str) else kind
+            return (kind, *((key if type(key) in NAMES else type(key), exactly(one, met, depth + 1)) for key, one in value.items()))
+        return (kind, *(exactly(one, met, depth + 1) for one in value))
+    if kind in NAMES:
+        return kind, value if kind is not str or len(value) < LONG else hash(value)
+    return (kind, sizes_of(value, kind)) if issubclass(kind, torch.Tensor) else kind
+
+
+def exactly_of(args, kwargs):
+    met = {0: 0}
+    try:
+        return exactly(args, met), exactly(kwargs, met)
+    except TooMany:
+        return TOO_MANY
 
 
 class Fits:
@@ -43,7 +54,7 @@ class Fits:
         """Whether the module answers this call without a look at its graphs."""
         if not self.missing:
             return False
-        key = exactly((args, kwargs))
+        key = exactly_of(args, kwargs)
         times = self.missing.get(key, 0)
         if times < TIMES:
             return False
@@ -67,10 +78,10 @@ class Fits:
             self.hits += 1
             self.row, self.rest = 0, ROW
             if self.missing:
-                self.missing.pop(exactly((args, kwargs)), None)
+                self.missing.pop(exactly_of(args, kwargs), None)
             return
         self.row += 1
-        key = exactly((args, kwargs))
+        key = exactly_of(args, kwargs)
         if key not in self.missing and len(self.missing) >= MOST:
             self.missing.clear()
         self.missing[key] = self.missing.get(key, 0) + 1

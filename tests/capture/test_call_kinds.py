@@ -1,0 +1,165 @@
+"""How calls are told apart by their arguments (python/ipexrun/capture/call_kinds.py, fits.py): no program is run but at the end.
+
+Risk covered: code of the program's runs where stock runs none (an iterator that is used up, a tensor subclass that refuses); a look that takes longer than
+the call.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
+
+from ipexrun.capture import call_kinds, fits, sizes  # noqa: E402
+
+
+def refuse(*_, **__):
+    raise AssertionError("code of the program's ran")
+
+
+class Strict(torch.Tensor):
+    __torch_function__ = classmethod(refuse)
+
+
+class Wrapped(torch.Tensor):
+    @staticmethod
+    def __new__(cls, size):
+        return torch.Tensor._make_wrapper_subclass(cls, (size,), dispatch_sizes_strides_policy="sizes")
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_dispatch__ = classmethod(refuse)
+
+
+class OnceList(list):
+    __iter__ = __len__ = __bool__ = __getitem__ = refuse
+
+
+class OnceDict(dict):
+    __iter__ = __len__ = __bool__ = __getitem__ = values = items = keys = refuse
+
+
+class OnceTuple(tuple):
+    __iter__ = __len__ = __bool__ = __getitem__ = refuse
+
+
+class Masked:
+    __class__ = property(refuse)
+
+
+class Key:
+    __eq__ = __repr__ = refuse
+
+    def __hash__(self):
+        return 1 if self.may else refuse()
+
+    may = True
+
+
+def of_key():
+    made = {Key(): 1}
+    Key.may = False
+    return made
+
+
+@pytest.mark.parametrize("made", [
+    lambda: torch.ones(3).as_subclass(Strict), lambda: Wrapped(3), lambda: OnceList([1, 2]), lambda: OnceDict(a=1), lambda: OnceTuple((1, 2)), Masked, of_key,
+], ids=["strict tensor", "wrapped tensor", "list", "dict", "tuple", "object", "key"])
+def test_nothing_of_the_programs_runs(made):
+    Key.may = True
+    one = made()
+    key = call_kinds.signature_of_call((one,), {"b": [one]})
+    hash(key), hash(fits.exactly_of((one,), {"b": (one,)}))
+    assert call_kinds.has_state((one,)) == isinstance(one, Masked)
+
+
+def test_sizes_of_plain_subclasses_count():
+    def of(size, kind=Strict):
+        return (torch.ones(size).as_subclass(kind),), {}
+
+    assert call_kinds.signature_of_call(*of(5)) == call_kinds.signature_of_call(*of(7)) != call_kinds.signature_of_call(*of(9))
+    assert fits.exactly_of(*of(5)) != fits.exactly_of(*of(7)) and fits.exactly_of(*of(5)) != fits.exactly_of(*of(5, torch.Tensor))
+
+
+def shared(levels):
+    one = [torch.ones(1), 1]
+    for _ in range(levels):
+        one = [one, one]
+    return one
+
+
+def deep(levels):
+    one = [1]
+    for _ in range(levels):
+        one = [one]
+    return one
+
+
+def around():
+    one = [1]
+    one.append(one)
+    return one
+
+
+LARGE = {"shared": lambda: shared(25), "shared tuples": lambda: (lambda one: [one := (one, one) for _ in range(25)][-1])((1,)), "deep": lambda: deep(900),
+         "around": around, "long": lambda: [1] * 10**6, "of long ones": lambda: [[1] * 400] * 3 + [[1] * 400], "long dict": lambda: dict.fromkeys(range(10**6))}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_looking_takes_no_longer_than_so_much(name):
+    one = LARGE[name]()
+    began = time.perf_counter()
+    for _ in range(5):
+        key = call_kinds.signature_of_call((one,), {})
+        exact = fits.exactly_of((one,), {})
+        call_kinds.has_state(one)
+        assert hash(key) == hash(call_kinds.signature_of_call((one,), {})) and hash(exact) == hash(fits.exactly_of((one,), {}))
+    assert time.perf_counter() - began < 0.5
+    assert (key == call_kinds.TOO_MANY) == (exact == call_kinds.TOO_MANY) == ("long" in name)
+    assert call_kinds.has_state(one) == ("long" in name or name == "deep")
+
+
+def test_usual_calls_are_told_apart_as_ever():
+    """By what earlier processes have written down, too."""
+    x = torch.ones(5, 3)
+    assert call_kinds.signature_of_call((x, [x, True]), {"a": (None, 2), "b": {"c": x}}) == (
+        ((torch.float32, 8, 3), ((torch.float32, 8, 3), True)), (("a", (None, int)), ("b", (("c", (torch.float32, 8, 3)),))), False)
+
+
+def test_long_texts_are_not_kept():
+    text = "a" * 10**6
+    assert text not in str(fits.exactly_of((text,), {})) and fits.exactly_of((text,), {}) != fits.exactly_of((text + "b",), {})
+
+
+PROGRAM = """
+import sys
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    def forward(self, x, more=()):
+        return self.inside(x)
+
+model, many = Net().eval(), [1] * 600
+with torch.no_grad():
+    for _ in range(100):
+        model(torch.randn(8, 64), many)
+import ipexrun
+print({one["module"]: one["state"] for one in ipexrun.report()["modules"]})
+"""
+
+
+def test_a_module_whose_calls_hold_too_much_is_left_alone_and_those_inside_are_not():
+    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0"}
+    done = subprocess.run([f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.stdout.startswith("{'Net': 'stock: its arguments hold too many things', 'Sequential': "), done.stdout + done.stderr
+
+
+def test_sizes_are_bounded_likewise():
+    assert sizes.things((shared(25),), {}) is None
