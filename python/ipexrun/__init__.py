@@ -53,13 +53,20 @@ def report():
     return _with_graphs(out)
 
 
+def _count_left_out(out, name, notes):
+    if notes.left_out:
+        out[f"{name}_left_out"] = notes.left_out
+
+
 def _with_graphs(out):
     graphs = _sys.modules.get(__name__ + ".graphs.graph_notes")
     if graphs is not None:
         out["graphs"] = list(graphs.graphs) + out.get("graphs", [])
+        _count_left_out(out, "graphs", graphs.graphs)
     modules = _sys.modules.get(__name__ + ".capture.module_notes")
     if modules is not None:
         out["modules"] = modules.report()
+        _count_left_out(out, "modules", modules.modules)
     xpu = _sys.modules.get(__name__ + ".xpu")
     if xpu is not None:
         devices = xpu.report()

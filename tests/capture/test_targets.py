@@ -354,3 +354,41 @@ def test_who_serves_few_calls_waits_longer_for_a_further_trace():
     assert seconds_until_traced(0.5, tells=True, attempts=1) == pytest.approx(2 * plain, abs=1)
     assert seconds_until_traced(0.0, tells=False, attempts=2) == pytest.approx(plain / capture.LEAST_COVERAGE, abs=1)
     assert seconds_until_traced(1.0, tells=True, attempts=capture.ATTEMPTS) == 10_000, "the last one"
+
+
+def test_notes_of_modules_that_come_and_go_have_an_end(monkeypatch):
+    """Also risk: each new one looks through all that were."""
+    from ipexrun.capture import module_notes
+    from ipexrun.graphs import graph_notes
+
+    monkeypatch.setattr(module_notes, "modules", graph_notes.Notes())
+    monkeypatch.setattr(module_notes, "_of", {})
+    lasting = torch.nn.Linear(1, 1)
+    first = module_notes.note(lasting, "being captured")
+    looked = []
+    for i in range(3 * graph_notes.MOST):
+        gone = torch.nn.ReLU()
+        module_notes.note(gone, f"stock: {i}")
+        module_notes.note(gone, "training", training=True)
+        looked.append(len(module_notes._of))
+        del gone
+    assert max(looked) == 3 and set(module_notes._of) == {(id(lasting), False)}
+    assert len(module_notes.modules) == graph_notes.MOST and module_notes.modules.left_out == 1 + 6 * graph_notes.MOST - graph_notes.MOST
+    assert module_notes.modules[0] is first and module_notes.report()[-2]["state"] == f"stock: {i}"
+    assert module_notes.note(lasting, "captured") is first and module_notes.report()[0] == {"module": "Linear", "state": "captured"}
+    for _ in range(graph_notes.MOST):
+        module_notes.note(torch.nn.ReLU(), "x")
+    assert module_notes.note(lasting, "stock") is first, "whatever became of its line"
+
+
+def test_what_is_told_at_the_end_is_told_once(monkeypatch):
+    from ipexrun.graphs import graph_notes
+
+    registered = []
+    monkeypatch.setattr(graph_notes.atexit, "register", registered.append)
+    monkeypatch.setattr(graph_notes, "_told_at_end", set())
+    monkeypatch.setattr(graph_notes, "graphs", graph_notes.Notes())
+    for _ in range(3):
+        graph_notes.new_note("here", nodes=1)
+        graph_notes.graphs.clear()
+    assert registered == [graph_notes.tell_graphs]

@@ -9,7 +9,6 @@ One file, though long: a Target is one machine of states, and each of its method
 Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
 """
 
-import atexit
 import collections
 import os
 import re
@@ -22,7 +21,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .. import plugin, remembered
-from ..graphs import backend, compiler, parts, raised
+from ..graphs import backend, compiler, graph_notes, parts, raised
 from ..problems import first_line, let_through
 from . import as_module, importing, modes, module_notes, prices, python_speed
 from .call_kinds import TOO_MANY, has_state, signature_of_call
@@ -224,8 +223,7 @@ class Target:
         self.express_begun = self.express_recalled = not modes.EXPRESS or self.is_part
         self.trace = self.run = None
         self.prepared = False  # they are made when they are needed: TorchDynamo takes a second to import
-        if not targets:
-            atexit.register(tell_ends)
+        graph_notes.tell_at_end(tell_ends)
         targets.add(self)
 
     def backend_of_mine(self):

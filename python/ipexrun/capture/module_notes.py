@@ -2,22 +2,25 @@
 
 Thread rule: under the interpreter lock."""
 
+import functools
 import weakref
 
 from .. import remembered
+from ..graphs.graph_notes import Notes
 
-modules = []  # notes, for report()
+modules = Notes()  # for report()
+_of = {}  # (id of a module that lives, whether its calls record gradients): its note
 opened = weakref.WeakSet()  # modules of which nothing could be captured
 
 
-def note(module, state):
-    """One line a module: a later one takes its place."""
-    for one in modules:
-        if one["of"]() is module and not one.get("training"):
-            one["state"] = state
-            return one
-    one = {"of": weakref.ref(module), "module": type(module).__name__, "state": state}
-    modules.append(one)
+def note(module, state, **more):
+    """One line a module, and one more for its `training`: a later one takes its place."""
+    place = id(module), bool(more)
+    one = _of.get(place)
+    if one is None or one["of"]() is not module:
+        of = weakref.ref(module, functools.partial(_of.pop, place))  # which is given the reference, as what to return where there is none
+        one = _of[place] = modules.add({"of": of, "module": type(module).__name__, **more})
+    one["state"] = state
     return one
 
 

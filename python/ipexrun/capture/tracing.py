@@ -11,7 +11,6 @@ One file, though long: a form and its target hand each call to and fro, and no o
 Thread rule: every function runs under the interpreter lock; a Target may be called by several threads at once.
 """
 
-import atexit
 import collections
 import sys
 import threading
@@ -22,7 +21,7 @@ import weakref
 import torch
 
 from .. import plugin, remembered
-from ..graphs import compiler, double
+from ..graphs import compiler, double, graph_notes
 from ..problems import first_line, let_through, of_signal
 from . import asked, call_kinds, capturable, module_notes
 from .structures import Containers, Taken, Unknown, describe
@@ -358,8 +357,7 @@ class Target:
         self.register()
 
     def register(self):
-        if not targets:
-            atexit.register(tell_ends)
+        graph_notes.tell_at_end(tell_ends)
         targets.add(self)
 
     def may_explore(self):

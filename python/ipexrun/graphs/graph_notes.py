@@ -9,7 +9,30 @@ import torch
 
 from .. import remembered
 
-graphs = []  # notes
+MOST = 512  # notes of one kind
+
+
+class Notes(list):
+    """The first ones and the last ones of a program that makes ever more models; those between are counted."""
+
+    left_out = 0
+
+    def add(self, note):
+        self.append(note)
+        if len(self) > MOST:
+            del self[MOST // 2]
+            self.left_out += 1
+        return note
+
+
+graphs = Notes()
+_told_at_end = set()
+
+
+def tell_at_end(function):
+    if function not in _told_at_end:
+        _told_at_end.add(function)
+        atexit.register(function)
 
 
 def tell_graphs():
@@ -28,11 +51,8 @@ def tell(number, note):
 
 
 def new_note(where, **note):
-    if not graphs:
-        atexit.register(tell_graphs)
-    note = {"where": where, **note}
-    graphs.append(note)
-    return note
+    tell_at_end(tell_graphs)
+    return graphs.add({"where": where, **note})
 
 
 def enabled_here():

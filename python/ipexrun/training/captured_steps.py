@@ -7,7 +7,6 @@ channels last in bf16 from one convolution to the next, else a twentieth), and w
 Thread rule: every function runs under the interpreter lock; calls of other threads meanwhile are answered by the module itself.
 """
 
-import atexit
 import os
 import sys
 import threading
@@ -20,7 +19,7 @@ from .. import plugin, remembered
 from ..capture import call_kinds, capturable, capture, importing, modes, module_notes, prices
 from ..capture.dynamo_calls import no_marks, ways_of_calling
 from ..capture.unguarded import Unguarded
-from ..graphs import compiler
+from ..graphs import compiler, graph_notes
 from ..problems import first_line, let_through
 from . import step_forms
 from .step_graphs import Arrivals
@@ -115,13 +114,7 @@ def attempt(module, spent_s):
 
 
 def note(module, state):
-    for one in module_notes.modules:
-        if one["of"]() is module and one.get("training"):
-            one["state"] = state
-            return one
-    one = {"of": weakref.ref(module), "module": type(module).__name__, "training": True, "state": state}
-    module_notes.modules.append(one)
-    return one
+    return module_notes.note(module, state, training=True)
 
 
 def tell_ends():
@@ -162,8 +155,7 @@ class Target:
         self.phase = self.watch
 
         self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
-        if not targets:
-            atexit.register(tell_ends)
+        graph_notes.tell_at_end(tell_ends)
         targets.add(self)
 
     def backend_of_mine(self):
