@@ -266,6 +266,15 @@ def only_cpu_by_default(torch):
     return only_cpu
 
 
+def followers():
+    """Functions that say whether a debugger, or a measurement of coverage, follows lines by sys.monitoring (Python 3.12 and later); sys.settrace() is the
+    extension's to see."""
+    from functools import partial
+
+    monitoring = getattr(sys, "monitoring", None)
+    return () if monitoring is None else (partial(monitoring.get_tool, monitoring.DEBUGGER_ID), partial(monitoring.get_tool, monitoring.COVERAGE_ID))
+
+
 def is_asked_for(asked):
     """Of an entry of capture_options()'s world."""
     answer, excuse = asked if type(asked) is tuple else (asked, None)
@@ -288,6 +297,7 @@ def capture_options(torch, only_cpu):
             torch.is_anomaly_enabled,
             symbolic_tracing,
             asks_for_something_else(torch),
+            *followers(),
         )
         if any(map(is_asked_for, world)):
             return {}

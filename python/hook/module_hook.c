@@ -36,6 +36,7 @@ static struct {
                         their results, or by somebody who captures himself. A pair of callables: not where the second one answers so, too */
   PyObject* eager;   /* what a handler gives when stock shall answer */
   PyObject* took_name;
+  PyObject* broke_off_name;
   PyObject* of_signal; /* whether an exception was raised by a signal handler of the program; NULL: nobody can say */
   uint64_t first_wait_ns;
 } hook;
@@ -243,6 +244,16 @@ static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns
   Py_DECREF(handler);
 }
 
+/* Tells the handler that the call ends with the exception that is on its way, so that it waits no longer for what that takes and gives. */
+static void tell_broken_off(PyObject* handler) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject* answer = PyObject_CallMethodObjArgs(handler, hook.broke_off_name, NULL);
+  if (answer == NULL) forget_error();
+  Py_XDECREF(answer);
+  PyErr_Restore(type, value, trace);
+}
+
 /* The handler's answer, or stock's when the handler asks for that. */
 static PyObject* handled_call(PyObject* handler, int grad, PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   Py_INCREF(handler);
@@ -259,6 +270,7 @@ static PyObject* handled_call(PyObject* handler, int grad, PyObject* function, P
     /* A call in which candidates of operators were measured is longer than those to come. */
     if (result != NULL) tell(handler, args[0], grad, now_ns() - start, result, hook.api->exploration_count() != explored);
   }
+  if (result == NULL) tell_broken_off(handler);
   Py_DECREF(handler);
   return result;
 }
@@ -277,12 +289,15 @@ static void count(Target* target, uint64_t spent_ns) {
   target->skipped = target->left;
 }
 
+/* A debugger, or a measurement of coverage, follows this thread line by line (sys.settrace): captured calls have no lines. */
+static int is_followed(void) { return PyThreadState_Get()->c_tracefunc != NULL; }
+
 /* A call that no module which counts is running around. */
 static PyObject* countable_call(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* module = args[0];
   Target* target = NULL;
   const int grad = hook.api->grad_enabled();
-  if (hook.api->enabled()) target = target_of(module, grad, hook.first_wait_ns);
+  if (hook.api->enabled() && !is_followed()) target = target_of(module, grad, hook.first_wait_ns);
   if (target != NULL && (target->state == TARGET_COUNTING || target->state == TARGET_HANDLED) && target->left > 0) {
     --target->left;
     return inside_original(function, args, nargsf, kwnames);
@@ -408,7 +423,8 @@ static PyObject* install(PyObject* self, PyObject* args, PyObject* kwargs) {
   hook.training_name = PyUnicode_InternFromString("training");
   hook.shape_name = PyUnicode_InternFromString("shape");
   hook.took_name = PyUnicode_InternFromString("took");
-  if (hook.training_name == NULL || hook.shape_name == NULL || hook.took_name == NULL) return NULL;
+  hook.broke_off_name = PyUnicode_InternFromString("broke_off");
+  if (hook.training_name == NULL || hook.shape_name == NULL || hook.took_name == NULL || hook.broke_off_name == NULL) return NULL;
   hook.bench = bench;
   Py_XINCREF(attempt), Py_XINCREF(world), Py_XINCREF(of_signal);
   hook.of_signal = of_signal;

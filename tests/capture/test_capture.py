@@ -297,6 +297,101 @@ def test_so_does_an_interrupt_of_the_keyboard():
     assert done.stdout.strip() == "True 1", done.stderr
 
 
+HANDLED = """
+import sys
+import torch
+from torch import nn
+import ipexrun.capture.capture as capture
+said = []
+
+class Handler:
+    def __call__(self, module, x):
+        said.append("asked")
+        return sys.modules["_ipexrun_hook"].EAGER
+
+    def took(self, nanoseconds, result, explored):
+        said.append("took")
+
+    def broke_off(self):
+        said.append("broke off")
+
+class Net(nn.Module):
+    def forward(self, x):
+        return self.of(x)
+
+capture.attempt = lambda module, seconds: Handler()
+model = Net()
+with torch.no_grad():
+    for of, trace in ((torch.relu, None), (torch.relu, None), (lambda x: [][1], None), (torch.relu, lambda *_: None), (torch.relu, None)):
+        model.of = of
+        sys.settrace(trace)
+        try:
+            model(torch.ones(2))
+        except IndexError:
+            said.append("IndexError")
+        sys.settrace(None)
+        said.append(";")
+print(*said)
+"""
+
+
+def test_a_handler_is_told_of_calls_that_raise_and_not_asked_while_a_debugger_follows():
+    done = run([*launched(), sys.executable, "-c", HANDLED], IPEXRUN_GRAPH_WAIT="0")
+    assert done.stdout.strip() == "asked took ; asked took ; asked broke off IndexError ; ; asked took ;", done.stderr
+
+
+MONITORING = """
+import sys, types
+tools = [None, None]
+sys.monitoring = types.SimpleNamespace(DEBUGGER_ID=0, COVERAGE_ID=1, get_tool=tools.__getitem__)
+"""
+
+
+@pytest.mark.parametrize("tool", [0, 1])
+def test_nor_while_it_follows_by_the_monitoring_of_later_pythons(tool):
+    program = MONITORING + HANDLED.replace("sys.settrace(trace)", f"tools[{tool}] = trace and 'a debugger'").replace("sys.settrace(None)", f"tools[{tool}] = None")
+    done = run([*launched(), sys.executable, "-c", program], IPEXRUN_GRAPH_WAIT="0")
+    assert done.stdout.strip() == "asked took ; asked took ; asked broke off IndexError ; ; asked took ;", done.stderr
+
+
+FOLLOWED = """
+import sys
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = self.a(x)
+        x = torch.relu(x)
+        return self.b(x)
+
+model, lines = Net().eval(), []
+
+def follow(frame, event, argument):
+    if frame.f_code is Net.forward.__code__ and event == "line":
+        lines.append(frame.f_lineno - frame.f_code.co_firstlineno)
+    return follow
+
+with torch.no_grad():
+    for i in range(20):
+        model(torch.randn(8, 64))
+    sys.settrace(follow)
+    model(torch.randn(8, 64))
+    sys.settrace(None)
+import ipexrun
+print(lines, ipexrun.report()["modules"][0]["state"])
+"""
+
+
+def test_a_debugger_sees_the_lines_of_a_captured_module():
+    done = run([*launched("--graph-mode", "dynamo"), sys.executable, "-c", FOLLOWED])
+    assert done.stdout.strip() == "[1, 2, 3] captured", done.stderr
+
+
 HANDLING = """
 import torch
 from torch import nn

@@ -392,3 +392,26 @@ def test_what_is_told_at_the_end_is_told_once(monkeypatch):
         graph_notes.new_note("here", nodes=1)
         graph_notes.graphs.clear()
     assert registered == [graph_notes.tell_graphs]
+
+
+def test_a_call_that_raised_is_not_taken_for_the_next_one():
+    """Also risk: its results live as long as the module."""
+    from ipexrun.capture import capture, tracing
+    from ipexrun.training import captured_steps
+
+    here, other, told = threading.get_ident(), object(), []
+    target = object.__new__(capture.Target)
+    target.express, target.verdict, target.give_up = SimpleNamespace(timed={here: 1, other: 2}), None, told.append
+    target.timed = {here: capture.Beside(torch.ones(2)), other: 3}
+    target.broke_off()
+    assert target.took(10, torch.zeros(2), False) is None and not told
+    assert target.timed == {other: 3} and target.express.timed == {other: 2}
+    traced = object.__new__(tracing.Target)
+    traced.timed = {here: 1}
+    traced.broke_off()
+    assert not traced.timed
+    for thread in (here, other):
+        steps = object.__new__(captured_steps.Target)
+        steps.thread = thread
+        steps.broke_off()
+        assert steps.thread is (None if thread is here else other)

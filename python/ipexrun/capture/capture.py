@@ -314,6 +314,13 @@ class Target:
                 self.missed(nanoseconds * 1e-9)
         return self.verdict if left_out == 0 else left_out
 
+    def broke_off(self):
+        """The call ended with an exception: nobody tells took() of it, and the next one is not to be taken for it."""
+        thread, traces = threading.get_ident(), self.express
+        self.timed.pop(thread, None)
+        if traces is not None:
+            traces.timed.pop(thread, None)
+
     def counted(self, operators, explored):
         """Of a call in which operators tried candidates there are more than there are going to be, so others are counted for a while."""
         if operators > 0:

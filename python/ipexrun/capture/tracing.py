@@ -426,6 +426,10 @@ class Target:
             form.beside_stock(nanoseconds)
         return self.verdict
 
+    def broke_off(self):
+        """As capture.Target.broke_off()."""
+        self.timed.pop(threading.get_ident(), None)
+
     def skip(self, why):
         self.skipped += 1
         if not self.forms:

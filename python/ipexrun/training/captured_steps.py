@@ -207,6 +207,11 @@ class Target:
             self.attend(Step(self.key, None, max(nanoseconds - explored_ns, 1), explored_ns), result)
         return self.verdict
 
+    def broke_off(self):
+        """As capture.Target.broke_off()."""
+        if self.thread == threading.get_ident():
+            self.thread = None
+
     def ask_stock(self, args, kwargs):
         """Stock answers, and its step is timed."""
         self.key = call_kinds.signature_of_call(args, kwargs)
