@@ -9,6 +9,7 @@ Thread rule: under the interpreter lock; signal handlers run on the main thread 
 import opcode
 import os
 import sys
+import types
 
 import torch
 
@@ -16,7 +17,7 @@ NO_HANDLERS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, 
 RAISING = frozenset(opcode.opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
 # What these define is raised by our work, and by what that is made of.
 OF_OUR_WORK = frozenset((*sys.stdlib_module_names, "builtins", "torch", "functorch", "torchgen", "ipexrun", "numpy", "sympy", "mpmath", "networkx"))
-RAISED_FROM_OUTSIDE = (Exception, RuntimeError, TimeoutError)  # where they say nothing: what is written in C says what is wrong
+RAISED_FROM_OUTSIDE = (Exception, RuntimeError, TimeoutError)
 
 
 def codes_of_handlers():
@@ -46,9 +47,12 @@ def passed_through(problem, codes):
 
 
 def came_from_outside(problem):
-    """Whether it came upon a line that does not raise: another thread raised it here."""
+    """Whether another thread raised it here: it came upon a line that does not raise, and says no more than its class does. What is written in C says what is
+    wrong."""
     kind, trace = type(problem), problem.__traceback__
-    if trace is None or (kind.__module__.partition(".")[0] in OF_OUR_WORK and (kind not in RAISED_FROM_OUTSIDE or problem.args)):
+    of_ours = kind.__module__.partition(".")[0] in OF_OUR_WORK
+    says_itself = not of_ours and isinstance(kind.__init__, types.FunctionType)
+    if trace is None or (of_ours and kind not in RAISED_FROM_OUTSIDE) or (problem.args and not says_itself):
         return False
     while trace.tb_next is not None:
         trace = trace.tb_next

@@ -39,6 +39,11 @@ def more(extra, number, frame):
     raise Stop(extra)
 
 
+class Says(Exception):
+    def __init__(self, what="it took too long"):
+        super().__init__(what)
+
+
 class Handler:
     def __call__(self, *given):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -60,7 +65,7 @@ def of_thread(kind):
         pass
 
 
-@pytest.fixture(params=[*HANDLERS, Stop, TimeoutError, Exception], ids=str)
+@pytest.fixture(params=[*HANDLERS, Stop, Says, TimeoutError, Exception], ids=str)
 def interrupt(request):
     """A function out of which the program's exception comes."""
     if request.param not in HANDLERS:
@@ -103,6 +108,7 @@ OURS = {
     "of the program's class, in its own code": stop,
     "from an inner function": lambda: traced_graph.Plain().before("_assert", (torch.ones(1),), None, None),
     "an assertion": lambda: exec("assert False"),
+    "of a library in C": lambda: ctypes.pythonapi.PyErr_SetString(ctypes.py_object(Stop), b"of a library"),
     "a timeout of the system's": lambda: exec("raise TimeoutError"),
 }
 
