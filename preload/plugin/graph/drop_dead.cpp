@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "preload/plugin/graph/passes.h"
 
@@ -12,8 +13,9 @@ void drop_dead(Graph* graph) {
         std::any_of(node.outputs.begin(), node.outputs.end(), [&](Value value) { return uses[static_cast<std::size_t>(value)] > 0; });
     if (read) continue;
     for (const Value value : Graph::reads(node)) --uses[static_cast<std::size_t>(value)];
-    graph->nodes.erase(graph->nodes.begin() + static_cast<std::ptrdiff_t>(i));
+    node.outputs.clear();
   }
+  std::erase_if(graph->nodes, [](const Node& node) { return node.outputs.empty(); });
 }
 
 }  // namespace ipexrun::preload::graph

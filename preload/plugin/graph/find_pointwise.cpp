@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "preload/plugin/graph/match.h"
 #include "preload/plugin/graph/passes.h"
@@ -50,13 +51,14 @@ class Rows {
     return row.size() <= kMostNodes && !needs_itself(row) && assembled(row).has_value();
   }
 
-  /// Whether something outside, or another row, reads the row and goes into it.
+  /// Whether something outside, or another row, reads the row and goes into it. The row has the latest place of all rows, so that nothing
+  /// behind it leads back.
   [[nodiscard]] bool needs_itself(const std::vector<std::size_t>& row) const {
     const auto inside = [&](std::size_t place) { return std::binary_search(row.begin(), row.end(), place); };
     std::vector<std::size_t> open;
-    std::set<std::size_t> seen;
+    std::unordered_set<std::size_t> seen;
     const auto reach = [&](std::size_t place) {
-      if (!inside(place) && seen.insert(place).second) open.push_back(place);
+      if (place < row.back() && !inside(place) && seen.insert(place).second) open.push_back(place);
     };
     const auto readers_of = [&](std::size_t place, const auto& visit) {
       for (const Value value : graph_.nodes[place].outputs) {

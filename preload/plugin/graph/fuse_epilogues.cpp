@@ -125,9 +125,15 @@ class Fuser {
     moved.arguments = std::move(shape);
     moved.linear = linear;
     moved.outputs = {result};
+    count(graph_.nodes[at], -1);
+    count(graph_.nodes[last], -1);
+    count(moved, 1);
     graph_.nodes[last] = std::move(moved);
     graph_.nodes[at] = Node{};  // reads nothing and gives nothing: drop_dead() takes it away, and the views between
-    uses_ = graph_.uses();
+  }
+
+  void count(const Node& node, int more) {
+    for (const Value value : Graph::reads(node)) uses_[static_cast<std::size_t>(value)] += more;
   }
 
   Graph& graph_;

@@ -113,6 +113,19 @@ std::vector<Value> Graph::reads(const Node& node) {
   return values;
 }
 
+void rename(Argument* argument, const std::vector<Value>& names) {
+  if (argument->kind == Argument::Kind::kValue && argument->value != kNone)
+    argument->value = names[static_cast<std::size_t>(argument->value)];
+  for (Argument& element : argument->list) rename(&element, names);
+}
+
+void rename(Node* node, const std::vector<Value>& names) {
+  for (Argument& argument : node->arguments) rename(&argument, names);
+  for_each_field(*node, [&](Value& value) {
+    if (value != kNone) value = names[static_cast<std::size_t>(value)];
+  });
+}
+
 std::vector<int> Graph::uses() const {
   std::vector<int> count(facts.size(), 0);
   for (const Node& node : nodes) {

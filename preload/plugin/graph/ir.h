@@ -134,6 +134,10 @@ struct Node {
   [[nodiscard]] bool is(const char* name, const char* overload) const;
 };
 
+/// What is read, by other names: one for each value.
+void rename(Argument* argument, const std::vector<Value>& names);
+void rename(Node* node, const std::vector<Value>& names);
+
 struct Graph {
   std::vector<Facts> facts;  ///< by value
   std::vector<Value> inputs;
