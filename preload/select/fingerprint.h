@@ -8,7 +8,7 @@
 
 namespace ipexrun::preload {
 
-/// Cache lines that a sampled fingerprint reads, spread evenly over the region.
+/// Cache lines that a sampled fingerprint reads, one somewhere in each part of the region.
 inline constexpr std::size_t kSampledLines = 64;
 
 /// Of all bytes, the same whatever the threads. At the speed of memory, which one thread does not reach: more than a MiB is shared out.
