@@ -1,7 +1,7 @@
 """What programs read in a forward, and change later: changed_cases.py FILE [REPEATS]
 
-Each case is a module (of the text below) that is called 44 times and changed before the 23rd. Writes {case: sums of the results, by call} as JSON; with
-REPEATS each case runs so often, for what a process has learnt of one module makes the next one be traced sooner.
+Each case is a module (of the text below) that is called 44 times and changed before the 23rd, or called with something else from then on. Writes
+{case: sums of the results, by call} as JSON; with REPEATS each case runs so often, for what a process has learnt of one module makes the next one be traced sooner.
 """
 
 import json
@@ -15,7 +15,7 @@ from torch import nn
 
 CALLS, CHANGED = 44, 22
 TEXT = """
-import os, sys, collections, functools, threading, contextvars, enum, dataclasses, types, weakref, math
+import abc, os, sys, collections, functools, threading, contextvars, enum, dataclasses, types, weakref, math
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -26,14 +26,15 @@ class Net(nn.Module):
         super().__init__()
         self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
     def forward(self, xFORMALS):
-        x = self.second(torch.relu(self.first(x)))
+        arg, x = x, self.second(torch.relu(self.first(x)))
         BODY
         return x
 torch.manual_seed(0)
 model = Net().eval()
+more, given = tuple, lambda x: x
 AFTER
 def call(i):
-    return model(torch.full((8, 64), 0.01 * (i % 7)))
+    return model(given(torch.full((8, 64), 0.01 * (i % 7))), *more())
 """
 SETTINGS = """
 class Settings:
@@ -47,6 +48,24 @@ class Sub(Settings): pass
 class Slots: __slots__ = ("v",)
 settings, sub, slots = Settings(), Sub(), Slots()
 slots.v = 2.0
+"""
+THINGS = """
+class Thing:
+    def gain(self): return 2.0
+class Kind(Thing):
+    @classmethod
+    def twice(cls): return 2.0
+class Found:
+    def __getattr__(self, name): return 1.0
+class Shape(abc.ABC): pass
+class Layer(nn.Linear):
+    def forward(self, x): return super().forward(x)
+def made(kind, **attributes):
+    one = kind()
+    vars(one).update(attributes)
+    return one
+def read(thing): return thing.k
+thing, other, layer = Thing(), Kind(), Layer(64, 64).eval()
 """
 CASES = {}
 # TorchDynamo does not look for these again, and neither do we (docs/capture.md, "What stays as it is").
@@ -192,6 +211,52 @@ case("environment", "x = x * float(os.environ.get('IPEXRUN_TEST_GAIN', '1.0'))",
 case("environment by its names", "x = x * (2.0 if [name for name in os.environ if name == 'IPEXRUN_TEST_FLAG'] else 1.0)", "", "", "os.environ['IPEXRUN_TEST_FLAG'] = '1'")
 case("environment by its size", "x = x * (1 + len(os.environ) - SIZE)", "SIZE = len(os.environ)", "", "os.environ['IPEXRUN_TEST_FLAG'] = '1'")
 case("environment by getenv", "x = x * (2.0 if os.getenv('IPEXRUN_TEST_FLAG') else 1.0)", "", "", "os.environ['IPEXRUN_TEST_FLAG'] = '1'")
+
+
+def asked(name, text, middle, after="", formals=""):
+    """By an exception, with another result where it was raised."""
+    case(f"try {name}", f"try: k = {text}\n        except (AttributeError, LookupError): k = 1.0\n        x = x * k", THINGS, after, middle, formals)
+
+
+asked("self", "self.k", "model.k = 3.0")
+asked("self by getattr", "getattr(self, 'k')", "model.k = 3.0")
+asked("self in another function", "read(self)", "model.k = 3.0")
+asked("submodule", "self.first.k", "model.first.k = 3.0")
+asked("submodule gets a buffer", "self.first.k", "model.first.register_buffer('k', torch.tensor(3.0))")
+asked("what self holds", "self.held.k", "model.held.k = 3.0", "model.held = thing")
+asked("class of what self holds", "self.held.k", "Thing.k = 3.0", "model.held = other")
+asked("global", "thing.k", "thing.k = 3.0")
+asked("class", "Thing.k", "Thing.k = 3.0")
+asked("dict of self", "self.held['k']", "model.held['k'] = 3.0", "model.held = {}")
+asked("dict of self by pop", "self.held.pop('k')", "model.held['k'] = 3.0", "model.held = {}")
+asked("key of an argument", "of['k']", "more = lambda: ({'id': 1, 'k': 3.0},)", "more = lambda: ({'id': 1},)", ", of")
+asked("number in an argument", "of[3]", "more = lambda: ({1: 1, 3: 3.0},)", "more = lambda: ({1: 1},)", ", of")
+asked("ordered argument", "of['k']", "more = lambda: (collections.OrderedDict(id=1, k=3.0),)", "more = lambda: (collections.OrderedDict(id=1),)", ", of")
+asked("attribute of an argument", "of.k", "more = lambda: (made(Thing, k=3.0),)", "more = lambda: (made(Thing),)", ", of")
+asked("within an argument", "of['a'][0].k", "more = lambda: ({'a': [made(Thing, k=3.0)]},)", "more = lambda: ({'a': [made(Thing)]},)", ", of")
+asked("attribute of a tensor", "arg.k", "given = lambda x: (setattr(x, 'k', 3.0), x)[1]")
+case("bare except", "try: k = self.k\n        except: k = 1.0\n        x = x * k", middle="model.k = 3.0")
+case("attributes of self by get", "x = x * self.__dict__.get('k', 1.0)", middle="model.k = 3.0")
+case("attributes of self by setdefault", "x = x * self.__dict__.setdefault('k', 1.0)", middle="model.k = 3.0")
+case("attributes of self by name", "x = x * (2.0 if 'k' in vars(self) else 1.0)", middle="model.k = 3.0")
+case("attributes of a submodule", "x = x * (2.0 if 'k' in vars(self.first) else 1.0)", middle="model.first.k = 3.0")
+case("attributes of an argument", "x = x * (1 + len(vars(of)))", THINGS, "more = lambda: (made(Thing),)", "more = lambda: (made(Thing, k=3.0),)", ", of")
+case("getattr of an argument", "x = x * of.k", THINGS, "more = lambda: (made(Found),)", "more = lambda: (made(Found, k=3.0),)", ", of")
+case("number of hooks", "x = x * (1 + len(self._forward_hooks))", middle="model._forward_hooks[99] = lambda *_: None")
+case("callable", "x = x * (2.0 if callable(thing) else 1.0)", THINGS, "", "Thing.__call__ = lambda self: 0")
+case("registered", "x = x * (2.0 if isinstance(thing, Shape) else 1.0)", THINGS, "", "Shape.register(Thing)")
+case("hook of a module in a list", "x = self.extra[0](x)", "", "model.extra = [nn.Linear(64, 64).eval()]", "model.extra[0].register_forward_hook(lambda m, x, y: y * 3)")
+case("hook within a module in a list", "x = self.extra[0](x)", "", "model.extra = [nn.Sequential(nn.Linear(64, 64)).eval()]", "model.extra[0][0].register_forward_pre_hook(lambda m, x: x[0] * 3)")
+case("hook of a global module", "x = layer(x)", THINGS, "", "layer.register_forward_hook(lambda m, x, y: y * 3)")
+case("hook of an argument", "x = of(x)", THINGS, "more = lambda: (layer,)", "layer.register_forward_hook(lambda m, x, y: y * 3)", ", of")
+case("another argument with a hook", "x = of(x)", THINGS + "hooked = Layer(64, 64).eval()\nhooked.register_forward_hook(lambda m, x, y: y * 3)", "more = lambda: (layer,)", "more = lambda: (hooked,)", ", of")
+case("forward of a global module", "x = layer(x)", THINGS, "", "Layer.forward = lambda self, x: x")
+case("method two levels down", "x = x * self.held.held.gain()", THINGS, "model.held = made(Thing, held=other)", "Kind.gain = lambda self: 5.0")
+case("method of one in a list", "x = x * self.held[0].gain()", THINGS, "model.held = [other]", "Kind.gain = lambda self: 5.0")
+case("method of an argument", "x = x * of.gain()", THINGS, "more = lambda: (other,)", "Kind.gain = lambda self: 5.0", ", of")
+case("class method of a global class", "x = x * Kind.twice()", THINGS, "", "Kind.twice = classmethod(lambda cls: 5.0)")
+case("another attribute of a tensor", "x = x * arg.k", "", "given = lambda x: (setattr(x, 'k', 1.5), x)[1]", "given = lambda x: (setattr(x, 'k', 3.0), x)[1]")
+case("parameter or tensor", "x = x * (2.0 if isinstance(arg, nn.Parameter) else 1.0)", "", "", "given = lambda x: nn.Parameter(x, requires_grad=False)")
 
 
 def restored(run):

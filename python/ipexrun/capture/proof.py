@@ -23,7 +23,7 @@ from ..problems import let_through
 from . import capturable, environment
 from .facts import Finder, Unproved, looks
 
-VERSION = 4
+VERSION = 5
 OF_TORCH, OF_PYTHON, OURS = (os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.__file__, os.path.dirname(__file__)))
 MOST_CALLS = 64  # descriptions of calls that are kept for later processes
 MOST_FILES = 64  # proofs, of which the oldest go

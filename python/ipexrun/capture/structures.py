@@ -39,7 +39,9 @@ def describe(value, tensors, depth=0):
         if not value.is_cpu or value.layout is not torch.strided or value.dtype.is_complex or value.is_nested:
             raise Unknown("a tensor that is complex, nested, not on the CPU or not strided")
         tensors.append(value)
-        return value.dtype, value.shape, value.stride(), value.requires_grad, value.is_inference()
+        held = vars(value)
+        own = tuple((name, plain(one)) for name, one in held.items() if not name.startswith("_dynamo_")) if held else ()  # marks of torch's compiler are none
+        return kind, value.dtype, value.shape, value.stride(), value.requires_grad, value.is_inference(), own
     if kind is tuple or kind is list:
         return (kind, *[describe(one, tensors, depth + 1) for one in value])
     if kind is dict:

@@ -12,6 +12,7 @@ import types
 
 import torch
 
+from . import unguarded
 from .call_kinds import DEPTH
 
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, type(None), bool, int, str, bytes, complex, torch.Size, torch.dtype, torch.device, torch.layout,
@@ -35,6 +36,7 @@ class Alike:
         self.first = NOTHING
 
     def begin(self, module, args, kwargs):
+        unguarded.watch()  # TorchDynamo is there by now
         theirs = vars(torch.nn.Module())
         self.attributes = tuple(name for name, value in vars(module).items() if name not in theirs and is_state(value))
         forward = getattr(type(module), "forward", None)
