@@ -65,6 +65,7 @@ def made(kind, **attributes):
     vars(one).update(attributes)
     return one
 def read(thing): return thing.k
+def listed(thing): return vars(thing).get('k', 1.0)
 thing, other, layer = Thing(), Kind(), Layer(64, 64).eval()
 """
 CASES = {}
@@ -239,6 +240,7 @@ case("bare except", "try: k = self.k\n        except: k = 1.0\n        x = x * k
 case("attributes of self by get", "x = x * self.__dict__.get('k', 1.0)", middle="model.k = 3.0")
 case("attributes of self by setdefault", "x = x * self.__dict__.setdefault('k', 1.0)", middle="model.k = 3.0")
 case("attributes of self by name", "x = x * (2.0 if 'k' in vars(self) else 1.0)", middle="model.k = 3.0")
+case("attributes of self in another function", "x = x * listed(self)", THINGS, "", "model.k = 3.0")
 case("attributes of a submodule", "x = x * (2.0 if 'k' in vars(self.first) else 1.0)", middle="model.first.k = 3.0")
 case("attributes of an argument", "x = x * (1 + len(vars(of)))", THINGS, "more = lambda: (made(Thing),)", "more = lambda: (made(Thing, k=3.0),)", ", of")
 case("getattr of an argument", "x = x * of.k", THINGS, "more = lambda: (made(Found),)", "more = lambda: (made(Found, k=3.0),)", ", of")

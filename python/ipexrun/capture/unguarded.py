@@ -147,8 +147,25 @@ def lists_itself(code):
     return True
 
 
-def is_method_of(code, kind):
-    return any(getattr(one, "__code__", None) is code for base in kind.__mro__ for one in list(vars(base).values()))
+def codes_of(kind):
+    """Of its methods that are plain functions."""
+    return {getattr(one, "__code__", None) for base in kind.__mro__ for one in list(vars(base).values())}
+
+
+class Lists:
+    """Of which modules functions list attributes: those of these `kinds`, whose methods they are, or `all`. Python's own list what they copy and show."""
+
+    def __init__(self, listing, kinds):
+        own = {kind: codes_of(kind) for kind in kinds if listing}
+        its = {code for code in listing if lists_itself(code) and any(code in codes for codes in own.values())}
+        self.kinds = {kind for kind, codes in own.items() if not listing.isdisjoint(codes)}
+        self.all = any(not code.co_filename.startswith(OF_PYTHON) for code in listing - its)
+
+
+def kinds_of(met):
+    """Of objects, and classes among them; tensors have torch's."""
+    kinds = {one if isinstance(one, type) else type(one) for one in met}
+    return {kind for kind in kinds if not issubclass(kind, torch.Tensor)}
 
 
 def made_of(kind):
@@ -228,8 +245,9 @@ class Unguarded:
             for is_key, source, name in vars(output).get(ASKED, ()):
                 self.look_for_what_was_asked(is_key, source, name, scope, guards)
             met = [one for one in output.side_effects.id_to_variable.values() if one.source is not None]
-            self.look_at_modules(met, listing, not names.isdisjoint(HOOKS), guards)
-            self.look_at_classes(output.side_effects.keepalive, names)
+            kinds = kinds_of(output.side_effects.keepalive)
+            self.look_at_modules(met, Lists(listing, kinds), not names.isdisjoint(HOOKS), guards)
+            self.look_at_classes(kinds, output.side_effects.keepalive, names)
             for guard in found:
                 self.look_for_classes(guard.originating_source, scope)
                 if not is_of_call_or_torch(guard.originating_source):
@@ -258,7 +276,7 @@ class Unguarded:
             elif not is_key and name is not None:
                 if not has_itself(value, name):
                     guards.lacks_attribute(source, name)
-            else:
+            elif not callable(value):  # else a function, by which something was asked that the call has made
                 raise NotAsItIs(NOT_FOLLOWED)
         except NotAsItIs:
             raise
@@ -266,29 +284,26 @@ class Unguarded:
             let_through(problem)
             raise NotAsItIs(NOT_FOLLOWED) from None
 
-    def look_at_modules(self, met, listing, hooks, guards):
+    def look_at_modules(self, met, lists, hooks, guards):
         """Those of the captured one are looked at by capturable.Hooks and by TorchDynamo, but for attributes that a function lists."""
         from torch._dynamo.source import AttrSource
 
         module = self.module()
         known = set(map(id, module.modules())) if module is not None else set()
-        others = any(not code.co_filename.startswith(OF_PYTHON) and not lists_itself(code) for code in listing)
         for variable in met:
             one = vars(variable).get("value")  # of some it is computed, which takes in what nobody has used
             if not isinstance(one, torch.nn.Module):
                 continue
             for kind in HOOKS if hooks or id(one) not in known else ():
                 guards.add(AttrSource(variable.source, kind), "SEQUENCE_LENGTH")
-            if others or any(is_method_of(code, type(one)) for code in listing):
+            if lists.all or type(one) in lists.kinds:
                 if is_of_call(variable.source):
                     guards.has_keys(AttrSource(variable.source, "__dict__"), vars(one))
                 else:
                     self.keys.append((weakref.ref(one), keys_of(vars(one))))
 
-    def look_at_classes(self, met, names):
-        """Their methods; and where it is asked whether one can be called, or is of an abstract class, what they are not by now."""
-        kinds = {one if isinstance(one, type) else type(one) for one in met}
-        kinds = {kind for kind in kinds if not issubclass(kind, torch.Tensor)}
+    def look_at_classes(self, kinds, met, names):
+        """Their methods (`__call__`, for code that asks whether it can be called); and which of them count as an abstract class, where that is asked."""
         module = self.module()
         looked_at = {*self.classes, *(capturable.classes_of(module) if module is not None else ())}
         new = tuple({one for kind in kinds for one in made_of(kind)} - looked_at)
@@ -296,8 +311,6 @@ class Unguarded:
             hook = sys.modules["_ipexrun_hook"]
             self.classes, self.methods = self.classes + new, self.methods + hook.snapshot(new)
             self.versions = bytearray(8 * len(self.classes))
-        if "callable" in names:
-            self.absent.update({(one, "__call__"): vars(one) for kind in kinds for one in made_of(kind) if not hasattr(kind, "__call__")})
         if not names.isdisjoint(("isinstance", "issubclass")):
             plain = {one for one in met if type(one) is abc.ABCMeta}
             self.abstract += [(kind, one, issubclass(kind, one)) for kind in kinds for one in plain]
