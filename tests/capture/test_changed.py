@@ -1,7 +1,8 @@
 """What a forward reads is changed under a module that was captured: results are stock's from the next call on, answered by TorchDynamo's graphs or by traces.
 
 Risk covered: what TorchDynamo guards is taken over into a proof in part only (an object that gets what its class had, a slot, a module that is not
-registered), and what it reads without guarding it (a base class's attribute, lists in a tuple, keys that are not there, the environment).
+registered), and what it reads without guarding it (a base class's attribute, lists in a tuple, keys and
+attributes that are not there, hooks and methods of what the module does not register, the environment).
 """
 
 import json
@@ -65,6 +66,44 @@ def test_many_of_them_were_traced(traces):
 def test_most_cases_change_something(stock):
     changed = [name for name in changed_cases.CASES if stock[f"{name}#0"][changed_cases.CHANGED - 1] != stock[f"{name}#0"][changed_cases.CHANGED + 6]]
     assert len(changed) > 0.8 * len(changed_cases.CASES), set(changed_cases.CASES) - set(changed)
+
+
+STEPS = """
+import json, sys, torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+    def forward(self, x, of):
+        x = self.second(torch.relu(self.first(x)))
+        try: k = of["k"]
+        except KeyError: k = 1.0
+        try: return x * k * self.k
+        except AttributeError: return x * k
+torch.manual_seed(0)
+model, losses = Net(), []
+steps = torch.optim.SGD(model.parameters(), lr=1e-3)
+for i in range(60):
+    if i == 45:
+        model.k = 2.0
+    loss = model(torch.full((16, 64), 0.1), {"k": 3.0} if 30 <= i < 40 else {"id": 1}).square().mean()
+    steps.zero_grad()
+    loss.backward()
+    steps.step()
+    losses.append(loss.item())
+print(json.dumps([losses, [one["state"] for one in sys.modules["ipexrun"].report()["modules"][:1]] if "ipexrun" in sys.modules else []]))
+"""
+
+
+def test_so_does_a_captured_training_step():
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"}
+    said = []
+    for launcher in ([], [f"{BUILD}/bin/ipexrun", "--graph-mode", "dynamo"]):
+        done = subprocess.run([*launcher, sys.executable, "-W", "ignore", "-c", STEPS], capture_output=True, text=True, timeout=300, env=environment)
+        assert done.returncode == 0, done.stderr
+        said.append(json.loads(done.stdout))
+    assert said[1][0] == pytest.approx(said[0][0], rel=0.05) and said[1][1] == ["captured"], said
 
 
 NAMES = """
