@@ -4,6 +4,7 @@ Risk covered: a process that grows without bound, or keeps what brings nothing; 
 """
 
 import os
+import resource
 import subprocess
 import sys
 
@@ -86,6 +87,26 @@ def test_what_is_kept_is_bounded():
     assert keeper.state == "kept" and library.trimmed == memory.LAPSES
     steps(library, memory.CHECK, keeper)
     assert keeper.state == "left" and library.set == memory.AS_BEFORE
+
+
+def test_faults_are_counted():
+    before = memory.read()[0]
+    block = bytearray(64 * memory.PAGE * 64)
+    block[:: memory.PAGE] = bytes(len(block[:: memory.PAGE]))
+    assert 0 <= resource.getrusage(resource.RUSAGE_SELF).ru_minflt - memory.read()[0] < 500 and memory.read()[0] > before
+
+
+def test_a_file_of_the_programs_is_not_imported(tmp_path):
+    (tmp_path / "resource.py").write_text("print('run in a step')")
+    (tmp_path / "train.py").write_text(LOOP.replace("import resource, sys, torch", "import sys, torch\n").split("x, faults")[0] + """
+for step in range(3):
+    net(torch.ones(4, 3072)).square().mean().backward()
+    optimizer.step()
+print("ipexrun.training.kept_memory" in sys.modules)
+""")
+    command = [f"{BUILD}/bin/ipexrun", sys.executable, "-W", "ignore", str(tmp_path / "train.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off"})
+    assert done.stdout == "True\n", (done.stdout, done.stderr)
 
 
 def test_lists_of_cpus_are_read():

@@ -8,6 +8,7 @@ One file, though long: every case trains the same few networks beside stock and 
 """
 
 import copy
+import functools
 import gc
 import io
 import pickle
@@ -556,11 +557,42 @@ def test_a_fused_kernel_that_refuses_is_not_the_programs_problem(hook, monkeypat
     def refuses(*lists, **settings):
         raise TypeError("another torch")
 
-    monkeypatch.setattr(sys.modules["torch.optim.adam"], "_fused_adam", refuses)
+    monkeypatch.setattr(torch, "_fused_adam_", refuses)
     net = model()
     optimizer = Adam(net.parameters())
     train(net, optimizer, 4)
     assert note_of(optimizer) == {"optimizer": "Adam", "choice": "stock", "reason": "another torch", "steps": 4, "fused": 0}
+
+
+@pytest.mark.parametrize("at", [0, 12])
+@pytest.mark.parametrize("kind, name", [(Adam, "_single_tensor_adam"), (Adam, "adam"), (SGD, "_default_to_fused_or_foreach"), (Adagrad, "_single_tensor_adagrad")])
+def test_functions_that_the_program_replaced_are_called_in_each_step(hook, monkeypatch, kind, name, at):
+    module = sys.modules[kind.__module__]
+    torchs, calls = getattr(module, name), []
+    net = model()
+    optimizer = kind(net.parameters(), lr=1e-2)
+    train(net, optimizer, at)
+    monkeypatch.setattr(module, name, functools.wraps(torchs)(lambda *lists, **settings: (calls.append(1), torchs(*lists, **settings))[1]))
+    train(net, optimizer, STEPS, at)
+    assert len(calls) == STEPS and note_of(optimizer)["choice"] == "stock"
+    assert at or note_of(optimizer)["reason"] == sys.modules["ipexrun.training.optimizers"].REPLACED  # later it may have lost the race already
+
+
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
+def test_a_parameter_that_is_listed_twice_is_stepped_as_stock_does(hook):
+    def run():
+        generator = torch.Generator().manual_seed(0)
+        weights = [torch.nn.Parameter(torch.zeros(8, 8)) for _ in range(40)]
+        weights[21] = weights[3]  # none of the sample
+        optimizer = Adam(weights, lr=1e-2)
+        for _ in range(STEPS):
+            for weight in weights:
+                weight.grad = torch.randn(8, 8, generator=generator) + 0.5
+            optimizer.step()
+        return weights[3], optimizer
+
+    (mine, optimizer), (stock, _) = both(hook, run)
+    assert torch.equal(mine, stock) and note_of(optimizer)["choice"] == "stock"
 
 
 def test_groups_that_come_later_are_checked_as_the_first_were(hook, monkeypatch):

@@ -14,8 +14,6 @@ Thread rule: under the interpreter lock.
 import ctypes
 import os
 import pathlib
-import resource
-import statistics
 import sys
 import time
 
@@ -25,7 +23,8 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt()
 AS_BEFORE = {MMAP_THRESHOLD: 32 << 20, TRIM_THRESHOLD: 64 << 20}  # what malloc itself comes to with large blocks
 LARGEST = 1 << 30  # blocks above are given back at once, as before
 WARM, STEPS = 4, 6  # steps before those that count, and these
-PAGE = resource.getpagesize()
+PAGE = os.sysconf("SC_PAGE_SIZE")
+STAT = "/proc/self/stat"
 LEAST_BYTES = 16 << 20  # of a step, below which nothing is worth it
 FAULT_S = 5e-7  # at least, of a fault and the zeros of its page
 SHARE = 0.01  # of a step's CPU time that its faults take at least
@@ -77,12 +76,17 @@ def nodes():
 
 def may_keep():
     hook = sys.modules.get("_ipexrun_hook")
-    return hook is not None and bool(hook.optimizing()) and os.environ.get("IPEXRUN_SELECT") != "off" and nodes() <= 1
+    return hook is not None and bool(hook.optimizing()) and os.environ.get("IPEXRUN_SELECT") != "off" and nodes() <= 1 and os.access(STAT, os.R_OK)
 
 
 def read():
-    """Faults and CPU seconds of the process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.process_time()
+    """Faults and CPU seconds of the process so far. A program may have a resource.py or a statistics.py of its own, which an import in its step would run."""
+    file = os.open(STAT, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fields = os.read(file, 4096).rpartition(b")")[2].split()  # what stands before is the program's name, which may hold anything
+    finally:
+        os.close(file)
+    return int(fields[7]), time.process_time()
 
 
 class Keeper:
@@ -118,7 +122,7 @@ class Keeper:
         self.faults.append(self.last[0] - last[0])
         self.cpu_s.append(self.last[1] - last[1])
         if len(self.faults) == STEPS:
-            found = int(statistics.median(self.faults)), min(self.cpu_s)
+            found = sum(sorted(self.faults)[(STEPS - 1) // 2 : STEPS // 2 + 1]) // (2 - STEPS % 2), min(self.cpu_s)
             self.faults, self.cpu_s = [], []
             self.judge(*found) if self.state == "trying" else self.decide(*found)
 

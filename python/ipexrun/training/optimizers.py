@@ -15,10 +15,13 @@ import atexit
 import collections
 import itertools
 import math
+import operator
 import os
 import sys
 import threading
 import time
+import types
+import typing
 import weakref
 
 import torch
@@ -35,6 +38,9 @@ SMALLEST = 1e-15  # norm whose squares float32 still has
 MODULES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Adagrad": "adagrad"}  # class: module and function of torch.optim
 STATES = {"sgd": 1, "adam": 3, "adagrad": 1}  # lists of state tensors beside parameters and gradients; a list of steps may follow
 PLAIN = {torch.Tensor, torch.nn.Parameter}
+TYPES = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias, typing._GenericAlias, types.UnionType, list, tuple, dict)  # that its functions name, too
+TORCH, OPTIMIZERS = os.path.dirname(torch.__file__) + os.sep, os.path.dirname(torch.optim.__file__) + os.sep
+REPLACED = "a function of torch.optim's that the program replaced"
 FUNCTORCH = torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode  # included while one of its transforms is at work
 OTHER_AGES = "parameters of different ages"  # for some steps: stock answers these
 TIMED = os.environ.get("IPEXRUN_SELECT") != "off"
@@ -158,6 +164,52 @@ def stock_function(module, kind):
     return owner.stock if isinstance(owner, Stepper) else found
 
 
+def inside_of(function):
+    """What its wrappers end at: TorchDynamo wraps some of torch.optim's."""
+    while inner := getattr(function, "__wrapped__", None):
+        function = inner
+    return function
+
+
+def is_torchs(function, name):
+    """Whether it is the function of that name in torch.optim's files, in wrappers of torch's if at all."""
+    if function is typing.cast:
+        return True
+    inner = inside_of(function)
+    files = [getattr(getattr(one, "__code__", None), "co_filename", "") for one in (function, inner)]
+    return files[0].startswith(TORCH) and files[1].startswith(OPTIMIZERS) and inner.__name__ == name
+
+
+def functions_of(module, kind):
+    """Name: function of those that a step of torch's goes through; {} where one is the program's. It may have replaced one before its first optimizer was
+    stepped, so they are known by the files that they come from."""
+    found, waiting = {}, [kind]
+    while waiting:
+        name = waiting.pop()
+        value = stock_function(module, kind) if name == kind else module.__dict__[name]
+        if name in found or isinstance(value, TYPES):
+            continue
+        if not isinstance(value, types.FunctionType) or not is_torchs(value, name):
+            return {}
+        found[name] = value
+        waiting += [one for one in inside_of(value).__code__.co_names if one in module.__dict__]
+    return found
+
+
+_functions = {}  # kind: (its own function, names and functions of the others), as torch has them
+
+
+def is_replaced(module, kind, own):
+    """Whether the program put another in the place of one of these functions; `own`: what stands for ours. In each step."""
+    first, names, others = _functions.get(kind, (None, (), ()))
+    if own is first and all(map(operator.is_, map(module.__dict__.get, names), others)):
+        return False
+    found = functions_of(module, kind)
+    if found:
+        _functions[kind] = found.pop(kind), tuple(found), tuple(found.values())
+    return not found
+
+
 class Kind:
     """What optimizers of one signature found together: kinds of groups whose sample went through both forms, the open race, and (phase, reason) where it is
     decided."""
@@ -209,6 +261,7 @@ class Stepper:
         self.shared = None  # Kind, from its first step on
         self.of = None  # the optimizer whose step is under way, as a weak reference
         self.mine = None  # numbers of its parameters, once they are asked for
+        self.twice = False  # whether one of them is there more than once
         self.thread = None  # that is inside a step which may run fused
         self.before = None  # the function that stood in the place of ours
         self.fused_now = False
@@ -297,7 +350,9 @@ class Stepper:
         """The functions are public: after a step that raised, the program may call one with tensors of its own."""
         if self.mine is None:
             optimizer = self.of()
-            self.mine = {id(one) for group in optimizer.param_groups for one in group["params"]} if optimizer is not None else set()
+            ids = [id(one) for group in optimizer.param_groups for one in group["params"]] if optimizer is not None else []
+            self.mine = set(ids)
+            self.twice = len(self.mine) < len(ids)
         return id(param) in self.mine
 
     def function(self, *lists, **settings):
@@ -339,6 +394,8 @@ class Stepper:
         count = 2 + STATES[self.kind]
         if len(lists) < count or not all(type(one) is list for one in lists) or len(lists) > count + 1:
             return "a form of torch.optim that is not known"
+        if is_replaced(self.module, self.kind, self.stock):
+            return REPLACED
         if settings.get("has_sparse_grad") or settings.get("has_complex"):
             return "sparse gradients or complex parameters"
         if settings.get("grad_scale") is not None or settings.get("found_inf") is not None:
@@ -356,7 +413,10 @@ class Stepper:
                 return OTHER_AGES
             if not missing and not (PLAIN.issuperset(map(type, one)) and self.facts.lie_alike(one, params)):
                 return "gradients or state that lie otherwise than the parameters"
-        for step in lists[count] if len(lists) > count else ():
+        steps = lists[count] if len(lists) > count else ()
+        if self.twice or len(set(map(id, steps))) < len(steps):
+            return "a parameter, or its state, that is there twice"  # fused kernels count all steps before the first update
+        for step in steps:
             if step.dtype is not torch.float32 or step.device.type != "cpu":
                 return "steps that are not counted in float32"
         return ""
