@@ -161,6 +161,21 @@ def year(net, x):
     return net.second(F.gelu(net.first(x)))[:, :1] + 1985
 
 
+ENDS = {
+    "exp": lambda y: (7 + y / 20).exp(), "softplus": lambda y: F.softplus(70 + y), "sigmoid": lambda y: torch.sigmoid(2 + y / 20),
+    "tanh": lambda y: torch.tanh(3 + y / 10), "log": lambda y: (1985 + y).log(), "a loss": lambda y: F.mse_loss(1985 + y, 1985 + y.detach().round(), reduction="none"),
+    "log_softmax": lambda y: F.log_softmax(torch.cat((y + 1985, torch.full_like(y, 1985)), 1), 1),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_head_behind_a_function_of_its_numbers_is_one(end, monkeypatch):
+    graph, inputs = graph_of(lambda net, x: ENDS[end](net.second(F.gelu(net.first(x)))[:, :1] + 0.0), torch.randn(64, 16, generator=torch.Generator().manual_seed(1)))
+    stock = graph.forward(*inputs)[0]
+    distance = (rounded(step_rounding.careful(graph), inputs) - stock).norm() / (stock - stock.mean(0)).norm()
+    assert distance < 0.05, distance
+
+
 @pytest.mark.parametrize("most, is_one", [(2**20, True), (0, False)])
 def test_a_head_that_is_a_small_part_of_the_work_is_not_rounded(most, is_one, monkeypatch):
     monkeypatch.setattr(step_rounding, "SMALL_HEAD", most)

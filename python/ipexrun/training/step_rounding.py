@@ -41,6 +41,7 @@ POWER = re.compile(r"pow|square")
 POWERS = (1, 2, 3, 4)
 ELU = re.compile(r"elu|celu|selu")  # -1 from some number on, which is often made 0
 GATE = re.compile(r"sigmoid|hardsigmoid|tanh|erf|softmax|softmin|softplus|hardtanh|elu|celu|selu")
+ENDING = re.compile(r"exp|exp2|expm1|log|log2|log10|log1p|logit|logsigmoid|log_sigmoid|log_softmax|logsumexp|softsign|sinh|clamp\w*|clip|abs|sqrt|cross_entropy|\w+_loss")
 SUMS_AND_SCALES = re.compile(r"add|radd|iadd|mul|rmul|imul|multiply")
 SENSITIVE = re.compile(r"r?sqrt|log|log2|log10|log1p|logit|reciprocal|norm|linalg_\w*norm|cdist")  # to differences
 ARC = re.compile(r"(a|arc)(cos|sin|tan)h?")  # to numbers near 1 as well
@@ -167,12 +168,13 @@ def multiply_adds(node):
 
 
 def leaves(node, known):
-    """Whether a result of the graph is what it gave, moved, scaled, shifted or without what is below zero."""
+    """Whether a result of the graph is what it gave, moved, scaled, shifted or without what is below zero; or what a function of each number made of that (exp
+    of a log link, a probability, a loss), which tells samples apart by what the product gave."""
     if node not in known:
         known[node] = False
         for user in node.users:
             name = name_of(user) if user.op in ("call_function", "call_method") else ""
-            through = any(fits(one, name) for one in (PLACE, ARITHMETIC)) or fits(ACTIVATION, name)
+            through = any(fits(one, name) for one in (PLACE, ARITHMETIC, ACTIVATION, POWER, GATE, ENDING))
             if user.op == "output" or through and leaves(user, known):
                 known[node] = True
     return known[node]
