@@ -378,6 +378,96 @@ class AutocastInTurn(Cnn):
     pass
 
 
+class Features(nn.Module):
+    """What the rest is computed from is given out as well, and kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1), nn.Linear(16, 4)
+
+    def forward(self, x):
+        self.kept = torch.relu(self.first(x))
+        image = torch.relu(self.second(self.kept))
+        return self.last(image.mean((2, 3))), image
+
+
+def features():
+    net, losses, fired, given = Features(), [], [], []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for step in range(STEPS):
+        logits, image = net(images())
+        image.retain_grad()
+        net.kept.register_hook(lambda gradient: fired.append((tuple(gradient.shape), gradient.stride())))
+        if step > STEPS - 3:
+            image.register_hook(lambda gradient: gradient * 0)
+        loss = nn.functional.cross_entropy(logits, labels())
+        given.append(torch.autograd.grad(loss, [image, net.kept], retain_graph=True))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return seen(net, losses, fired=fired, given=given[-3][0], inner=given[-3][1], image=image.grad, lies=[one.stride() for one in given[-1]])
+
+
+class PastVersions(nn.Module):
+    """Images that are written through `.data`."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 16, 3, padding=1), nn.Linear(16, 4)
+        self.register_buffer("mean", torch.zeros(1, 3, 12, 12))
+
+    def forward(self, x):
+        self.mean.data.mul_(0.9).add_(0.1 * x.mean(0, keepdim=True))
+        return self.last(torch.relu(self.first(x - self.mean)).mean((2, 3)))
+
+
+class Clamped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 16, 3, padding=1), nn.Linear(16, 4)
+
+    def forward(self, x):
+        x.data.clamp_(0, 1)
+        return self.last(torch.relu(self.first(x)).mean((2, 3)))
+
+
+def clamped():
+    """The first steps' images are within the bounds."""
+    net, shown = Clamped(), []
+    count = iter(range(100))
+
+    def batch():
+        shown.append(images() if next(count) > 4 else torch.rand(8, 3, 12, 12))
+        return shown[-1]
+
+    losses = loop(net, batch)
+    return seen(net, losses, least=float(shown[-1].min()), most=float(shown[-1].max()))
+
+
+class Noisy(nn.Module):
+    """Noise beside an image, which counts from some step on."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 16, 3, padding=1), nn.Linear(16, 4)
+        self.register_buffer("strength", torch.zeros(()))
+
+    def forward(self, x):
+        image = self.first(x)
+        image = image * (1 + self.strength * torch.rand_like(image))
+        return self.last(torch.relu(image).amax((2, 3)))
+
+
+def noisy():
+    net, firsts = Noisy(), []
+    losses = loop(net, images)
+    net.strength.fill_(4.0)
+    for _ in range(3):
+        firsts.append(net(images()).detach())
+    return seen(net, losses, logits=torch.stack(firsts))
+
+
 def under_autocast(kind, batch, dtype=torch.bfloat16, in_turn=False):
     def case():
         net, losses, types = kind(), [], []
@@ -409,6 +499,7 @@ CASES = {
     "threads": threads, "scaler": scaler, "sizes": sizes, "offloaded": offloaded, "validated": validated,
     "autocast, cnn": under_autocast(AutocastCnn, images), "autocast, transformer": under_autocast(AutocastTransformer, tokens),
     "autocast, float16": under_autocast(AutocastToHalf, images, torch.float16), "autocast, in turn": under_autocast(AutocastInTurn, images, in_turn=True),
+    "features": features, "past versions": plain(PastVersions, images), "clamped": clamped, "noisy": noisy,
     "penalty": penalty,  # the last: no step after it is rounded
 }
 

@@ -25,8 +25,8 @@ from .. import plugin
 from ..capture import rebuilt
 from ..graphs import double, graph_notes
 from ..problems import first_line, let_through
-from . import operator_bounds, step_graphs, step_norms, step_rounding
-from .step_graphs import Arrivals, few, finite, is_image, stock_kernels
+from . import operator_bounds, step_graphs, step_norms, step_paths, step_rounding
+from .step_graphs import Arrivals, few, finite, stock_kernels
 from .steps import rounds_to_bf16
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
@@ -120,17 +120,19 @@ class Graph:
 
     def __init__(self, module, asks, where):
         self.module, self.asks = module, asks
-        self.inside = step_norms.fused(module) or module  # what forms run
+        self.draws = step_graphs.may_draw(module.graph)
+        self.unseen = step_paths.unseen_writes(module.graph)
+        self.faces = []  # of stock's results, once compared
+        kept = step_paths.kept(module, self.faces)
+        self.inside = step_norms.fused(kept) or kept  # what forms run
         self.rounded = step_rounding.careful(self.inside)  # likewise in bf16; None: there is none
-        self.faces = None
         self.right = set()  # forms that were compared
         self.waiting = 0  # calls that the compared step's gradients may still take
         self.used = self.checks = 0
-        self.writes = True  # inputs or buffers, as far as known
+        self.writes, self.seen = True, set()  # inputs or buffers, as far as known; the places of those that a comparison saw written
         self.ends = False  # stock's results of few numbers are finite
         self.recheck_at = FIRST_RECHECK
         self.by_operators = operator_bounds.magnifies(module)  # checks ask how far rounded operators take it
-        self.draws = step_graphs.may_draw(module.graph)
         self.guard = torch.classes.ipexrun.Training()
         self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
         self.note = graph_notes.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
@@ -165,15 +167,15 @@ class Graph:
         self.waiting = 0
         self.asks.lose(kind, why)
 
-    def formed(self, kind, arguments):
+    def formed(self, kind, arguments, way=step_paths.at_once):
         values = [self.laid_out(one) for one in arguments]
         if kind == BF16_LAST:
             if self.rounded is None:
                 raise Wrong(step_rounding.NONE)
             with torch.autocast("cpu", torch.bfloat16):
-                results = self.rounded.forward(*values)
+                results = way(self.rounded)(*values)
         else:
-            results = self.inside.forward(*values)
+            results = way(self.inside)(*values)
         return tuple(step_graphs.TrainingForms.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
 
     @staticmethod
@@ -220,20 +222,25 @@ class Graph:
     def check(self, kind, arguments):
         """The program gets the graph as captured; what a form gives is computed beside it."""
         random = torch.get_rng_state()
+        orders = []
+        way = step_paths.in_order(orders) if self.draws else step_paths.at_once
         try:
             self.fits(arguments)
             with stock_kernels():
-                stock, copies = self.on_copies(self.module.forward, arguments)
-            if any(is_image(one) and one._version != 0 for one in copies):
+                stock, copies = self.on_copies(way(self.module), arguments)
+            self.seen = step_graphs.written(copies, arguments)
+            if step_graphs.writes_image(self.seen, self.unseen, arguments):
                 raise Wrong("an image among its inputs is written")
             self.describe(stock, copies)
             self.ends = finite(few(stock))
             after = torch.get_rng_state()
             self.draw_again(random)
             with self.kernels(kind):
-                mine, mine_copies = self.on_copies(lambda *values: self.formed(kind, values), arguments)
+                mine, mine_copies = self.on_copies(lambda *values: self.formed(kind, values, way), arguments)
             if self.draws and not torch.equal(after, torch.get_rng_state()):
                 raise Wrong("it draws other random numbers")
+            if len(set(map(str, orders))) > 1:
+                raise Wrong(step_paths.OTHER_ORDER)
             exact = self.in_float64(stock, arguments, random) if kind == LAST else []
             rounded_itself = kind == BF16_LAST and rounds_to_bf16()
             beside = self.by_rounded_operators(arguments, random) if kind == BF16_LAST and self.by_operators and not rounded_itself else None
@@ -315,6 +322,8 @@ class Graph:
         pairs = [(one, other) for one, other in zip(stock, mine) if isinstance(one, torch.Tensor)]
         if any(one.requires_grad != other.requires_grad for one, other in pairs):
             raise Wrong("other results have gradients")
+        if not step_paths.ways(stock) <= step_paths.ways(mine):
+            raise Wrong("a result lies no longer on the way to another one")
         trial = torch.classes.ipexrun.Trial()
         rounded = kind == BF16_LAST or self.asks.bf16_allowed
         near = trial.check_beside([one.detach() for one, _ in pairs], [other.detach() for _, other in pairs], rounded, exact)
@@ -335,9 +344,9 @@ class Graph:
 
     def compare_state(self, kind, copies, mine, beside):
         """Buffers that the graph writes, statistics of batch norms above all."""
-        self.writes = step_graphs.written(copies)
+        self.writes = bool(self.seen or self.unseen)
         for i, (one, other) in enumerate(zip(copies, mine)):
-            if not isinstance(one, torch.Tensor) or (one._version == 0 and other._version == 0):
+            if not isinstance(one, torch.Tensor) or (one._version == 0 and other._version == 0 and i not in self.seen):
                 continue
             if one._version != other._version:
                 raise Wrong("it writes other inputs")

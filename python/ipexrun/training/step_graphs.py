@@ -20,7 +20,7 @@ from .. import plugin
 from ..graphs import graph_notes
 from ..graphs.translation import Unsupported
 from ..problems import first_line, let_through
-from . import step_rounding
+from . import step_paths, step_rounding
 from .operator_bounds import distance
 from .steps import Stopwatch
 
@@ -65,14 +65,22 @@ def few(results):
     return [one for one in results if isinstance(one, torch.Tensor) and one.numel() <= LOSSES]
 
 
-def written(copies):
-    """Whether a graph that ran on these copies writes its inputs."""
-    return any(isinstance(one, torch.Tensor) and one._version != 0 for one in copies)
+def written(copies, values):
+    """Places of the inputs that a graph has written, which ran on copies of `values`."""
+    return {i for i, (copy, value) in enumerate(zip(copies, values)) if step_paths.is_written(copy, value)}
+
+
+def writes_image(seen, unseen, values):
+    """Whether one of the tensors at these places lies in another way in a form, so that a copy would be written in its stead."""
+    return any(is_image(values[i]) for i in seen) or any(isinstance(values[i], torch.Tensor) and values[i].dim() == 4 for i in unseen)
 
 
 def may_draw(graph):
-    """Whether it may draw random numbers, by the names of its operators."""
-    return any(node.op.startswith("call") and MAY_DRAW.search(str(node.target)) and not is_plain_attention(node) for node in graph.nodes)
+    """Whether it may draw random numbers, by the names of its operators; these are marked, in graphs made of this one as well."""
+    drawing = [node for node in graph.nodes if node.op.startswith("call") and MAY_DRAW.search(str(node.target)) and not is_plain_attention(node)]
+    for node in drawing:
+        node.meta["draws"] = True
+    return bool(drawing)
 
 
 def is_plain_attention(node):
@@ -132,9 +140,10 @@ class TrainingForms:
 
     def __init__(self, module, captured, dtype):
         self.module, self.captured = module, captured
-        self.inside = step_rounding.careful(module)  # what runs in bf16; None: there is none
-        self.faces = None  # of stock's results: dtype and memory format
+        self.faces = []  # of stock's results, once compared: dtype and memory format
         self.draws, self.writes = may_draw(module.graph), True  # random numbers; inputs, as far as known
+        self.unseen = step_paths.unseen_writes(module.graph)
+        self.inside = step_rounding.careful(module)  # what runs in bf16; None: there is none
         self.ends = False  # stock's results of few numbers are finite
         self.trial = torch.classes.ipexrun.Trial()
         self.asked_for = ASKED_FOR or dtype == "bfloat16"
@@ -175,12 +184,16 @@ class TrainingForms:
             self.lock.release()
 
     def rounded(self, arguments):
-        values = [one.contiguous(memory_format=torch.channels_last) if is_image(one) else one for one in arguments]
+        values = [self.laid_out(one) for one in arguments]
         if self.inside is None:
             raise Unsupported(step_rounding.NONE)
         with torch.autocast("cpu", torch.bfloat16):
             results = self.inside.forward(*values)
         return tuple(self.as_stock(one, face) for one, face in zip(results, self.faces, strict=True))
+
+    @staticmethod
+    def laid_out(value):
+        return value.contiguous(memory_format=torch.channels_last) if is_image(value) else value
 
     @staticmethod
     def as_stock(value, face):
@@ -192,17 +205,18 @@ class TrainingForms:
     def describe(self, results, arguments):
         """What stock's results look like; raises where ours cannot look the same."""
         memory = {one.untyped_storage().data_ptr() for one in arguments if isinstance(one, torch.Tensor)}
-        self.faces = []
+        faces = []
         for one in results:
             if not isinstance(one, torch.Tensor):
-                self.faces.append(None)
+                faces.append(None)
                 continue
             if one.untyped_storage().data_ptr() in memory:
                 raise Unsupported("a result that shares memory with an input")
             last = one.dim() == 4 and one.is_contiguous(memory_format=torch.channels_last)
             if not last and not one.is_contiguous():
                 raise Unsupported("a result that is not dense")
-            self.faces.append((one.dtype, torch.contiguous_format if one.is_contiguous() else torch.channels_last))
+            faces.append((one.dtype, torch.contiguous_format if one.is_contiguous() else torch.channels_last))
+        self.faces[:] = faces
 
     # ---- is it right -----------------------------------------------------------------------------------------------------------------
 
@@ -211,13 +225,16 @@ class TrainingForms:
         try:
             with stock_kernels():
                 stock, copies = self.on_copies(self.captured, arguments)
-            if any(is_image(one) and one._version != 0 for one in copies):
+            seen = written(copies, arguments)
+            if writes_image(seen, self.unseen, arguments):
                 raise Unsupported("an image among its inputs is written")
             self.describe(stock, copies)
-            self.ends, self.writes = finite(few(stock)), written(copies)
+            self.ends, self.writes = finite(few(stock)), bool(seen or self.unseen)
             torch.set_rng_state(random)
             mine, mine_copies = self.on_copies(self.rounded, arguments)
             self.compare_results(stock, mine)
+            if self.draws and self.order_of(self.module, arguments) != self.order_of(self.inside, [self.laid_out(one) for one in arguments]):
+                raise Unsupported(step_paths.OTHER_ORDER)
         except Exception as problem:
             torch.set_rng_state(random)
             let_through(problem)
@@ -239,6 +256,13 @@ class TrainingForms:
     def on_copies(self, form, arguments):
         copies = [copy_of(one) for one in arguments]
         return tuple(form(*copies) if form is self.captured else form(copies)), copies
+
+    def order_of(self, module, arguments):
+        """How operands of what draws lie in memory. In bf16 in both, which changes no order."""
+        runs = step_paths.InOrder(module)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            runs.run(*[copy_of(one) for one in arguments])
+        return runs.order
 
     def compare_results(self, stock, mine):
         tensors = [(one, other) for one, other in zip(stock, mine) if isinstance(one, torch.Tensor)]

@@ -36,7 +36,7 @@ PLACE = re.compile(r"view|view_as|reshape|reshape_as|permute|transpose|t|flatten
                    r"chunk|split|tensor_split|unbind|getitem|select|narrow|cat|concat|concatenate|stack|hstack|vstack|roll|flip|pad|movedim|moveaxis|swapaxes|swapdims|"
                    r"detach|index_select|gather|take_along_dim|repeat_interleave|pixel_shuffle|pixel_unshuffle|channel_shuffle|unfold|fold|interpolate|upsample\w*|to|"
                    r"type|type_as|float|double|bfloat16|size|dim|numel|getattr|mean|sum|embedding|(adaptive_|lp_|fractional_)?(max|avg)_?pool\w*|masked_fill|masked_select|index|"
-                   r"tuple|list|identity|requires_grad")
+                   r"tuple|list|identity|requires_grad|as_stock")
 POWER = re.compile(r"pow|square")
 POWERS = (1, 2, 3, 4)
 ELU = re.compile(r"elu|celu|selu")  # -1 from some number on, which is often made 0
@@ -221,7 +221,7 @@ def rewritten(module):
             rounded.add(node)
             masks = {one for one in [mask_of(node, name)] if one is not None}
         elif name and from_bf16 and takes_bf16(node):
-            if name not in ("float", "double"):
+            if name not in ("float", "double", "as_stock"):
                 rounded.add(node)
         elif name and from_bf16:
             if (name.endswith("_") or fits(IN_PLACE, name)) and node.args and node.args[0] in rounded:

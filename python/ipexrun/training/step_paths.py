@@ -1,0 +1,142 @@
+"""What another form of a captured step could lose beside numbers, and no comparison of numbers shows:
+
+- a result that the rest of the graph reads as well (features beside logits, logits beside a loss): the program asks for its gradient and hangs hooks on
+  it, so the rest has to be computed from the very tensor that the program gets;
+- writes that move no version: through `.data`, or by giving a tensor other memory. A form's copy of an image takes them, and the program's tensor does not;
+- the order in which random numbers fall: it is that of memory.
+
+Thread rule: under the interpreter lock.
+"""
+
+import re
+
+import torch
+
+from . import step_rounding
+
+IN_PLACE = re.compile(r"setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift|concat)")
+OTHER_ORDER = "random numbers would fall in another order"
+OTHER_MEMORY = ("set_", "set_data", "_set_data")
+
+
+def as_stocks(faces, i):
+    def as_stock(value):
+        dtype, memory_format = faces[i]
+        return value.to(dtype).contiguous(memory_format=memory_format)
+
+    return as_stock
+
+
+def kept(module, faces):
+    """`module` with results that the rest of it reads looking like stock's (`faces`, known when it runs) before it does."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    results = list(graph.nodes)[-1].args[0]
+    places = {node: i for i, node in reversed(list(enumerate(results))) if isinstance(node, torch.fx.Node) and node.op.startswith("call") and len(node.users) > 1}
+    for node, i in places.items():
+        if not isinstance(node.meta.get("example_value", node.meta.get("val")), torch.Tensor):
+            continue
+        with graph.inserting_after(node):
+            made = graph.call_function(as_stocks(faces, i), (node,))
+        made.meta = dict(node.meta)
+        made.meta.pop("draws", None)
+        node.replace_all_uses_with(made, delete_user_cb=lambda user, made=made: user is not made)
+    return torch.fx.GraphModule(module, graph) if places else module
+
+
+def end_of(result):
+    return (result.grad_fn, result.output_nr) if isinstance(result, torch.Tensor) and result.grad_fn is not None else None
+
+
+def behind(result):
+    """All that its gradient passes, (node, which of its results)."""
+    found, open_ = set(), [end_of(result)]
+    while open_:
+        for edge in open_.pop()[0].next_functions:
+            if edge[0] is not None and edge not in found:
+                found.add(edge)
+                open_.append(edge)
+    return found
+
+
+def ways(results):
+    """Which results lie on the way of which other one's gradient, by their places."""
+    ends = {i: end_of(one) for i, one in enumerate(results) if end_of(one) is not None}
+    if len(ends) < 2:
+        return set()
+    found = set()
+    for i in ends:
+        passed = behind(results[i])
+        found |= {(i, j) for j, end in ends.items() if end in passed}
+    return found
+
+
+def is_in_place(node):
+    name = step_rounding.name_of(node) if node.op in ("call_function", "call_method") else ""
+    return name.endswith("_") or IN_PLACE.fullmatch(name) is not None or "out" in node.kwargs or \
+        any(one is True for one in [*node.args, node.kwargs.get("inplace")])
+
+
+def reached(node, onward):
+    found, open_ = {node}, [node]
+    while open_:
+        for one in onward(open_.pop()):
+            if one not in found:
+                found.add(one)
+                open_.append(one)
+    return found
+
+
+def unseen_writes(graph):
+    """Places of the inputs that may be written without their versions telling."""
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    written = set()
+    for node in graph.nodes:
+        name = step_rounding.name_of(node) if node.op in ("call_function", "call_method") else ""
+        data = name == "_get_data_attr" or node.target is getattr and node.args[1:2] == ("data",)
+        if name in OTHER_MEMORY or data and any(map(is_in_place, reached(node, lambda one: one.users))):
+            written |= reached(node, lambda one: one.all_input_nodes)
+    return {i for i, node in enumerate(inputs) if node in written}
+
+
+def same_numbers(one, other):
+    return torch.equal(one, other) or bool(((one == other) | (one != one) & (other != other)).all())
+
+
+def is_written(copy, value):
+    """Whether a graph that was given a copy of `value` has written it."""
+    with torch.no_grad():
+        return isinstance(copy, torch.Tensor) and (copy._version != 0 or copy.shape != value.shape or not same_numbers(copy, value))
+
+
+class InOrder(torch.fx.Interpreter):
+    """Runs a graph; `order` then tells how the operands of what draws random numbers lie in memory."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.order = []
+
+    def run_node(self, node):
+        if node.meta.get("draws"):
+            operands = torch.utils._pytree.tree_leaves(self.fetch_args_kwargs_from_env(node))
+            self.order.append([lies(one) for one in operands if isinstance(one, torch.Tensor)])
+        return super().run_node(node)
+
+
+def lies(tensor):
+    return [(size, stride) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1]
+
+
+def at_once(module):
+    return module.forward
+
+
+def in_order(orders):
+    """As at_once(), and each run appends to `orders` what InOrder tells."""
+
+    def way(module):
+        runs = InOrder(module)
+        orders.append(runs.order)
+        return runs.run
+
+    return way
