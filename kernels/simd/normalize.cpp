@@ -115,6 +115,12 @@ struct SquareDifference {
   [[gnu::always_inline]] static Vector both(Vector a, Vector b) { return Floats::add(a, b); }
 };
 
+struct Difference {
+  Vector from;
+  [[gnu::always_inline]] Vector add(Vector sum, Vector x) const { return Floats::add(sum, Floats::subtract(x, from)); }
+  [[gnu::always_inline]] static Vector both(Vector a, Vector b) { return Floats::add(a, b); }
+};
+
 /// e^(x - largest) of a row to `to`, in the order of steps, whole steps; returns the sum.
 template <typename Row>
 [[gnu::always_inline]] inline Vector exponentials(const typename Row::Element* row, std::int64_t n, Vector largest, float* to) {
@@ -254,6 +260,28 @@ void narrow_row(const float* from, std::uint16_t* to, std::int64_t n) {
   if (i < n) InOrderBf16::store_part(to + i, InOrderF32::load_part(from + i, n - i), n - i);
 }
 
+struct Moments {
+  float mean;
+  float square;  ///< of differences from it, in the mean
+};
+
+/// Where numbers are all but alike, what float32 rounds of the mean is no longer small beside their differences: it is found by these.
+template <typename Row>
+Moments moments(const typename Row::Element* row, std::int64_t n) {
+  constexpr float kAlike = 1e-6f;
+  const auto count = static_cast<double>(n);
+  const auto square_from = [&](float mean) {
+    return static_cast<float>(long_fold<Row>(row, n, mean, SquareDifference{Floats::all(mean)}) / count);
+  };
+  auto mean = static_cast<float>(long_fold<Row>(row, n, 0.0f, Sum{}) / count);
+  float square = square_from(mean);
+  if (square < kAlike * mean * mean) {
+    mean += static_cast<float>(long_fold<Row>(row, n, mean, Difference{Floats::all(mean)}) / count);
+    square = square_from(mean);
+  }
+  return {mean, square};
+}
+
 template <typename Row, bool Centered>
 void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
   using Element = typename Row::Element;
@@ -272,8 +300,9 @@ void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_en
       add_rows<Row>(from, static_cast<const Element*>(args.residual) + row * n, sum, n);
       from = sum;
     }
-    const float mean = Centered ? static_cast<float>(long_fold<Row>(from, n, 0.0f, Sum{}) / count) : 0.0f;
-    const auto square = static_cast<float>(long_fold<Row>(from, n, mean, SquareDifference{Floats::all(mean)}) / count);
+    const auto [mean, square] =
+        Centered ? moments<Row>(from, n)
+                 : Moments{0.0f, static_cast<float>(long_fold<Row>(from, n, 0.0f, SquareDifference{Floats::all(0.0f)}) / count)};
     const float rstd = 1.0f / Floats::root(square + static_cast<float>(args.eps));
     const auto result = [&](typename Row::Step step, const auto& w, const auto& b) __attribute__((always_inline)) {
 #pragma GCC unroll 2
@@ -335,12 +364,10 @@ template <typename Row>
 void group_rows(const GroupNormArgs& args, std::int64_t row_begin, std::int64_t row_end) {
   using Element = typename Row::Element;
   const std::int64_t channels = args.columns / args.pixels;
-  const auto count = static_cast<double>(args.columns);
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const Element* from = static_cast<const Element*>(args.from) + row * args.columns;
     Element* to = static_cast<Element*>(args.to) + row * args.columns;
-    const auto mean = static_cast<float>(long_fold<Row>(from, args.columns, 0.0f, Sum{}) / count);
-    const auto square = static_cast<float>(long_fold<Row>(from, args.columns, mean, SquareDifference{Floats::all(mean)}) / count);
+    const auto [mean, square] = moments<Row>(from, args.columns);
     const float rstd = 1.0f / Floats::root(square + static_cast<float>(args.eps));
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t channel = row % args.groups * channels + c;

@@ -22,6 +22,7 @@ namespace {
 Site* site_of(TierState& state, const OpCall& call) noexcept {
   const SiteId id = call.site_id();
   if (Site* known = state.sites.find(id)) return known;
+  if (state.sites.full()) return nullptr;
   try {
     auto site = std::make_unique<Site>();
     site->id = id;
@@ -152,6 +153,22 @@ bool allowed_here() {
   return !at::tracer::impl::is_dispatch_enabled();
 }
 
+namespace {
+
+// Until torch 2.10 these were names.
+template <typename Context>
+bool matmul_is_ieee(const Context& context) {
+  if constexpr (requires { context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL); }) {
+    return context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) == at::Float32Precision::IEEE;
+  } else {
+    return false;
+  }
+}
+
+}  // namespace
+
+bool asks_for_ieee() { return matmul_is_ieee(at::globalContext()); }
+
 bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype) {
   return out.sizes() == sizes && out.scalar_type() == dtype && plain(out) && at::has_internal_overlap(out) == at::MemOverlap::No;
 }
@@ -173,7 +190,8 @@ Outputs select_for(TierState& state, const OpCall& call, c10::function_ref<Outpu
     return std::move(trial).result();
   }
   const auto watched = [&] {
-    return !site->training && state.drift.watching(state.calls.load(std::memory_order_relaxed)) && torch::autograd::get_current_graph_task_id() == -1;
+    return !site->training && state.drift.watching(state.calls.load(std::memory_order_relaxed)) &&
+           torch::autograd::get_current_graph_task_id() == -1;
   };
   if (!watched() && state.selector.leaves_to_stock(*site)) return stock();
   OpTrial trial(state, call, *site, false, stock, stock_aside);

@@ -29,6 +29,10 @@ bool in_backward(TierState& state);
 /// wants the plain kernels: every candidate replaces those.
 bool allowed_here();
 
+/// The program asked for float32 as it is (torch.set_float32_matmul_precision("highest"), torch.backends.fp32_precision = "ieee"); who asks
+/// for nothing does not, though "highest" is the default. Such a program's products are not rounded under `--dtype auto`.
+bool asks_for_ieee();
+
 /// Whether a place that a call writes to can be filled by a copy of a result made aside: `sizes` and dtype are right already and no
 /// two of its elements share memory. Whether it overlaps an input is stock's business to refuse: asked before, see `apart`.
 bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype);

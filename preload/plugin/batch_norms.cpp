@@ -6,6 +6,7 @@
 #include <ATen/ops/threshold_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <new>
 #include <vector>
@@ -174,7 +175,7 @@ struct FusedBatchNorm : torch::autograd::Function<FusedBatchNorm> {
 
     const std::int64_t channels = from.size(1);
     const bool again = at::GradMode::is_enabled();  // this pass is recorded, too: torch's operators have gradients
-    if (again || !plain(given_grad) || given_grad.scalar_type() != from.scalar_type()) {
+    const auto by_torch = [&]() -> variable_list {
       at::Tensor before = given_grad;
       if (relu) before = at::threshold_backward(given_grad, result.defined() ? result : result_of(from, of_channels), 0);
       const bool has_weight = weight.defined();
@@ -184,7 +185,8 @@ struct FusedBatchNorm : torch::autograd::Function<FusedBatchNorm> {
                                          {true, has_weight, has_weight || bias.defined()});
       return {to, residual ? before : at::Tensor(), has_weight ? to_weight : at::Tensor(), bias.defined() ? to_bias : at::Tensor(),
               at::Tensor()};
-    }
+    };
+    if (again || !plain(given_grad) || given_grad.scalar_type() != from.scalar_type()) return by_torch();
 
     const at::Tensor grad = given_grad.contiguous(at::MemoryFormat::ChannelsLast);
     const std::int64_t rows = rows_of(from);
@@ -204,6 +206,8 @@ struct FusedBatchNorm : torch::autograd::Function<FusedBatchNorm> {
     args.product = sums.data() + channels;
     const IsaSet isa = tier()->options.isa;
     if (!kernels::batch_norm_grad_sums(args, torch_pool(), isa)) throw std::bad_alloc();
+    // With statistics that were kept a gradient does not depend on the numbers themselves, so that it is one where they are none.
+    if (!training && !std::all_of(sums.begin(), sums.end(), [](double one) { return std::isfinite(one); })) return by_torch();
 
     at::Tensor to_weight = wants("to_weight") ? floats(channels) : at::Tensor();
     at::Tensor to_bias = wants("to_bias") ? floats(channels) : at::Tensor();

@@ -140,6 +140,10 @@ class OpCall {
   /// The accuracy rule, with fp64 truth at sampled places. Both have stock's dtype, shape and strides.
   [[nodiscard]] virtual bool accurate(const Outputs& stock, const Outputs& result, int candidate) const = 0;
 
+  /// Whether one of its operands holds nothing but whole numbers at sampled places: ones and zeros that pick, counts, tables. Their product
+  /// is exact in float32, and may be in bf16 in one call and not in the next.
+  [[nodiscard]] virtual bool counts() const { return false; }
+
   /// In a backward pass: whether the edges of gradients among the operands are finite. NaN in a loss is there in a whole row or column.
   [[nodiscard]] virtual bool gradients_finite() const { return true; }
 

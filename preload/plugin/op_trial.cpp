@@ -7,6 +7,7 @@
 #include <new>
 
 #include "preload/memory/room.h"
+#include "preload/plugin/answer.h"
 #include "preload/plugin/drift_check.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/weight_use.h"
@@ -89,6 +90,9 @@ bool OpTrial::rounds_training(int candidate) const {
   return site_->training && candidate_is_bf16(candidate) && call_.changes_dtype() &&
          static_cast<at::ScalarType>(site_->id.form & kFormDtypeBits) == at::kFloat;
 }
+
+/// What stock computes in float32, outside of training steps.
+bool OpTrial::rounds(int candidate) const { return !site_->training && drifts(state_, *site_, candidate); }
 
 /// Gradients of weights that nobody changes are results: with bf16 inside the attributions of a small network are 6e-2 away. Races do
 /// without, as above: their user gets stock's.
@@ -203,6 +207,8 @@ Readiness OpTrial::prepare(int candidate, Purpose purpose) noexcept {
   if (!*passage_) return Readiness::kNotNow;
   try {
     if (rounds_training(candidate) && !may_round_training()) return Readiness::kNotNow;
+    if (!forced_ && rounds(candidate) && (call_.counts() || (state_.options.dtype == DtypePolicy::kAuto && asks_for_ieee())))
+      return Readiness::kNotNow;
     if (!racing_ && waits_for_check(candidate)) return Readiness::kNotNow;
     if (weight_count_ > 0 && !look_up()) return Readiness::kNotNow;
     Readiness verdict = verdict_of(candidate);

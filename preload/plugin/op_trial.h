@@ -55,6 +55,7 @@ class OpTrial final : public Trial {
   bool waits_for_check(int candidate);
   void drop_packs(int candidate);
   bool rounds_training(int candidate) const;
+  bool rounds(int candidate) const;
   bool may_round_training() const;
 
   TierState& state_;

@@ -18,6 +18,14 @@ class StorageLiveness final : public Liveness {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
 };
 
+/// A view that autograd does not know: its counter is its own, always 0. One of other strides, or of memory that somebody else holds as
+/// well.
+bool made_below_autograd(const at::Tensor& w) {
+  if (w.is_view()) return false;
+  if (w.dim() <= 3 && !w.is_contiguous()) return true;
+  return w._version() == 0 && w.storage().use_count() > 1 && w.unsafeGetTensorImpl()->version_counter().unique();
+}
+
 }  // namespace
 
 WeightUse weight_use_of(const at::Tensor& w) {
@@ -29,9 +37,12 @@ WeightUse weight_use_of(const at::Tensor& w) {
   std::int64_t last = 0;
   for (std::int64_t dim = 0; dim < w.dim(); ++dim) last += (w.size(dim) - 1) * w.stride(dim);
   use.size_bytes = static_cast<std::size_t>(last + 1) * w.element_size();
-  if (!w.is_inference()) use.version = static_cast<std::int64_t>(w._version());
-  // A view that autograd does not know was made below it: its counter is its own, always 0.
-  if (!w.is_inference() && w.dim() <= 3 && !w.is_contiguous() && !w.is_view()) {
+  if (w.is_inference()) {  // has no counter, and may be written as any other
+    use.blind = true;
+  } else {
+    use.version = static_cast<std::int64_t>(w._version());
+  }
+  if (!w.is_inference() && made_below_autograd(w)) {
     const std::optional<std::int64_t> version = version_in_fast_path(use.key.storage);
     use.blind = !version.has_value();
     use.version = version.value_or(0);

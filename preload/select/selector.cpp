@@ -113,7 +113,21 @@ bool Selector::leaves_to_stock(Site& site) noexcept {
   return true;
 }
 
+/// What a candidate finds only while it computes (equal numbers, cells that grow) tends to be there in the next call as well, and costs as
+/// much.
+void Selector::note_failure(Site& site) noexcept {
+  constexpr std::uint32_t kFree = 4;
+  constexpr std::uint32_t kMostDoublings = 10;
+  const std::uint32_t failures = site.failures.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (failures > kFree) site.rest.store(1u << std::min(failures - kFree, kMostDoublings), std::memory_order_relaxed);
+}
+
 int Selector::run_decided(Site& site, Trial& trial, int choice) {
+  if (const std::uint32_t rest = site.rest.load(std::memory_order_relaxed); rest > 0) {
+    site.rest.store(rest - 1, std::memory_order_relaxed);
+    trial.run_stock();
+    return kStock;
+  }
   if (site.rechecking.load(std::memory_order_relaxed) && may_explore(predicted_ns(site))) {
     return recheck(site, trial, choice);
   }
@@ -122,9 +136,11 @@ int Selector::run_decided(Site& site, Trial& trial, int choice) {
   const Readiness ready = trial.prepare(choice, Purpose::kAnswer);
   if (ready == Readiness::kUnverified) return check_first(site, trial, choice);
   if (ready != Readiness::kReady || !trial.run(choice)) {
+    if (ready == Readiness::kReady) note_failure(site);
     trial.run_stock();
     return kStock;
   }
+  site.failures.store(0, std::memory_order_relaxed);
   take(site, trial, choice);
   if (sampled) note_sample(site, clock_.now_ns() - start);
   return choice;

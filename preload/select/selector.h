@@ -116,6 +116,7 @@ class Selector {
  private:
   class Claim;
   int run_decided(Site& site, Trial& trial, int choice);
+  static void note_failure(Site& site) noexcept;
   int answer(Site& site, Trial& trial);
   void take(Site& site, Trial& trial, int choice);
   int check_first(Site& site, Trial& trial, int candidate);

@@ -68,6 +68,9 @@ struct Site {
   std::atomic<std::uint32_t> left_out{
       0};  ///< calls to come that are left to stock while it explores: no weight of the last ones came again
 
+  std::atomic<std::uint32_t> failures{0};  ///< calls in a row that the choice could not answer
+  std::atomic<std::uint32_t> rest{0};      ///< calls to come that are left to stock because of that
+
   // Touched only by the thread that holds the selector's claim.
   int strangers = 0;     ///< calls in a row whose weight was none that is known
   std::size_t next = 0;  ///< index into candidates of the current challenger
@@ -105,6 +108,7 @@ class SiteTable {
   /// Puts `site` in, or returns the one that another thread put there first; null when the table is full.
   Site* insert(std::unique_ptr<Site> site) noexcept;
   [[nodiscard]] int size() const noexcept { return count_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool full() const noexcept { return size() >= kMaxSites; }
 
   template <typename Function>
   void for_each(Function visit) const {

@@ -76,6 +76,48 @@ def test_counts_that_grow_are_exact(tmp_path):
     assert all(outcome(tmp_path, COUNTS)["exact"])
 
 
+LATER_EXACT = """
+plugin_loader.start()
+import torch.nn.functional as F
+batch, table, rows = torch.randn(8, 128, 128), torch.randint(0, 2000, (512, 512)).float(), torch.randn(512, 512)
+pairs = torch.cat([rows, rows + 1e-3 * torch.randn(512, 512)])
+with torch.no_grad():
+    for call in range(120):
+        torch.bmm(torch.softmax(torch.randn(8, 128, 128), -1), batch)
+        torch.mm(torch.softmax(torch.randn(128, 512), -1), table)
+        torch.mm(torch.randn(128, 1024), pairs)
+    places = torch.stack([torch.randperm(128) for _ in range(8)])
+    picked = torch.bmm(F.one_hot(places, 128).float(), batch)
+    exact = [torch.equal(picked, batch.gather(1, places[..., None].expand_as(batch))), torch.equal(torch.eye(512)[:128] @ table, table[:128])]
+    differences = torch.cat([torch.eye(512), -torch.eye(512)], 1)[:128]
+    exact.append(torch.equal(differences @ pairs, pairs[:128] - pairs[512:640]))
+print(json.dumps({**report(), "exact": exact}))
+"""
+
+
+def test_what_picks_numbers_after_what_mixed_them_is_exact(tmp_path):
+    """Soft assignments that become hard ones, tables, differences of rows: ones and zeros are not rounded, and what they take is not, either."""
+    assert all(outcome(tmp_path, LATER_EXACT)["exact"])
+
+
+IEEE = """
+torch.set_float32_matmul_precision("highest")
+plugin_loader.start()
+x, weight = torch.randn(128, 512), torch.randn(512, 512)
+with torch.no_grad():
+    errors = []
+    for _ in range(120):
+        found = x @ weight
+        want = x.double() @ weight.double()
+        errors.append(((found - want).norm() / want.norm()).item())
+print(json.dumps({**report(), "errors": errors}))
+"""
+
+
+def test_float32_that_is_asked_for_by_name_is_float32(tmp_path):
+    assert max(outcome(tmp_path, IEEE)["errors"]) < 1e-5
+
+
 FORTH_AND_BACK = """
 plugin_loader.start()
 class Coupling(torch.nn.Module):

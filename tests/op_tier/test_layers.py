@@ -203,3 +203,31 @@ def test_layer_norm_refuses_what_stock_refuses(own_f32, stock):
         with pytest.raises(RuntimeError) as theirs:
             stock(layer, x, [2, 48], weight, bias, 1e-5)
         assert str(mine.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("value", [123.456, 1234.567, 100000.3, -7e-4])
+def test_norms_of_numbers_that_are_alike(value, own_f32, stock):
+    """What float32 rounds of a mean is not magnified: blank images, padding."""
+    x = torch.full((64, 768), value)
+    image = torch.full((2, 32, 64, 64), value)
+    with torch.no_grad():
+        for function in (lambda: F.layer_norm(x, (768,)), lambda: F.group_norm(image, 4)):
+            function()
+            result, expected = function(), stock(function)
+            assert (result - expected).abs().max() <= 1e-4
+
+
+def test_an_lstm_that_counts_is_stocks(hook, stock):
+    """Its cells are kept in bf16 from step to step, where 256 and less than one are 256."""
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(128, 128).eval()
+    hook.force("onednn_bf16_packed")
+    with torch.no_grad():
+        layer.weight_ih_l0[:, 0] = 0
+        layer.weight_ih_l0[:256, 0] = 8.0  # feature 0 opens the gates
+        x = torch.randn(1, 4, 128).expand(400, 4, 128).contiguous()
+        x[:, :, 0] = 0
+        for _ in range(4):
+            layer(x)
+        x[:, :, 0] = 1
+        assert torch.equal(layer(x)[1][1], stock(layer, x)[1][1])

@@ -102,6 +102,34 @@ def test_a_module_built_under_inference_mode(candidate, stock):
         assert relative(layer(x), stock(layer, x)) < 2e-2
 
 
+def test_one_row_of_a_tensor_that_has_no_counter(candidate, stock):
+    """A cache or an index that is made and written under inference_mode."""
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        cache, x = torch.randn(4096, 256), torch.randn(64, 256)
+        for _ in range(6):
+            x @ cache.t()
+        for row in range(1, 100, 11):
+            cache[row * 37] = 30.0
+            assert relative(x @ cache.t(), stock(torch.mm, x, cache.t())) < 2e-2
+
+
+def test_one_row_behind_a_contiguous_view_that_autograd_does_not_know(candidate, stock):
+    """Graphs of torch.compile are given parts of tensors so."""
+    torch.manual_seed(0)
+    weights, x = torch.randn(2, 1024, 1024), torch.randn(64, 1024)
+
+    def product():
+        return x @ torch._C._dynamo.guards._reinterpret_tensor(weights, (1024, 1024), (1024, 1), 0)
+
+    with torch.no_grad():
+        for _ in range(6):
+            product()
+        for row in range(3, 1024, 160):
+            weights[0, row, 5:9] = 500.0
+            assert relative(product(), stock(product)) < 2e-2
+
+
 def share_memory(module):
     """Parameters of one flat tensor, each with a version counter of its own."""
     flat = torch.cat([one.detach().reshape(-1) for one in module.parameters()])

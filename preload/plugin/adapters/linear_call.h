@@ -45,6 +45,7 @@ class LinearCall final : public OpCall {
   [[nodiscard]] Outputs run(int candidate, const Packs& packs, IsaSet isa) const override;
   [[nodiscard]] bool accurate(const Outputs& stock, const Outputs& result, int candidate) const override;
   [[nodiscard]] bool gradients_finite() const override;
+  [[nodiscard]] bool counts() const override;
   [[nodiscard]] bool delivers() const override { return out != nullptr; }
   void deliver(Outputs* results) const override;
   void deliver_aside(const Outputs& results) const override;

@@ -58,6 +58,20 @@ bool LinearCall::gradients_finite() const {
   return line(x_data, x_step, k) && line(x_data, lda, m) && line(w_data, stride_k, k) && line(w_data, stride_n, n);
 }
 
+bool LinearCall::counts() const {
+  if (dtype != at::kFloat) return false;
+  constexpr std::int64_t kPlaces = 64;
+  // Each place is in another row and column, so that neither a row of zeros nor a column of ones stands for all.
+  const auto whole = [&](const float* data, std::int64_t rows, std::int64_t row, std::int64_t columns, std::int64_t column) {
+    for (std::int64_t i = 0; i < kPlaces; ++i) {
+      const float one = data[i * rows / kPlaces * row + i * 37 % kPlaces * columns / kPlaces * column];
+      if (one != std::floor(one) || !std::isfinite(one)) return false;
+    }
+    return true;
+  };
+  return whole(x->const_data_ptr<float>(), m, lda, k, x_step) || whole(w->const_data_ptr<float>(), k, stride_k, n, stride_n);
+}
+
 bool LinearCall::accurate(const Outputs& stock, const Outputs& result, int candidate) const {
   if (dtype == at::kHalf) return accurate_as<at::Half>(stock.first, result.first, Precision::kFloat16Op);
   if (dtype == at::kBFloat16) return accurate_as<at::BFloat16>(stock.first, result.first, Precision::kBf16Op);

@@ -2,6 +2,7 @@
 #include "preload/plugin/adapters/lstm_call.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/mkldnn_rnn_layer_cpu_dispatch.h>
 
 #include "configs/contract/decision.h"
@@ -9,6 +10,8 @@
 
 namespace ipexrun::preload {
 namespace {
+
+constexpr float kMostInCell = 16;  ///< its tanh is 1 from 9 on, so that gates of a usual layer keep it below
 
 /// Where one time step and sequence ends up wrong, the others do not hide it: each row of the last dimension is a sample.
 bool accurate_rows(const at::Tensor& stock, const at::Tensor& result) {
@@ -71,6 +74,9 @@ Outputs LstmCall::run(int /*candidate*/, const Packs& packs, IsaSet /*isa*/) con
   auto [y, h, c, workspace] =
       at::cpu::mkldnn_rnn_layer(half(*x), packs[0]->packed(), packs[1]->packed(), half(*bias[0]), half(*bias[1]), half(*state[0]),
                                 half(*state[1]), reverse, {}, kLstmMode, hidden, layers, true, bidirectional, batch_first, false);
+  // A cell is kept in bf16 from step to step: of one that counts, what is added is lost once it is less than half of the last bit.
+  const auto [least, most] = at::aminmax(c);
+  if (!(most.item<float>() <= kMostInCell && least.item<float>() >= -kMostInCell)) return {};
   Outputs outputs(y.to(at::kFloat));
   outputs.more = {h.to(at::kFloat), c.to(at::kFloat), workspace};
   return outputs;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/count_operators.h"
 #include "preload/plugin/drift_switch.h"
@@ -340,7 +341,7 @@ bool bf16_allowed(const std::string& dtype) {
   if (tier() == nullptr || dtype == "float32") return false;
   const TierOptions& options = tier()->options;
   if (dtype == "bfloat16") return true;
-  if (dtype.empty() && options.dtype != DtypePolicy::kBfloat16 && tier()->drift.too_far_beyond_modules()) return false;
+  if (dtype.empty() && options.dtype != DtypePolicy::kBfloat16 && (tier()->drift.too_far_beyond_modules() || asks_for_ieee())) return false;
   return dtype == "auto" ? bf16_is_native(options.isa) : bf16_inside_allowed(options);
 }
 

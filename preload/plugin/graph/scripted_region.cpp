@@ -377,7 +377,7 @@ Region::Form* Region::form_of(const c10::IValue* inputs) {
 /// bf16 inside a float32 program, unless what follows chooses by the values, and nobody asked for it.
 bool Region::may_round() const {
   const TierOptions& options = tier()->options;
-  return bf16_inside_allowed(options) && (!of_.chooses || options.dtype == DtypePolicy::kBfloat16);
+  return bf16_inside_allowed(options) && (options.dtype == DtypePolicy::kBfloat16 || (!of_.chooses && !asks_for_ieee()));
 }
 
 Region::Choice* Region::choice_of(const c10::IValue* inputs) {

@@ -43,6 +43,22 @@ TEST_F(SelectorTest, the_fastest_accurate_candidate_wins_and_is_used) {
   EXPECT_EQ(trial.stock_runs, before);
 }
 
+TEST_F(SelectorTest, a_winner_that_cannot_answer_rests_longer_each_time_and_comes_back) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 700 : 400; };
+  calls(40);
+  trial.works = [](int) { return false; };
+  int tried = trial.runs[2];
+  calls(2000);
+  EXPECT_LT(trial.runs[2] - tried, 20);
+  EXPECT_EQ(trial.taken, kStock);
+  trial.works = [](int) { return true; };
+  calls(1100);
+  tried = trial.runs[2];
+  calls(100);
+  EXPECT_EQ(trial.runs[2] - tried, 100);
+  EXPECT_EQ(trial.taken, 2);
+}
+
 TEST_F(SelectorTest, the_user_gets_stock_while_exploring) {
   trial.cost = [](int c) { return c == kStock ? 1000 : 100; };
   for (int i = 0; i < 5; ++i) {
