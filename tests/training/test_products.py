@@ -418,6 +418,13 @@ plain, lines = torch.optim.SGD(net.parameters(), lr=0.01, fused=kind == "fused")
 def loss_of(): return torch.nn.functional.cross_entropy(net(x), y)
 def closure():
     lines.zero_grad(); loss = loss_of(); loss.backward(); return loss
+class Own(torch.optim.Optimizer):
+    def __init__(self): super().__init__(net.parameters(), {})
+    def step(self, closure):
+        for _ in range(3 if kind == "own lines" else 1):
+            closure()
+            for p in net.parameters(): p.data.sub_(0.01 * p.grad)
+own = Own()
 other = torch.nn.Linear(96, 96)
 beside, z = torch.optim.SGD(other.parameters(), lr=0.01), torch.randn(96, 96)
 def rounded(): return sum(site["taken"] for site in ipexrun.report()["sites"] if "training=1" in site["site"] and "bf16" in site["choice"] and "96" not in site["site"])
@@ -426,6 +433,7 @@ for step in range(80):
     if kind == "beside": beside.zero_grad(); other(z).square().mean().backward(); beside.step()
     if kind == "back": net.load_state_dict({name: one.clone() for name, one in net.state_dict().items()})
     if kind == "lines": lines.step(closure); continue
+    if kind.startswith("own"): own.step(closure); continue
     net.zero_grad()
     loss = loss_of()
     if kind == "twice":
@@ -468,3 +476,32 @@ def test_only_gradients_of_steps_are_rounded(pins, kind, rounded, why):
     found, said = run_gradients(kind, IPEXRUN_DECISIONS=pins)
     assert (found["rounded"] > 0) == (rounded and has_bf16()) and found["why"] == why, found
     assert "training:" not in said
+
+
+@pytest.mark.parametrize(("kind", "why"), [("own", ""), ("own lines", "its optimizer searches along lines")])
+def test_an_optimizer_of_the_programs_that_asks_its_closure_again_searches_lines(kind, why):
+    assert run_gradients(kind)[0]["why"] == why
+
+
+BY_HAND = """
+import json, sys, torch, ipexrun
+torch.manual_seed(0)
+net, x, kind = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh(), torch.nn.Linear(512, 4)), torch.randn(512, 512), sys.argv[1]
+plain = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(96):
+    net.zero_grad()
+    net(x).square().mean().backward()
+    if kind == "lines": torch.nn.utils.vector_to_parameters(0.99 * torch.nn.utils.parameters_to_vector(net.parameters()).detach(), net.parameters())
+    elif kind == "parts" and step % 48 != 47: pass
+    elif kind == "loaded": net.load_state_dict({name: 0.999 * one for name, one in net.state_dict().items()}); plain.step()
+    elif kind != "looks": plain.step()
+print(ipexrun.report()["training"]["float32_because"])
+"""
+
+
+@pytest.mark.parametrize("more", [{"IPEXRUN_GRAPH_WAIT": "0.01"}, {"IPEXRUN_GRAPH_WAIT": "0", "IPEXRUN_GRAPH_MODE": "dynamo"}])
+@pytest.mark.parametrize("kind", ["lines", "steps", "parts", "loaded", "looks"])
+def test_weights_that_no_optimizer_changes_are_searched_along_lines(needs_bf16, kind, more):
+    done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-W", "ignore", "-c", BY_HAND, kind], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more})
+    assert done.stdout.strip() == ("its optimizer searches along lines" if kind == "lines" else ""), done.stdout + done.stderr

@@ -27,7 +27,7 @@ import weakref
 import torch
 
 from ..problems import let_through
-from . import kept_memory
+from . import kept_memory, own_steps, steps
 
 SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
 # Checking costs 0.5 ms to 3 ms. A program that made optimizers of so many kinds may make one of another for each task: those are looked at from this step on.
@@ -47,6 +47,7 @@ TIMED = os.environ.get("IPEXRUN_SELECT") != "off"
 SPLIT_SGD = os.environ.get("IPEXRUN_SPLIT_SGD") == "1"  # --split-sgd
 
 _steppers = weakref.WeakKeyDictionary()
+_foreign = weakref.WeakKeyDictionary()  # optimizers with a step() of their own: own_steps.ForeignSteps
 inside = {}  # thread: Stepper of the step that it is in, or of one that raised
 resting = {}  # id of an optimizer whose steps are stock's for good: (weak reference, Stepper, or None where it is none of ours); entry.py asks for nothing else
 _kept = collections.deque(maxlen=64)  # the last of them, for the report: a program's optimizer may be gone by then
@@ -97,9 +98,7 @@ def begins(optimizer, allowed, class_of):
     if torch.compiler.is_compiling():
         return
     if kind is None:
-        if not isinstance(optimizer, torch.optim.LBFGS):  # each step of whose is told
-            rest(optimizer, None)
-        return
+        return begins_otherwise(optimizer)
     stepper = _steppers.get(optimizer)
     if stepper is not None and stepper.phase == "split":
         return stepper.begin(optimizer)  # bfloat16 weights have no other step
@@ -109,6 +108,15 @@ def begins(optimizer, allowed, class_of):
         stepper = _steppers[optimizer] = class_of(kind)(optimizer, kind)
         _kept.append(stepper)
     stepper.begin(optimizer)
+
+
+def begins_otherwise(optimizer):
+    """A step that is never fused. Each of LBFGS's is told."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        return
+    if not plain_here() or inside_of(type(optimizer).step).__code__.co_filename.startswith(OPTIMIZERS):
+        return rest(optimizer, None)
+    _foreign.setdefault(optimizer, own_steps.ForeignSteps()).begin()
 
 
 def rest(optimizer, stepper):
@@ -129,9 +137,15 @@ def ends(optimizer):
     stepper = _steppers.get(optimizer)
     if stepper is not None:
         stepper.end()
+    elif _foreign and optimizer in _foreign and _foreign[optimizer].end():
+        del _foreign[optimizer]
+        rest(optimizer, None)
 
 
-step_ended = kept_memory.step_ended  # after() of an optimizer at rest
+def step_ended():
+    """after() of an optimizer at rest."""
+    steps.made += 1
+    kept_memory.step_ended()
 
 
 def after(optimizer):
