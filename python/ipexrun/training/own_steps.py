@@ -3,7 +3,7 @@
 Weights that change while no optimizer of torch.optim makes a step are changed by the program, or by a library that knows functions of numbers alone (SciPy's
 minimize(), a conjugate gradient by hand). And an optimizer whose step() asks its closure for gradients more than once compares what it was told. Most such
 judge a step by the loss behind it, which rounded gradients do not agree with: the search ends too early. A plain descent by hand looks the same and would bear
-bf16; it goes on in float32. Decided for the process, as for torch.optim.LBFGS (docs/decisions/0040-which-gradients-round.md).
+bf16; it goes on in float32. Decided for the process, as for torch.optim.LBFGS (docs/decisions/0040-gradients-as-results.md).
 
 Thread rule: under the interpreter lock.
 """
@@ -41,9 +41,10 @@ class Looks:
 
     def look(self):
         made, self.steps = self.steps, steps.made
-        if made != steps.made:
-            self.sample, self.changed = "", 0
         before, self.sample = self.sample, sample(self.weights)
+        if made != steps.made:
+            self.changed = 0
+            return None if made < 0 else False
         if not before:
             return None
         self.changed = self.changed + 1 if self.sample != before else 0
