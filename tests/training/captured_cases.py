@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 STEPS = 8
 
@@ -468,6 +469,50 @@ def noisy():
     return seen(net, losses, logits=torch.stack(firsts))
 
 
+class Counted(Mlp):
+    pass
+
+
+def counted():
+    """Backward passes under a mode of the program's."""
+    net, flops = Counted(), []
+
+    def backward(loss, step):
+        with FlopCounterMode(display=False) as counter:
+            loss.backward()
+        flops.append(counter.get_total_flops())
+
+    return seen(net, loop(net, rows, backward=backward), flops=flops)
+
+
+class Overwritten(Cnn):
+    pass
+
+
+class OverwrittenRows(Mlp):
+    pass
+
+
+def overwritten(kind, batch):
+    """What a step needs is written before its backward pass: that of the last one."""
+
+    def case():
+        net, said, written = kind(), [], [None]
+        before = lambda: written.__setitem__(0, batch()) or written[0]  # noqa: E731
+        losses = loop(net, before)
+        for value in (lambda: None, lambda: written[0].zero_()):
+            loss = nn.functional.cross_entropy(net(before()), labels(len(written[0])))
+            value()
+            try:
+                loss.backward()
+            except RuntimeError as problem:
+                said.append(str(problem).partition("Hint:")[0])
+        net.zero_grad()  # layers behind have theirs on stock
+        return seen(net, losses, said=said)
+
+    return case
+
+
 def under_autocast(kind, batch, dtype=torch.bfloat16, in_turn=False):
     def case():
         net, losses, types = kind(), [], []
@@ -500,6 +545,7 @@ CASES = {
     "autocast, cnn": under_autocast(AutocastCnn, images), "autocast, transformer": under_autocast(AutocastTransformer, tokens),
     "autocast, float16": under_autocast(AutocastToHalf, images, torch.float16), "autocast, in turn": under_autocast(AutocastInTurn, images, in_turn=True),
     "features": features, "past versions": plain(PastVersions, images), "clamped": clamped, "noisy": noisy,
+    "counted": counted, "overwritten": overwritten(Overwritten, images), "overwritten rows": overwritten(OverwrittenRows, rows),
     "penalty": penalty,  # the last: no step after it is rounded
 }
 

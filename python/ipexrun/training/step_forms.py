@@ -26,7 +26,7 @@ from ..capture import rebuilt
 from ..graphs import double, graph_notes
 from ..problems import first_line, let_through
 from . import operator_bounds, step_graphs, step_norms, step_paths, step_rounding
-from .step_graphs import Arrivals, few, finite, stock_kernels
+from .step_graphs import Arrivals, few, finite, is_image, stock_kernels
 from .steps import rounds_to_bf16
 
 LAST, BF16_LAST = "channels last", "bf16, channels last"
@@ -127,6 +127,7 @@ class Graph:
         self.inside = step_norms.fused(kept) or kept  # what forms run
         self.rounded = step_rounding.careful(self.inside)  # likewise in bf16; None: there is none
         self.right = set()  # forms that were compared
+        self.saved = {}  # as step_paths.saved(), of stock's step
         self.waiting = 0  # calls that the compared step's gradients may still take
         self.used = self.checks = 0
         self.writes, self.seen = True, set()  # inputs or buffers, as far as known; the places of those that a comparison saw written
@@ -197,10 +198,22 @@ class Graph:
         self.note["taken"] += 1
         if kind == BF16_LAST:
             self.guard.note_use()  # a loss that the program looks at now may be its doing
-            recorded = [one for one in results if isinstance(one, torch.Tensor) and one.grad_fn is not None]
-            if recorded:
-                Arrivals(recorded, at_end=self.look)
+        made = torch.utils.hooks.RemovableHandle.next_id
+        self.hang_on(kind, arguments, results)
+        if self.asks.module_hooks.made == made:
+            self.asks.module_hooks.made = torch.utils.hooks.RemovableHandle.next_id  # those were ours
         return results
+
+    def hang_on(self, kind, arguments, results):
+        """What a backward pass of a form is asked."""
+        checks = {i: step_paths.Unwritten([arguments[j] for j in places]) for i, places in self.saved.items()}
+        if kind == LAST:
+            for i, check in checks.items():
+                results[i].grad_fn.register_prehook(check)
+            return
+        recorded = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+        if recorded:
+            Arrivals([results[i] for i in recorded], at_end=self.look, before=[checks.get(i) for i in recorded])
 
     def instead_of_infinity(self, arguments, results):
         """Losses that the graph computes itself are looked at before the program sees them; stock's, if these can be computed once more."""
@@ -232,6 +245,8 @@ class Graph:
             if step_graphs.writes_image(self.seen, self.unseen, arguments):
                 raise Wrong("an image among its inputs is written")
             self.describe(stock, copies)
+            copied = [None if i in self.seen or kind == LAST and not is_image(one) else one for i, one in enumerate(copies)]
+            self.saved = step_paths.saved(stock, copied)
             self.ends = finite(few(stock))
             after = torch.get_rng_state()
             self.draw_again(random)

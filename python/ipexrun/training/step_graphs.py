@@ -56,6 +56,17 @@ def stock_kernels():
         hook.set_enabled(True)
 
 
+def unseen_by_modes():
+    """What is computed inside is none of the program's: its modes (counters of operations, logs) do not see it."""
+    return without_modes() if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack() else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def without_modes():
+    with torch._C.DisableTorchFunction(), torch.utils._python_dispatch._disable_current_modes():
+        yield
+
+
 def finite(tensors):
     return all(bool(one.isfinite().all()) for one in tensors if one is not None)
 
@@ -106,11 +117,11 @@ def trains(guard, arguments):
 
 class Arrivals:
     """Waits for the gradients of some results and calls `at_end` with them (None where none came) when that backward pass is over. It hangs on
-    autograd's nodes: the tensors show no hook."""
+    autograd's nodes: the tensors show no hook. `before`: what is called as the gradient of each comes, and may raise to the program."""
 
-    def __init__(self, tensors, at_end):
+    def __init__(self, tensors, at_end, before=None):
         self.gradients = [None] * len(tensors)
-        self.at_end = at_end
+        self.at_end, self.before = at_end, before
         self.watch = None
         self.backward_ns = self.explored_ns = 0
         for i, tensor in enumerate(tensors):
@@ -118,19 +129,23 @@ class Arrivals:
                 tensor.grad_fn.register_prehook(lambda gradients, i=i, at=tensor.output_nr: self.arrived(i, gradients[at]))
 
     def arrived(self, i, gradient):
+        if self.before is not None and self.before[i] is not None:
+            self.before[i]()
         if gradient is not None and torch._C._functorch.is_legacy_batchedtensor(gradient):
             return  # is_grads_batched: several at once, which are compared with nothing
         if self.watch is None:
             self.watch = Stopwatch()
             torch.autograd.Variable._execution_engine.queue_callback(self.over)
-        self.gradients[i] = None if gradient is None else gradient.detach()
+        with unseen_by_modes():
+            self.gradients[i] = None if gradient is None else gradient.detach()
 
     def over(self):
         self.backward_ns, self.explored_ns = self.watch.ns(), self.watch.explored_ns()
         gradients, self.gradients = self.gradients, [None] * len(self.gradients)
         at_end, self.at_end = self.at_end, lambda _: None  # a graph that is kept may be run again
         try:
-            at_end(gradients)
+            with unseen_by_modes():
+                at_end(gradients)
         except Exception as problem:  # nothing of ours may end the program's backward pass
             let_through(problem)
 

@@ -2,19 +2,23 @@
 
 - a result that the rest of the graph reads as well (features beside logits, logits beside a loss): the program asks for its gradient and hangs hooks on
   it, so the rest has to be computed from the very tensor that the program gets;
+- an error: of autograd, where the program writes what stock's step keeps for its backward pass and a form keeps a copy of;
 - writes that move no version: through `.data`, or by giving a tensor other memory. A form's copy of an image takes them, and the program's tensor does not;
 - the order in which random numbers fall: it is that of memory.
 
 Thread rule: under the interpreter lock.
 """
 
+import contextlib
 import re
+import weakref
 
 import torch
 
 from . import step_rounding
 
 IN_PLACE = re.compile(r"setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift|concat)")
+COMPUTE = (step_rounding.PRODUCT, step_rounding.ARITHMETIC, step_rounding.ACTIVATION, step_rounding.NORM, step_rounding.POWER, step_rounding.GATE)
 OTHER_ORDER = "random numbers would fall in another order"
 OTHER_MEMORY = ("set_", "set_data", "_set_data")
 
@@ -71,14 +75,61 @@ def ways(results):
     return found
 
 
+def saved(results, values):
+    """{place of a result: places of the tensors among `values`, parameters aside, that its history keeps for its gradient}."""
+    places = {one.untyped_storage().data_ptr(): i for i, one in enumerate(values)
+              if isinstance(one, torch.Tensor) and not isinstance(one, torch.nn.Parameter) and one.dim() > 1 and one.numel() > 0}
+    found = {}
+    for i, result in enumerate(results):
+        if places and end_of(result) is not None:
+            nodes = {result.grad_fn, *(node for node, _ in behind(result))}
+            kept = {places.get(one.untyped_storage().data_ptr()) for node in nodes for one in saved_by(node)} - {None}
+            if kept:
+                found[i] = kept
+    return found
+
+
+def saved_by(node):
+    kept = []
+    for name in dir(node):
+        if name.startswith("_saved_"):
+            with contextlib.suppress(RuntimeError):  # written since
+                kept += torch.utils._pytree.tree_leaves(getattr(node, name))
+    return [one for one in kept if isinstance(one, torch.Tensor)]
+
+
+class Unwritten:
+    """In front of a form's backward pass: torch's error where these tensors, of which the form holds copies, were written since the forward pass."""
+
+    def __init__(self, tensors):
+        self.tensors = [(weakref.ref(one), one._version) for one in tensors]
+
+    def __call__(self, *_):
+        for reference, version in self.tensors:
+            one = reference()
+            if one is not None and one._version != version:
+                made = f", which is output {one.output_nr} of {one.grad_fn.name()}," if one.grad_fn is not None else ""
+                raise RuntimeError(
+                    f"one of the variables needed for gradient computation has been modified by an inplace operation: [{one.type()} {list(one.shape)}]{made} "
+                    f"is at version {one._version}; expected version {version} instead. Hint: enable anomaly detection to find the operation that failed to "
+                    "compute its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).")
+
+
 def is_in_place(node):
     name = step_rounding.name_of(node) if node.op in ("call_function", "call_method") else ""
     return name.endswith("_") or IN_PLACE.fullmatch(name) is not None or "out" in node.kwargs or \
         any(one is True for one in [*node.args, node.kwargs.get("inplace")])
 
 
-def reached(node, onward):
-    found, open_ = {node}, [node]
+def makes_anew(node):
+    """Whether it gives memory of its own, by its name."""
+    return node.op in ("call_function", "call_method") and not is_in_place(node) and any(
+        step_rounding.fits(one, step_rounding.name_of(node)) for one in COMPUTE)
+
+
+def shared(nodes, onward):
+    """These and all that may lie in their memory, one way through the graph."""
+    found, open_ = set(nodes), list(nodes)
     while open_:
         for one in onward(open_.pop()):
             if one not in found:
@@ -90,13 +141,15 @@ def reached(node, onward):
 def unseen_writes(graph):
     """Places of the inputs that may be written without their versions telling."""
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    written = set()
+    written = []
     for node in graph.nodes:
         name = step_rounding.name_of(node) if node.op in ("call_function", "call_method") else ""
         data = name == "_get_data_attr" or node.target is getattr and node.args[1:2] == ("data",)
-        if name in OTHER_MEMORY or data and any(map(is_in_place, reached(node, lambda one: one.users))):
-            written |= reached(node, lambda one: one.all_input_nodes)
-    return {i for i, node in enumerate(inputs) if node in written}
+        views = shared([node], lambda one: [user for user in one.users if not makes_anew(user)]) if data else ()
+        if name in OTHER_MEMORY or any(is_in_place(one) for one in views):
+            written.append(node)
+    bases = shared(written, lambda one: [] if makes_anew(one) else one.all_input_nodes)
+    return {i for i, node in enumerate(inputs) if node in bases}
 
 
 def same_numbers(one, other):
