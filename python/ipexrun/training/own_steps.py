@@ -16,7 +16,7 @@ from . import steps
 
 WEIGHTS, ELEMENTS = 3, 8  # that are looked at
 LOOKS = 2  # in a row between which weights changed and no optimizer stepped: one may be a checkpoint that is loaded
-SOON_S = 0.05  # of a module's calls, between two looks
+SOON = 1.05  # times what was spent in a module until it is looked at again
 STEPS = 8  # of an optimizer that is not torch's
 MORE_THAN_ONCE = 2  # steps of these with more than one backward pass
 
@@ -68,7 +68,7 @@ def wait_s(module, spent_s):
         searches_lines()
     elif looks.sample and (new or looks.changed):
         _looks[id(module)] = weakref.ref(module), looks
-        return spent_s + SOON_S
+        return SOON * spent_s
     return None
 
 
