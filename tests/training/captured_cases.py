@@ -410,6 +410,29 @@ def features():
     return seen(net, losses, fired=fired, given=given[-3][0], inner=given[-3][1], image=image.grad, lies=[one.stride() for one in given[-1]])
 
 
+class Renamed(Features):
+    """A result that the rest reads by another name."""
+
+    def forward(self, x):
+        image = torch.relu(self.first(x))
+        given = image.float()
+        return self.last(torch.relu(self.second(image) + given).mean((2, 3))), given
+
+
+def renamed():
+    net, losses, given = Renamed(), [], []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for _ in range(STEPS):
+        logits, image = net(images())
+        loss = nn.functional.cross_entropy(logits, labels())
+        given.append(torch.autograd.grad(loss, image, retain_graph=True)[0])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return seen(net, losses, given=given[-1])
+
+
 class PastVersions(nn.Module):
     """Images that are written through `.data`."""
 
@@ -544,7 +567,7 @@ CASES = {
     "threads": threads, "scaler": scaler, "sizes": sizes, "offloaded": offloaded, "validated": validated,
     "autocast, cnn": under_autocast(AutocastCnn, images), "autocast, transformer": under_autocast(AutocastTransformer, tokens),
     "autocast, float16": under_autocast(AutocastToHalf, images, torch.float16), "autocast, in turn": under_autocast(AutocastInTurn, images, in_turn=True),
-    "features": features, "past versions": plain(PastVersions, images), "clamped": clamped, "noisy": noisy,
+    "features": features, "renamed": renamed, "past versions": plain(PastVersions, images), "clamped": clamped, "noisy": noisy,
     "counted": counted, "overwritten": overwritten(Overwritten, images), "overwritten rows": overwritten(OverwrittenRows, rows),
     "penalty": penalty,  # the last: no step after it is rounded
 }

@@ -117,7 +117,8 @@ def test_forms_were_taken(captured):
 def test_what_cannot_be_proved_stays(captured, needs_bf16):
     states = {one["module"]: one["state"] for one in captured["modules"]}
     assert "checkpoint" in states["CheckpointedInside"], states
-    for module, why in (("PastVersions", "image among its inputs is written"), ("Clamped", "image among its inputs is written"), ("Noisy", "another order")):
+    for module, why in (("PastVersions", "image among its inputs is written"), ("Clamped", "image among its inputs is written"), ("Noisy", "another order"),
+                        ("Renamed", "by another name")):
         assert why in states[module], states
 
 

@@ -196,6 +196,32 @@ def test_what_cannot_be_channels_last_stays(hook):
     assert note["choice"] == "captured" and "view" in note["lost"][0], note
 
 
+def test_random_numbers_stay_where_they_fall(hook):
+    class Noisy(nn.Module):
+        """Noise counts from some step on, so that no comparison of numbers shows it."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Conv2d(4, 8, 3, padding=1), nn.Linear(8, 3)
+            self.register_buffer("strength", torch.zeros(()))
+
+        def forward(self, x):
+            image = self.first(x)
+            return self.last((image * (1 + self.strength * torch.rand_like(image))).amax((2, 3)))
+
+    torch.manual_seed(0)
+    net, x = Noisy(), torch.randn(2, 4, 6, 6)
+    call = torch.compile(net, backend="ipex", options=BF16)
+    for _ in range(4):
+        call(x).sum().backward()
+    net.strength.fill_(4.0)
+    state = torch.get_rng_state()
+    result = call(x)
+    torch.set_rng_state(state)
+    near(result.detach(), net(x).detach(), 3e-2)
+    assert "another order" in notes()[-1]["lost"][0], notes()[-1]
+
+
 DIVERGES = """
 import sys, torch
 from ipexrun.training import step_rounding

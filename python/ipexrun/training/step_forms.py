@@ -239,6 +239,8 @@ class Graph:
         way = step_paths.in_order(orders) if self.draws else step_paths.at_once
         try:
             self.fits(arguments)
+            if step_paths.may_be_read_elsewhere(self.module.graph):
+                raise Wrong("a result that may be read elsewhere by another name")
             with stock_kernels():
                 stock, copies = self.on_copies(way(self.module), arguments)
             self.seen = step_graphs.written(copies, arguments)

@@ -19,6 +19,9 @@ from . import step_rounding
 
 IN_PLACE = re.compile(r"setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift|concat)")
 COMPUTE = (step_rounding.PRODUCT, step_rounding.ARITHMETIC, step_rounding.ACTIVATION, step_rounding.NORM, step_rounding.POWER, step_rounding.GATE)
+SAME = re.compile(r"contiguous|to|float|double|half|bfloat16|type|type_as|requires_grad|\w*dropout\d?d?|flatten|ravel|real|conj|conj_physical|"
+                  r"resolve_\w+|positive|identity")  # may give the tensor that they were given
+MAY_WRITE = (step_rounding.ACTIVATION, step_rounding.GATE, step_rounding.NORM)  # where told to
 OTHER_ORDER = "random numbers would fall in another order"
 OTHER_MEMORY = ("set_", "set_data", "_set_data")
 
@@ -31,21 +34,35 @@ def as_stocks(faces, i):
     return as_stock
 
 
+def is_read_inside(node):
+    """Whether a result is a tensor that the rest of the graph reads."""
+    is_tensor = isinstance(node.meta.get("example_value", node.meta.get("val")), torch.Tensor)
+    return node.op.startswith("call") and is_tensor and len(node.users) > 1
+
+
 def kept(module, faces):
     """`module` with results that the rest of it reads looking like stock's (`faces`, known when it runs) before it does."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     results = list(graph.nodes)[-1].args[0]
-    places = {node: i for i, node in reversed(list(enumerate(results))) if isinstance(node, torch.fx.Node) and node.op.startswith("call") and len(node.users) > 1}
+    places = {node: i for i, node in reversed(list(enumerate(results))) if isinstance(node, torch.fx.Node) and is_read_inside(node)}
     for node, i in places.items():
-        if not isinstance(node.meta.get("example_value", node.meta.get("val")), torch.Tensor):
-            continue
         with graph.inserting_after(node):
             made = graph.call_function(as_stocks(faces, i), (node,))
         made.meta = dict(node.meta)
         made.meta.pop("draws", None)
         node.replace_all_uses_with(made, delete_user_cb=lambda user, made=made: user is not made)
     return torch.fx.GraphModule(module, graph) if places else module
+
+
+def may_be_read_elsewhere(graph):
+    """Whether a result may be the very tensor that another node gave (`x.float()`), which others read by way of that one: which of them is not seen."""
+    for node in list(graph.nodes)[-1].all_input_nodes:
+        name = step_rounding.name_of(node) if node.op in ("call_function", "call_method") else ""
+        base = node.args[0] if node.args else None
+        if (step_rounding.fits(SAME, name) or is_in_place(node)) and isinstance(base, torch.fx.Node) and len(base.users) > 1:
+            return True
+    return False
 
 
 def end_of(result):
@@ -117,8 +134,10 @@ class Unwritten:
 
 def is_in_place(node):
     name = step_rounding.name_of(node) if node.op in ("call_function", "call_method") else ""
-    return name.endswith("_") or IN_PLACE.fullmatch(name) is not None or "out" in node.kwargs or \
-        any(one is True for one in [*node.args, node.kwargs.get("inplace")])
+    if name.endswith("_") or IN_PLACE.fullmatch(name) is not None or "out" in node.kwargs or node.kwargs.get("inplace") is True:
+        return True
+    told = any(one is True for one in node.args) and not name.endswith("norm")
+    return told and any(step_rounding.fits(one, name) for one in MAY_WRITE)
 
 
 def makes_anew(node):
@@ -158,8 +177,10 @@ def same_numbers(one, other):
 
 def is_written(copy, value):
     """Whether a graph that was given a copy of `value` has written it."""
+    if not isinstance(copy, torch.Tensor) or copy._version != 0:
+        return isinstance(copy, torch.Tensor)
     with torch.no_grad():
-        return isinstance(copy, torch.Tensor) and (copy._version != 0 or copy.shape != value.shape or not same_numbers(copy, value))
+        return copy.layout is torch.strided and (copy.shape != value.shape or not same_numbers(copy, value))
 
 
 class InOrder(torch.fx.Interpreter):

@@ -1,0 +1,59 @@
+"""What a form of a captured step could lose beside numbers (python/ipexrun/training/step_paths.py), by graphs of a few nodes.
+
+Risk covered: a write through `.data` that is overlooked, or found where there is none, so that a module is not captured for nothing.
+"""
+
+import os
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
+from ipexrun.training import step_paths  # noqa: E402
+
+
+def later(x, y):
+    z = x.data
+    z = z.transpose(0, 1)[1:]
+    nn.functional.relu(z, inplace=True)
+    return y
+
+
+def other_memory(x, y):
+    x.set_(y)
+    return x
+
+
+WRITES = {
+    "method": (lambda x, y: x.data.mul_(y), {0}), "view first": (lambda x, y: x.view(-1).data.fill_(1), {0}), "view later": (later, {0}), "other memory": (other_memory, {0, 1}),
+    "sum in place": (lambda x, y: torch.add(y, 1, out=x.data), {0}), "told": (lambda x, y: nn.functional.elu(y.data, 1.0, True), {1}),
+    "read": (lambda x, y: torch.relu_(x.data * y), set()), "of what was made": (lambda x, y: (x + y).data.mul_(2), set()),
+    "no data": (lambda x, y: x.mul_(y), set()), "numbers alone": (lambda x, y: (x.data.mean() + y).relu_(), None),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_that_no_version_tells(name):
+    function, places = WRITES[name]
+    found = step_paths.unseen_writes(torch.fx.symbolic_trace(function).graph)
+    assert found == places or places is None and found <= {0}, found
+
+
+def test_what_was_written_is_seen_by_numbers_too():
+    x = torch.tensor([[1.0, float("nan")], [2.0, 3.0]])
+    copy = x.clone()
+    assert not step_paths.is_written(copy, x) and not step_paths.is_written(3, 3)
+    copy.data[1, 1] = 4
+    assert copy._version == 0 and step_paths.is_written(copy, x)
+    sparse = torch.eye(3).to_sparse()
+    assert not step_paths.is_written(sparse.clone(), sparse)
+
+
+def test_ways_of_gradients():
+    x = torch.randn(3, 3, requires_grad=True)
+    y = x.exp()
+    assert step_paths.ways([y.sum(), y, x * 2, 3]) == {(0, 1)}
+    assert step_paths.ways([y.sum(), y.clone(), x * 2, 3]) == set()
+    assert step_paths.saved([y.sum(), x * 2], [y.detach(), x, torch.randn(3, 3)]) == {0: {0}}
