@@ -86,6 +86,12 @@ struct Training final : torch::CustomClassHolder {
     if (tier() != nullptr && tier()->options.dtype == DtypePolicy::kAuto)
       tier()->training.needs_exact("its optimizer searches along lines");
   }
+  void steps_are_told() {
+    if (tier() != nullptr) tier()->training.steps_are_told();
+  }
+  void stepped() {
+    if (tier() != nullptr) tier()->training.stepped();
+  }
   /// Whether the guard took training back to float32.
   bool is_off() { return tier() != nullptr && tier()->training.off(); }
 };
@@ -115,6 +121,8 @@ void register_training_class() {
                [](const c10::intrusive_ptr<Training>& /*self*/, const at::Tensor& from, double p) { return masked_dropout(from, p); })
           .def("note_use", [](const c10::intrusive_ptr<Training>& self) { self->note_use(); })
           .def("trains", [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> weights) { return self->trains(weights); })
+          .def("steps_are_told", [](const c10::intrusive_ptr<Training>& self) { self->steps_are_told(); })
+          .def("stepped", [](const c10::intrusive_ptr<Training>& self) { self->stepped(); })
           .def("searches_lines", [](const c10::intrusive_ptr<Training>& self) { self->searches_lines(); })
           .def("is_off", [](const c10::intrusive_ptr<Training>& self) { return self->is_off(); });
 }

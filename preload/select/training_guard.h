@@ -51,7 +51,9 @@ class TrainingGuard {
     const std::uint64_t was = place.weight.load(std::memory_order_relaxed);
     const bool same = was >> 16 == now >> 16;
     if (was == now && place.pass.load(std::memory_order_relaxed) == pass) return steps_at(place, pass);
-    const bool changed = place.moved(sample, was != now) && same;
+    const std::uint32_t told = told_.load(std::memory_order_relaxed);
+    const bool stepped = place.told.exchange(told, std::memory_order_relaxed) != told || !tells_.load(std::memory_order_relaxed);
+    const bool changed = place.moved(sample, was != now) && same && stepped;
     place.weight.store(now, std::memory_order_relaxed);
     place.pass.store(pass, std::memory_order_relaxed);
     if (!same) {
@@ -70,6 +72,10 @@ class TrainingGuard {
     }
     return steps;
   }
+  /// Every step of an optimizer is told from now on, so that weights which change without one are changed by the program, or by a library
+  /// that knows functions of numbers alone: such searches compare losses to more digits than bf16 gives.
+  void steps_are_told() noexcept { tells_.store(true, std::memory_order_relaxed); }
+  void stepped() noexcept { told_.fetch_add(1, std::memory_order_relaxed); }
   /// Whether steps change one of the weights that were used since the last backward pass began, or where none was, before it.
   [[nodiscard]] bool steps() const noexcept { return steps_.load(std::memory_order_relaxed); }
 
@@ -124,6 +130,7 @@ class TrainingGuard {
     std::atomic<std::uint64_t> weight{0};   ///< tensor and version
     std::atomic<std::uint32_t> pass{0};     ///< in which it was used last
     std::atomic<std::uint32_t> changed{0};  ///< in which it was found changed last, or was seen first
+    std::atomic<std::uint32_t> told{0};     ///< steps, at its last use
     std::atomic<std::uint32_t> gap{0};      ///< passes between two changes at most; 0: none was seen
     std::array<std::atomic<float>, std::tuple_size_v<Sample>> sample{};
 
@@ -162,6 +169,8 @@ class TrainingGuard {
   std::atomic<std::uint32_t> passes_{0};
   std::atomic<std::uint32_t> pass_{0};  ///< to which steps_ belongs
   std::atomic<bool> steps_{false};
+  std::atomic<bool> tells_{false};
+  std::atomic<std::uint32_t> told_{0};
   std::atomic<bool> look_{false};
   std::atomic<bool> used_{false};
   std::atomic<bool> forward_{false};

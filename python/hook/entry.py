@@ -96,9 +96,9 @@ def of_signal(problem):
 
 def watch_optimizers(torch, by="training.optimizers"):
     """Steps of torch.optim's optimizers may run fused (training/optimizers.py, xpu_optimizers.py), which is loaded at the first of them. With selection switched off no
-    timing may decide, and nothing is watched but for --split-sgd."""
+    timing may decide, and nothing is watched but for --split-sgd. Whether steps are watched."""
     if posix.environ.get(b"IPEXRUN_SELECT") == b"off" and posix.environ.get(b"IPEXRUN_SPLIT_SGD") != b"1":
-        return
+        return False
     base = sys.modules["torch.optim.optimizer"]
     is_compiling = torch.compiler.is_compiling
     module = None
@@ -149,6 +149,7 @@ def watch_optimizers(torch, by="training.optimizers"):
 
     base.register_optimizer_step_pre_hook(before)
     base.register_optimizer_step_post_hook(after)
+    return True
 
 
 def cpus_of(text):
@@ -328,7 +329,8 @@ def start(torch):
             except Exception as problem:
                 say(f"no backend ipex: {type(problem).__name__}: {problem}")
             try:
-                watch_optimizers(torch)
+                if watch_optimizers(torch):
+                    torch.classes.ipexrun.Training().steps_are_told()
             except Exception as problem:
                 say(f"no fused optimizers: {type(problem).__name__}: {problem}")
         try:

@@ -468,7 +468,7 @@ def pins(tmp_path_factory):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("data", True, ""), ("new_data", True, ""), ("fused", True, ""), ("looks", False, ""),
+@pytest.mark.parametrize(("kind", "rounded", "why"), [("steps", True, ""), ("parts", True, ""), ("data", False, ""), ("new_data", False, ""), ("fused", True, ""), ("looks", False, ""),
                                                       ("beside", False, ""), ("back", False, ""), ("after", False, ""),
                                                       ("twice", False, "gradients of gradients are asked for"),
                                                       ("lines", False, "its optimizer searches along lines")])
@@ -487,21 +487,20 @@ BY_HAND = """
 import json, sys, torch, ipexrun
 torch.manual_seed(0)
 net, x, kind = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh(), torch.nn.Linear(512, 4)), torch.randn(512, 512), sys.argv[1]
-plain = torch.optim.SGD(net.parameters(), lr=0.01)
 for step in range(96):
     net.zero_grad()
     net(x).square().mean().backward()
     if kind == "lines": torch.nn.utils.vector_to_parameters(0.99 * torch.nn.utils.parameters_to_vector(net.parameters()).detach(), net.parameters())
-    elif kind == "parts" and step % 48 != 47: pass
-    elif kind == "loaded": net.load_state_dict({name: 0.999 * one for name, one in net.state_dict().items()}); plain.step()
-    elif kind != "looks": plain.step()
-print(ipexrun.report()["training"]["float32_because"])
+found = ipexrun.report()
+rounded = sum(site["taken"] for site in found["sites"] if "training=1" in site["site"] and "bf16" in site["choice"])
+print(rounded > 0 or any("bf16" in (one.get("form") or "") for one in found["modules"]), found["training"]["float32_because"])
 """
 
 
 @pytest.mark.parametrize("more", [{"IPEXRUN_GRAPH_WAIT": "0.01"}, {"IPEXRUN_GRAPH_WAIT": "0", "IPEXRUN_GRAPH_MODE": "dynamo"}])
-@pytest.mark.parametrize("kind", ["lines", "steps", "parts", "loaded", "looks"])
-def test_weights_that_no_optimizer_changes_are_searched_along_lines(needs_bf16, kind, more):
+@pytest.mark.parametrize("kind", ["lines", "looks"])
+def test_gradients_of_weights_that_no_optimizer_changes_are_float32(needs_bf16, kind, more):
+    """Captured or not, from the begin; SciPy's minimize() does what "lines" does."""
     done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-W", "ignore", "-c", BY_HAND, kind], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more})
-    assert done.stdout.strip() == ("its optimizer searches along lines" if kind == "lines" else ""), done.stdout + done.stderr
+    assert done.stdout.strip() == "False", done.stdout + done.stderr

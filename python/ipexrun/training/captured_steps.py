@@ -21,7 +21,7 @@ from ..capture.dynamo_calls import no_marks, ways_of_calling
 from ..capture.unguarded import Unguarded
 from ..graphs import compiler, graph_notes
 from ..problems import first_line, let_through
-from . import own_steps, step_forms
+from . import step_forms
 from .step_graphs import Arrivals
 from .steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 
@@ -33,7 +33,6 @@ SHARE_KNOWN = 0.2  # for tracing what won in an earlier process
 WATCHED = 0 if modes.AT_ONCE else 3  # steps of stock before tracing
 UNPAIRED = 16  # calls in a row without a backward pass of their own, after which a module is left alone
 HOPELESS = 1.3  # times stock's time: no race is run again
-EARLY, LATER = {2, 4, 8, 16, 32}, 64  # calls in which is looked at who changes its weights, then each 64th
 RACED = 512  # calls of one comparison or race
 KINDS = (torch.nn.Conv2d, torch.nn.Linear)  # a module without one of these has nothing that a form could gain by
 FORM_NAMES = {step_forms.LAST: "channels_last", step_forms.BF16_LAST: "bf16_channels_last"}
@@ -79,9 +78,6 @@ def share_of_run(images, bf16):
 
 def attempt(module, spent_s):
     """What the extension asks when `spent_s` seconds of calls that record gradients went by; answers as capture.attempt()."""
-    soon = own_steps.wait_s(module, spent_s) if not modes.AT_ONCE and plugin.ready() else None
-    if soon is not None:
-        return soon
     if modes.TRACE or capturable.is_taken_as_it_is(module):
         return None
     if capturable.calls_in_its_own_way(module):
@@ -157,7 +153,6 @@ class Target:
         self.signature = None
         self.trial = torch.classes.ipexrun.Trial()
         self.phase = self.watch
-        self.looks = own_steps.Looks(module)
 
         self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
         graph_notes.tell_at_end(tell_ends)
@@ -190,8 +185,6 @@ class Target:
 
     def __call__(self, module, /, *args, **kwargs):
         self.seen += 1
-        if (self.seen % LATER == 0 or self.seen in EARLY) and self.looks.look():
-            own_steps.searches_lines()
         if self.phase == self.answered_by_stock or not self.module_hooks.are_these(module) or self.module_hooks.traced or not is_plain_moment():
             return self.eager
         if not self.unguarded.holds():

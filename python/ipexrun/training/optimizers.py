@@ -26,8 +26,9 @@ import weakref
 
 import torch
 
+from .. import plugin
 from ..problems import let_through
-from . import kept_memory, own_steps, steps
+from . import kept_memory, own_steps
 
 SAMPLE_TENSORS, SAMPLE_ELEMENTS = 16, 4_000_000
 # Checking costs 0.5 ms to 3 ms. A program that made optimizers of so many kinds may make one of another for each task: those are looked at from this step on.
@@ -142,9 +143,20 @@ def ends(optimizer):
         rest(optimizer, None)
 
 
+def tell_step():
+    """Weights that change from here on were changed by an optimizer (training_guard.h)."""
+    if not _training:
+        _training.append(torch.classes.ipexrun.Training() if plugin.ready() else None)
+    if _training[0] is not None:
+        _training[0].stepped()
+
+
+_training = []  # what hears of each step, or None
+
+
 def step_ended():
     """after() of an optimizer at rest."""
-    steps.made += 1
+    tell_step()
     kept_memory.step_ended()
 
 

@@ -9,8 +9,6 @@ import time
 
 import torch
 
-made = 0  # steps of optimizers that ended, in this process
-
 
 def in_process_group():
     return torch.distributed.is_available() and torch.distributed.is_initialized()

@@ -107,6 +107,20 @@ TEST_F(TrainingGuardTest, trains_while_a_weight_changes_as_often_as_before) {
   EXPECT_FALSE(next(3));
 }
 
+TEST_F(TrainingGuardTest, where_steps_are_told_no_other_change_is_one) {
+  const auto uses = [&](std::uint32_t version) {
+    guard_.begin_backward();
+    return guard_.saw_weight(&guard_, version);
+  };
+  uses(1);
+  EXPECT_TRUE(uses(2)) << "nobody tells";
+  guard_.steps_are_told();
+  for (std::uint32_t version = 3; version < 9; ++version) EXPECT_FALSE(uses(version)) << "a search along a line";
+  guard_.stepped();
+  EXPECT_TRUE(uses(9));
+  EXPECT_FALSE(uses(10));
+}
+
 TEST_F(TrainingGuardTest, no_more_than_so_many_passes_belong_to_a_step) {
   const int weight = 0;
   guard_.saw_weight(&weight, 1);
