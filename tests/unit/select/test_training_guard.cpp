@@ -118,7 +118,8 @@ TEST_F(TrainingGuardTest, where_steps_are_told_no_other_change_is_one) {
   for (std::uint32_t version = 3; version < 9; ++version) EXPECT_FALSE(uses(version)) << "a search along a line";
   guard_.stepped();
   EXPECT_TRUE(uses(9));
-  EXPECT_FALSE(uses(10));
+  for (std::uint32_t version = 10; version < 20; ++version) uses(version);
+  EXPECT_FALSE(uses(20)) << "longer than between two steps";
 }
 
 TEST_F(TrainingGuardTest, no_more_than_so_many_passes_belong_to_a_step) {
