@@ -86,7 +86,7 @@ def test_what_holds_itself_is_looked_at_once():
     alike = Alike()
     alike.begin(Net(), (root,), {})
     assert call_kinds.signature_of_call((root,), {}) == call_kinds.signature_of_call((root,), {})
-    assert not call_kinds.has_state(root) and fits.exactly(root) == fits.exactly(root)
+    assert not call_kinds.has_state(root) and fits.exactly_of((root,), {}) == fits.exactly_of((root,), {})
     for look in (lambda: structures.describe(root, []), lambda: structures.Taken(root)):
         with pytest.raises(structures.Unknown):
             look()
