@@ -30,6 +30,11 @@ def declined(hook, why):
     return next((op["declined"].get(why, 0) for op in report(hook)["ops"] if op["op"] == leaf.__name__.split(".")[0]), 0)
 
 
+def of_torch(dtype):
+    """Where torch has a kernel of its own for these 16 bits, its answer may be the one that is taken."""
+    return dtype == torch.float16 and torch.ops.mkldnn._is_mkldnn_fp16_supported()
+
+
 def operands(rows, keys, depth, dtype=torch.float32, batch=2, heads=4, kv_heads=None):
     """Views of [batch, rows, heads, depth], as a linear layer leaves them."""
     return [torch.randn(batch, n, h, depth).to(dtype).transpose(1, 2) for n, h in ((rows, heads), (keys, kv_heads or heads), (keys, kv_heads or heads))]
@@ -63,8 +68,7 @@ def test_sizes(rows, keys, depth, causal, dtype, own_f32, hook, stock):
     before = taken(hook)
     compare(stock, lambda: leaf(q, k, v, 0.0, causal), dtype)
     # A row of one bf16 number near zero may be further off than stock's by luck, and then stock answers.
-    native = dtype == torch.float16 and torch.ops.mkldnn._is_mkldnn_fp16_supported()
-    assert taken(hook) == before + 1 or (depth == 1 and dtype != torch.float32) or native
+    assert taken(hook) == before + 1 or (depth == 1 and dtype != torch.float32) or of_torch(dtype)
     compare(stock, lambda: leaf(q, k, v, 0.0, causal, scale=0.3), dtype)
 
 
@@ -87,7 +91,7 @@ def test_views_of_q_k_and_v(dtype, own_f32, hook, stock):
     for name, (q, k, v) in views.items():
         before = taken(hook)
         compare(stock, lambda: leaf(q, k, v), dtype)
-        assert taken(hook) == before + 1, name
+        assert taken(hook) == before + 1 or of_torch(dtype), name
 
 
 def test_a_depth_that_is_not_dense_is_stocks(own_f32, hook, stock):
@@ -125,7 +129,7 @@ def test_masks(rows, dtype, own_f32, hook, stock):
             cast = mask if mask.dtype == torch.bool else mask.to(own_dtype)
             before = taken(hook)
             compare(stock, lambda: attention(q, k, v, attn_mask=cast), dtype)
-            assert taken(hook) == before + 1, name
+            assert taken(hook) == before + 1 or of_torch(dtype), name
 
 
 def test_a_mask_whose_keys_are_not_neighbours_is_stocks(own_f32, hook, stock):
@@ -142,7 +146,7 @@ def test_rows_that_see_nothing(rows, own_f32, stock):
     for value in (-INFINITY, LOWEST, -1e4):
         mask = torch.zeros(2, 1, rows, 600)
         mask[1, 0, rows // 2] = value
-        compare(stock, lambda: leaf(q, k, v, attn_mask=mask))
+        compare(stock, lambda: leaf(q, k, v, attn_mask=mask), torch.float32 if value < -1e4 else torch.float16)  # float32 has steps of 1e-3 there
     mask[1, 0, rows // 2] = -INFINITY
     result, logsumexp = leaf(q, k, v, attn_mask=mask)
     assert result[1, :, rows // 2].abs().max() == 0 and logsumexp[1, :, rows // 2].abs().max() == 0
@@ -326,7 +330,7 @@ def test_products_in_bfloat16_under_masks(rounds, hook, stock):
         before = taken(hook)
         if added.dim() == 2 or added.shape[0] == 2 or added.shape[1] == 4:
             near(stock, lambda: leaf(q, k, v, attn_mask=added))
-            assert taken(hook) == before + 1, name
+            assert taken(hook) == before + 1 or of_torch(dtype), name
 
 
 def test_products_in_bfloat16_of_any_scores(rounds, hook, stock):
