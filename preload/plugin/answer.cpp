@@ -153,21 +153,9 @@ bool allowed_here() {
   return !at::tracer::impl::is_dispatch_enabled();
 }
 
-namespace {
-
-// Until torch 2.10 these were names.
-template <typename Context>
-bool matmul_is_ieee(const Context& context) {
-  if constexpr (requires { context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL); }) {
-    return context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) == at::Float32Precision::IEEE;
-  } else {
-    return false;
-  }
+bool asks_for_ieee() {
+  return at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) == at::Float32Precision::IEEE;
 }
-
-}  // namespace
-
-bool asks_for_ieee() { return matmul_is_ieee(at::globalContext()); }
 
 bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype) {
   return out.sizes() == sizes && out.scalar_type() == dtype && plain(out) && at::has_internal_overlap(out) == at::MemOverlap::No;

@@ -91,7 +91,7 @@ bool OpTrial::rounds_training(int candidate) const {
          static_cast<at::ScalarType>(site_->id.form & kFormDtypeBits) == at::kFloat;
 }
 
-/// What stock computes in float32, outside of training steps.
+/// What stock computes in float32, outside of training steps, under --dtype auto.
 bool OpTrial::rounds(int candidate) const { return !site_->training && drifts(state_, *site_, candidate); }
 
 /// Gradients of weights that nobody changes are results: with bf16 inside the attributions of a small network are 6e-2 away. Races do
@@ -207,8 +207,7 @@ Readiness OpTrial::prepare(int candidate, Purpose purpose) noexcept {
   if (!*passage_) return Readiness::kNotNow;
   try {
     if (rounds_training(candidate) && !may_round_training()) return Readiness::kNotNow;
-    if (!forced_ && rounds(candidate) && (call_.counts() || (state_.options.dtype == DtypePolicy::kAuto && asks_for_ieee())))
-      return Readiness::kNotNow;
+    if (!forced_ && rounds(candidate) && (call_.counts() || asks_for_ieee())) return Readiness::kNotNow;
     if (!racing_ && waits_for_check(candidate)) return Readiness::kNotNow;
     if (weight_count_ > 0 && !look_up()) return Readiness::kNotNow;
     Readiness verdict = verdict_of(candidate);
