@@ -110,7 +110,7 @@ SIX_LAYERS = """
 import torch
 model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(6)]).eval()
 with torch.no_grad():
-    for _ in range(40): model(torch.ones(64, 256))
+    for _ in range(40): model(torch.randn(64, 256))
 """
 
 

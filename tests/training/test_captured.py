@@ -109,9 +109,9 @@ def test_forms_were_taken(captured):
     taken = {}
     for graph in captured["graphs"]:
         taken[graph["where"]] = taken.get(graph["where"], 0) + graph["taken"]
-    assert taken["Mlp (training)"] >= captured_cases.STEPS - 3, captured["graphs"]
-    # Three passes before the first change of its weights, two that are compared; fewer where they lie at those of a module that is gone.
-    assert taken["Accumulated (training)"] >= 3 * captured_cases.STEPS - 5, captured["graphs"]
+    # Which steps are compared instead depends on where weights lie: at those of a module that is gone, their first changes are waited for.
+    assert taken["Mlp (training)"] >= captured_cases.STEPS // 2, taken
+    assert taken["Accumulated (training)"] >= 2 * captured_cases.STEPS, taken  # of three passes a step
 
 
 def test_what_cannot_be_proved_stays(captured, needs_bf16):
