@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "preload/plugin/drift_check.h"
+#include "preload/plugin/losses.h"
 #include "preload/plugin/op_trial.h"
 #include "preload/plugin/tier.h"
 
@@ -154,7 +155,8 @@ bool allowed_here() {
 }
 
 bool asks_for_ieee() {
-  return at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) == at::Float32Precision::IEEE;
+  return takes_ratios() ||
+         at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) == at::Float32Precision::IEEE;
 }
 
 bool can_be_filled(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype) {

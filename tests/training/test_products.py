@@ -504,3 +504,32 @@ def test_gradients_of_weights_that_no_optimizer_changes_are_float32(needs_bf16, 
     done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-W", "ignore", "-c", BY_HAND, kind], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more})
     assert done.stdout.strip() == "False", done.stdout + done.stderr
+
+
+RATIOS = """
+import sys, torch, ipexrun
+torch.manual_seed(0)
+net, x, kind = torch.nn.Linear(8, 3), torch.randn(64, 8), sys.argv[1]
+plain = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(4):
+    with torch.no_grad(): old = net(x).log_softmax(-1)
+    new = net(x).log_softmax(-1)
+    if kind == "ratio": behind = new - old
+    if kind == "far": behind = new - old + new - 3
+    if kind == "both": behind = new - net(x).log_softmax(-1)
+    if kind == "softmax": behind = new - new.max(-1, keepdim=True)[0].detach()
+    if kind == "unrecorded": behind = old - old.flip(0) * 0.99
+    plain.zero_grad()
+    loss = (new + behind.exp()).square().mean()
+    loss.backward()
+    plain.step()
+print(ipexrun.report()["training"]["float32_because"])
+"""
+
+
+@pytest.mark.parametrize(("kind", "exact"), [("ratio", True), ("far", False), ("both", False), ("softmax", False), ("unrecorded", False)])
+def test_ratios_of_recorded_to_unrecorded_results_are_float32(kind, exact):
+    """PPO's first ratio is 1."""
+    done = subprocess.run([f"{BUILD}/bin/ipexrun", "--graph-mode", "off", sys.executable, "-c", RATIOS, kind], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"})
+    assert ("PPO" in done.stdout) == exact, done.stdout + done.stderr
