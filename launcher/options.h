@@ -79,6 +79,7 @@ struct Options {
   bool use_logical_cores = false;
   bool latency_mode = false;
   bool throughput_mode = false;
+  bool multi_instance = false;         ///< run_cpu's name: throughput_mode, where nothing else says how many instances
   std::vector<int> instance_idx;       ///< run only these instances of the plan; empty = all
   bool skip_cross_node_cores = false;  ///< drop cores so that no instance spans nodes (run_cpu's name)
   bool bind_numa_node = false;         ///< each instance within one node, the nodes share the instances (IPEX's name)

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <mutex>
 #include <set>
@@ -13,7 +15,8 @@ namespace ipexrun::log {
 
 Level level() {
   static const Level parsed = [] {
-    const std::string text = env::get(env::Id::kLog).value_or("");
+    std::string text = env::get(env::Id::kLog).value_or("");  // in any case, as in the shim
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (text == "error") return Level::kError;
     if (text == "info") return Level::kInfo;
     if (text == "debug") return Level::kDebug;

@@ -52,11 +52,11 @@ Result<Parts> split(const std::vector<std::string>& args) {
     const std::string& word = args[at];
     if (word == "--") {
       rest_from(at + 1);
-      return out;
+      break;
     }
     if (word.size() < 2 || word[0] != '-') {
       rest_from(at);
-      return out;
+      break;
     }
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
@@ -67,12 +67,12 @@ Result<Parts> split(const std::vector<std::string>& args) {
     } else if (name == "--no-python" || name == "--no_python") {
       out.no_python = true;
     } else if (name == "-m" || name == "--module") {
+      // A flag of its own in IPEX's launcher and in run_cpu: options may stand between it and the module's name.
       out.module = true;
+      if (equals == std::string::npos) continue;
       rest_from(at + 1);
-      if (equals != std::string::npos) out.program.insert(out.program.begin(), word.substr(equals + 1));
-      if (out.program.empty() || out.program.front().empty())
-        return Error{kExitUsage, name + " needs the name of a Python module", "for example ipexrun -m my_package.serve"};
-      return out;
+      out.program.insert(out.program.begin(), word.substr(equals + 1));
+      break;
     } else {
       const OptionRow* row = name.starts_with("--") ? find_option(name.substr(2)) : nullptr;
       if (row == nullptr)
@@ -85,6 +85,10 @@ Result<Parts> split(const std::vector<std::string>& args) {
       if (equals == std::string::npos) out.own.push_back(args[++at]);
     }
   }
+  if (out.help || out.version || !out.module) return out;
+  if (out.program.empty() || out.program.front().empty())
+    return Error{kExitUsage, "-m needs the name of a Python module", "for example ipexrun -m my_package.serve"};
+  if (out.no_python) return Error{kExitUsage, "-m and --no-python contradict each other: a module runs under Python", "give one of them"};
   return out;
 }
 
@@ -176,6 +180,15 @@ std::vector<Setting> merge(const std::vector<Setting>& file, const std::vector<S
   return out;
 }
 
+/// run_cpu's --multi-instance: one instance a node, where nothing else says how many there are.
+void settle_multi_instance(Options& options) {
+  const bool says_more = options.ninstances > 0 || options.ninstances_auto || options.ncores_per_instance > 0 || options.latency_mode ||
+                         !options.place.empty() || options.distributed.nprocs_per_node.has_value();
+  if (!options.multi_instance || says_more || options.throughput_mode) return;
+  options.throughput_mode = true;
+  options.given.emplace_back("throughput-mode");
+}
+
 Status apply(const std::vector<Setting>& settings, Options& options) {
   for (const Setting& setting : settings) {
     Status done = setting.row->set(options, setting.value);
@@ -187,6 +200,7 @@ Status apply(const std::vector<Setting>& settings, Options& options) {
     for (const Setting& b : settings)
       if (asks(a) && asks(b) && excludes(a.row->name, b.row->name))
         return Error{kExitUsage, "--" + a.row->name + " and --" + b.row->name + " contradict each other", "give one of them"};
+  settle_multi_instance(options);
   return ok_status();
 }
 

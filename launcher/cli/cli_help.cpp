@@ -162,7 +162,8 @@ std::string env_docs() {
   out +=
       "\nVariables of other tools that ipexrun sets unless they are set already: `OMP_NUM_THREADS`, `TORCHINDUCTOR_COMPILE_THREADS`,\n"
       "`MALLOC_CONF` (jemalloc), `KMP_AFFINITY` and `KMP_BLOCKTIME` (Intel's OpenMP runtime), `ONEDNN_MAX_CPU_ISA` (to match\n"
-      "`ATEN_CPU_CAPABILITY`). `LD_PRELOAD` keeps the entries it had. [launcher.md](launcher.md) says which value wins.\n";
+      "`ATEN_CPU_CAPABILITY`), `PYTHONUNBUFFERED` (with `--log-dir`). `LD_PRELOAD` keeps the entries it had. [launcher.md](launcher.md) "
+      "says which value wins.\n";
   return out;
 }
 

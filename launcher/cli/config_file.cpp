@@ -118,6 +118,9 @@ Status read_decisions(const Place& place, const YAML::Node& value, ConfigFile* o
   return ok_status();
 }
 
+/// Whether the option's value is a list, or the option may be given several times.
+bool takes_several(const OptionRow& row) { return row.metavar == "LIST" || row.name == "bench-output"; }
+
 Status read_option(const Place& place, const std::string& key, const YAML::Node& value, ConfigFile* out) {
   const OptionRow* row = find_option(key);
   if (row == nullptr || !row->in_config) {
@@ -131,7 +134,7 @@ Status read_option(const Place& place, const std::string& key, const YAML::Node&
   std::vector<std::string> values;
   if (value.IsScalar()) {
     values.push_back(row->is_flag() ? flag_text(value.Scalar()) : value.Scalar());
-  } else if (value.IsSequence() && !row->is_flag()) {
+  } else if (value.IsSequence() && takes_several(*row)) {
     for (const YAML::Node& item : value) {
       if (!item.IsScalar()) return place.error(key + " needs a list of plain values");
       values.push_back(item.Scalar());
@@ -142,7 +145,7 @@ Status read_option(const Place& place, const std::string& key, const YAML::Node&
       values = {joined};
     }
   } else {
-    return place.error(key + " needs " + (row->is_flag() ? "true or false" : "a value"));
+    return place.error(key + " needs " + (row->is_flag() ? "true or false" : value.IsSequence() ? "one value, not a list" : "a value"));
   }
   Options scratch;  // checked here, where the line is known; applied by the caller in order of precedence
   for (const std::string& text : values) {

@@ -87,12 +87,24 @@ OptionRow number(const std::string& name, OptionGroup group, Access access, Numb
   return out;
 }
 
+/// Blanks beside numbers, as other launchers take them: "0, 1" and "0 - 3" become "0,1" and "0-3". Those within one ("1 2") stay.
+inline std::string without_blanks(const std::string& list) {
+  const auto separates = [](char c) { return c == ',' || c == '-'; };
+  std::string out;
+  for (std::size_t at = 0; at < list.size(); ++at) {
+    const std::size_t next = list.find_first_not_of(' ', at);
+    if (list[at] == ' ' && (out.empty() || separates(out.back()) || next == std::string::npos || separates(list[next]))) continue;
+    out += list[at];
+  }
+  return out;
+}
+
 /// "0-3,8".
 template <typename Access>
 OptionRow number_list(const std::string& name, OptionGroup group, Access access, std::string help) {
   OptionRow out = row(name, group, "LIST", std::move(help));
   out.set = [access, name](Options& options, const std::string& value) -> Status {
-    auto list = parse_cpu_list(value);
+    auto list = parse_cpu_list(without_blanks(value));
     if (!list.ok() || list->empty()) return bad_value(name, "numbers and ranges such as 0-3,8", value);
     access(options) = *list;
     return ok_status();
@@ -134,7 +146,11 @@ template <typename Apply>
 OptionRow compatible(const std::string& name, const std::string& metavar, Apply apply, std::string help) {
   OptionRow out = row(name, OptionGroup::kCompatible, metavar, std::move(help));
   out.in_config = false;
-  out.set = [apply](Options& options, const std::string& value) -> Status { return apply(options, value); };
+  out.set = [apply, name, is_flag = out.is_flag()](Options& options, const std::string& value) -> Status {
+    if (is_flag && value == "false") return ok_status();
+    if (is_flag && value != "true") return bad_value(name, "true or false", value);
+    return apply(options, value);
+  };
   return out;
 }
 

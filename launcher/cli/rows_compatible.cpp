@@ -21,6 +21,13 @@ void add_compatible_rows(std::vector<OptionRow>& rows) {
   rows.push_back(allocator("enable-jemalloc", "jemalloc"));
   rows.push_back(allocator("use-default-allocator", "default"));
   rows.push_back(compatible(
+      "multi-instance", "",
+      [](Options& options, const std::string&) -> Status {
+        options.multi_instance = true;
+        return ok_status();
+      },
+      "as --throughput-mode, unless another option says how many instances"));
+  rows.push_back(compatible(
       "disable-iomp", "",
       [](Options& options, const std::string&) -> Status {
         options.omp_runtime = "default";

@@ -113,9 +113,10 @@ void add_distributed_rows(std::vector<OptionRow>& rows) {
   rows.push_back(number<int>(
       "ccl-worker-count", group, [](auto& o) -> auto& { return o.distributed.ccl_worker_count; }, 0, kMostRanksOfAHost,
       "CPUs of each rank that its OpenMP threads leave to communication threads"));
-  rows.push_back(flag(
-      "logical-cores-for-ccl", group, [](auto& o) -> auto& { return o.distributed.logical_cores_for_ccl; },
-      "put oneCCL's threads on the second hardware threads of the rank's cores"));
+  rows.push_back(with_aliases(flag(
+                                  "logical-cores-for-ccl", group, [](auto& o) -> auto& { return o.distributed.logical_cores_for_ccl; },
+                                  "put oneCCL's threads on the second hardware threads of the rank's cores"),
+                              {"logical-core-for-ccl"}));
   rows.push_back(flag(
       "no-rank-slice", group, [](auto& o) -> auto& { return o.distributed.rank_slice; },
       "started as a rank by torchrun, mpirun or srun: use the whole host all the same", false));

@@ -45,6 +45,19 @@ OptionRow loader_cores_row() {
   return out;
 }
 
+/// -1 stands for all of them, as in IPEX's launcher and in run_cpu.
+OptionRow instance_idx_row() {
+  OptionRow out = number_list(
+      "instance-idx", OptionGroup::kInstances, [](auto& o) -> auto& { return o.instance_idx; },
+      "start only these instances of the plan, e.g. 0,2 (-1: all)");
+  out.set = [inner = out.set](Options& options, const std::string& value) -> Status {
+    if (value != "-1") return inner(options, value);
+    options.instance_idx.clear();
+    return ok_status();
+  };
+  return out;
+}
+
 }  // namespace
 
 void add_instance_rows(std::vector<OptionRow>& rows) {
@@ -71,13 +84,9 @@ void add_instance_rows(std::vector<OptionRow>& rows) {
       "use-e-cores", group, [](auto& o) -> auto& { return o.use_e_cores; }, "also use the E-cores of a hybrid CPU"));
   rows.push_back(flag(
       "latency-mode", group, [](auto& o) -> auto& { return o.latency_mode; }, "instances of 4 cores, as many as fit"));
-  rows.push_back(with_aliases(flag(
-                                  "throughput-mode", group, [](auto& o) -> auto& { return o.throughput_mode; }, "one instance a NUMA node"),
-                              {"multi-instance"}));
-  rows.push_back(with_aliases(
-      number_list(
-          "instance-idx", group, [](auto& o) -> auto& { return o.instance_idx; }, "start only these instances of the plan, e.g. 0,2"),
-      {"rank"}));
+  rows.push_back(flag(
+      "throughput-mode", group, [](auto& o) -> auto& { return o.throughput_mode; }, "one instance a NUMA node"));
+  rows.push_back(with_aliases(instance_idx_row(), {"rank"}));
   rows.push_back(word("strategy", group, [](auto& o) -> auto& { return o.strategy; }, "WORD",
                       "where fewer instances than fit are placed: close together, or scattered over the machine", {"close", "scatter"}));
   rows.push_back(word("place", group, [](auto& o) -> auto& { return o.place; }, "WORD",

@@ -21,10 +21,15 @@ void add_log_rows(std::vector<OptionRow>& rows) {
   rows.push_back(number<double>(
       "timeout", group, [](auto& o) -> auto& { return o.timeout_seconds; }, 0.0, kMostSeconds,
       "end the whole run after so many seconds, with exit code 124", "SECONDS"));
-  rows.push_back(with_aliases(
-      word(
-          "log-dir", group, [](auto& o) -> auto& { return o.log_dir; }, "DIR", "write each instance's output to a file of its own in DIR"),
-      {"log-path"}));
+  OptionRow folder = with_aliases(word(
+                                      "log-dir", group, [](auto& o) -> auto& { return o.log_dir; }, "DIR",
+                                      "write each instance's output to a file of its own in DIR ('': none)"),
+                                  {"log-path"});
+  folder.set = [](Options& options, const std::string& value) -> Status {
+    options.log_dir = value;  // empty, as scripts for IPEX's launcher have it: no logs
+    return ok_status();
+  };
+  rows.push_back(std::move(folder));
   OptionRow prefix = word(
       "log-file-prefix", group, [](auto& o) -> auto& { return o.log_file_prefix; }, "NAME",
       "first part of the log files' names (default run)");

@@ -265,7 +265,7 @@ void EnvDraft::add_xpu() {
   }
   const std::string name = env::name(env::Id::kXpu);
   const std::string own = user(name);
-  const bool asked = std::find(options_.given.begin(), options_.given.end(), "opencl") != options_.given.end();
+  const bool asked = is_given("opencl");
   if (own.empty() || asked) set(name, options_.opencl);
   because(
       "opencl", own.empty() || asked ? options_.opencl : own,
@@ -306,19 +306,29 @@ void EnvDraft::add_dtype(const Machine& machine) {
   set(env::name(env::Id::kDtype), dtype);
 }
 
+bool EnvDraft::is_given(const std::string& option) const {
+  return std::find(options_.given.begin(), options_.given.end(), option) != options_.given.end();
+}
+
+void EnvDraft::set_option(const std::string& option, env::Id variable, const std::string& value) {
+  const std::string name = env::name(variable);
+  const std::string own = user(name);
+  set(name, value);
+  const bool replaces = !own.empty() && own != value;
+  because(option, value, "--" + option + (replaces ? " " + value + " replaces " + name + "=" + own + " of the environment" : ""), replaces);
+}
+
 void EnvDraft::add_graph_mode() {
-  if (!shim_active_ || options_.graph_mode == "auto") return;
-  because("graph-mode", options_.graph_mode, "--graph-mode");
-  set(env::name(env::Id::kGraphMode), options_.graph_mode);
+  if (!shim_active_ || (options_.graph_mode == "auto" && !is_given("graph-mode"))) return;
+  set_option("graph-mode", env::Id::kGraphMode, options_.graph_mode);
 }
 
 /// A compiler beside the program would take its share of a small quota, which being nice does not prevent.
 void EnvDraft::add_inductor(const Machine& machine) {
   if (!shim_active_) return;
   const std::string name = env::name(env::Id::kInductor);
-  if (options_.inductor != "auto") {
-    because("inductor", options_.inductor, "--inductor");
-    set(name, options_.inductor);
+  if (options_.inductor != "auto" || is_given("inductor")) {
+    set_option("inductor", env::Id::kInductor, options_.inductor);
   } else if (machine.quota_cpus > 0 && machine.quota_cpus < kQuotaForCompiler && user(name).empty()) {
     because("inductor", "kept", "a CPU quota of " + decimal_text(machine.quota_cpus) + ": no compiler runs beside the program (--inductor)");
     set(name, "kept");
@@ -326,9 +336,8 @@ void EnvDraft::add_inductor(const Machine& machine) {
 }
 
 void EnvDraft::add_select() {
-  if (!shim_active_ || options_.select == "fast") return;
-  because("select", options_.select, "--select");
-  set(env::name(env::Id::kSelect), options_.select);
+  if (!shim_active_ || (options_.select == "fast" && !is_given("select"))) return;
+  set_option("select", env::Id::kSelect, options_.select);
 }
 
 void EnvDraft::add_split_sgd() {
@@ -337,6 +346,13 @@ void EnvDraft::add_split_sgd() {
     return because("split-sgd", "off", "--split-sgd needs the optimizations, which are not active here", true);
   because("split-sgd", "on", "--split-sgd: parameters that torch.optim.SGD steps are bfloat16 after its first step");
   set(env::name(env::Id::kSplitSgd), "1");
+}
+
+void EnvDraft::add_logs() {
+  // As IPEX's launcher and run_cpu have it, by python -u.
+  if (!options_.log_dir.empty())
+    set_default("logs", "PYTHONUNBUFFERED", "1",
+                "Python keeps what is printed into a pipe: the log would be behind, and end too early where a program is killed");
 }
 
 void EnvDraft::add_config_env() {
@@ -371,16 +387,19 @@ int EnvDraft::threads_for(std::size_t cpus) {
               !from_config);
     } else {
       because("threads", std::to_string(planned),
-              seen + (valid ? " is replaced: the options ask for " + cores : " is no number of threads"), true);
+              seen + (valid ? " is replaced: the options ask for " + cores
+                            : " is no number of threads: " + count_text(cpus, "thread") + (cpus == 1 ? " is used" : " are used")),
+              true);
     }
   }
+  kept_threads_ = keep ? own : "";
   return keep ? value : planned;
 }
 
 std::map<std::string, std::string> EnvDraft::for_instance(int index, std::size_t instances, int threads) const {
   std::map<std::string, std::string> out = env_;
   const std::string count = std::to_string(threads);
-  if (options_.env.count("OMP_NUM_THREADS") == 0) out["OMP_NUM_THREADS"] = count;
+  out["OMP_NUM_THREADS"] = kept_threads_.empty() ? count : kept_threads_;
   if (user("TORCHINDUCTOR_COMPILE_THREADS").empty()) out.emplace("TORCHINDUCTOR_COMPILE_THREADS", count);
   out[env::name(env::Id::kInstance)] = std::to_string(index);
   out[env::name(env::Id::kInstances)] = std::to_string(instances);

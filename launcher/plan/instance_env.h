@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "configs/base/result.h"
+#include "configs/contract/env.h"
 #include "configs/contract/plan.h"
 #include "launcher/options.h"
 #include "launcher/plan/machine.h"
@@ -41,6 +42,8 @@ class EnvDraft {
   void add_inductor(const Machine& machine);
   void add_select();
   void add_split_sgd();
+  /// What is printed reaches the log at once.
+  void add_logs();
   /// The config's `env:`; beats everything before it.
   void add_config_env();
 
@@ -61,6 +64,10 @@ class EnvDraft {
   void because(const std::string& subject, const std::string& value, const std::string& text, bool warn = false) {
     reasons_.push_back({subject, value, text, warn});
   }
+  /// Given on the command line or in the config, be it with the value that is the default.
+  [[nodiscard]] bool is_given(const std::string& option) const;
+  /// A variable of ours that an option is passed on by: beats a value of the environment, with one line.
+  void set_option(const std::string& option, env::Id variable, const std::string& value);
   /// A variable that the user's option asks for: beats a value of the environment, with one line.
   void set_asked(const std::string& subject, const std::string& name, const std::string& value, const std::string& why);
   /// Which malloc the program will run on: jemalloc, tcmalloc, mimalloc or default.
@@ -76,6 +83,7 @@ class EnvDraft {
   std::vector<Reason>& reasons_;
   std::map<std::string, std::string> env_;
   std::vector<std::string> unset_;
+  std::string kept_threads_;  ///< the user's OMP_NUM_THREADS, whole ("4,2": nested levels); "" = the planned number
   bool threads_said_ = false;
   bool shim_active_ = false;
 };

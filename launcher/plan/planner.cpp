@@ -222,6 +222,7 @@ Result<LaunchPlan> make_plan(const Options& options, const Machine& machine, con
   }
   if (options.command == Command::kXpu) env.add_xpu();
   env.add_split_sgd();
+  env.add_logs();
   env.add_config_env();
 
   const std::size_t most = most_threads(machine, *slots, plan.reasons);

@@ -87,10 +87,16 @@ bool unequal(const std::vector<Cut>& cuts) {
 }
 
 Error too_many(const Task& task, const std::string& asked, std::size_t needed) {
+  // Hardware threads are an answer where there are some, and where it is cores and not a quota that is short.
+  const bool more_threads = !task.options.use_logical_cores && task.pool.limit.empty() &&
+                            std::any_of(task.pool.units.begin(), task.pool.units.end(), [&](const Unit& unit) {
+                              return task.machine.cores[static_cast<std::size_t>(unit.core)].pus.size() > 1;
+                            });
   return Error{kExitUsage,
                asked + " needs " + count_text(needed, task.noun()) + ", but only " + std::to_string(task.total()) +
                    (task.total() == 1 ? " is" : " are") + " usable" + task.pool.limit,
-               task.options.use_logical_cores ? "" : "--use-logical-cores counts hardware threads; ipexrun topology shows what is there"};
+               std::string(more_threads ? "--use-logical-cores counts hardware threads" : "ask for less") +
+                   "; ipexrun topology shows what is there"};
 }
 
 Error does_not_fit(const Task& task, std::size_t fitting, std::size_t size) {

@@ -67,8 +67,7 @@ class Examination {
   void libraries() {
     lib_dir_ = find_lib_dir();
     if (lib_dir_.empty()) {
-      add(CheckLevel::kFail, "libraries", "no folder lib/ipexrun beside the folder of this launcher",
-          "install again, or set IPEXRUN_LIB_DIR");
+      add(CheckLevel::kFail, "libraries", no_lib_dir_text(), "install again, or set IPEXRUN_LIB_DIR");
       return;
     }
     add(CheckLevel::kOk, "libraries", lib_dir_);
@@ -156,14 +155,15 @@ class Examination {
   /// Device xpu over OpenCL (docs/xpu.md): whether it was built, and which drivers there are. No driver is opened.
   void device_xpu(const std::string& minor) {
     const std::string file = xpu_file(minor);
-    const bool built = fs::exists(lib_dir_ + "/plugins/" + file) || (!plugin_dir_.empty() && fs::exists(plugin_dir_ + "/" + file));
+    std::error_code failure;  // a folder that may not be searched is no error here: HOME of another user in a container
+    const bool built =
+        fs::exists(lib_dir_ + "/plugins/" + file, failure) || (!plugin_dir_.empty() && fs::exists(plugin_dir_ + "/" + file, failure));
     fact("xpu", built ? "built" : "left out");
     if (!built) {
       return add(CheckLevel::kOk, "device xpu",
                  "left out: built without OpenCL headers (Debian: ocl-icd-opencl-dev, opencl-headers), or for a torch other than 2.13");
     }
     std::vector<std::string> drivers;
-    std::error_code failure;
     for (const fs::directory_entry& entry : fs::directory_iterator("/etc/OpenCL/vendors", failure))
       if (entry.path().extension() == ".icd") drivers.push_back(entry.path().stem());
     std::sort(drivers.begin(), drivers.end());

@@ -158,6 +158,7 @@ void run_child(const ChildSpec& spec) noexcept {
   }
   if (n != 1) _exit(127);
 
+  setrlimit(RLIMIT_NOFILE, spec.file_limit);
   for (const Disposition& one : *spec.dispositions) sigaction(one.signal, &one.before, nullptr);
   sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);
   execve(spec.executable, spec.argv, spec.envp);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -49,6 +50,7 @@ struct ChildSpec {
   pid_t launcher = 0;
   sigset_t signal_mask{};                      ///< the caller's, before the launcher blocked anything
   const Dispositions* dispositions = nullptr;  ///< likewise what the launcher changed
+  const rlimit* file_limit = nullptr;          ///< likewise
   ChildReport* report = nullptr;
   IpexrunEventHeader* header = nullptr;  ///< of the event file, nullptr = none
 };

@@ -78,7 +78,7 @@ Status find_program(const Options& options, const std::string& search_path, Plan
 void find_own_library(const std::string& lib_dir, const char* file, std::string& path, std::string& problem) {
   const std::string library = (fs::path(lib_dir) / file).string();
   if (lib_dir.empty()) {
-    problem = "no folder lib/ipexrun beside the folder of this launcher";
+    problem = no_lib_dir_text();
   } else if (::access(library.c_str(), F_OK) != 0) {
     problem = "'" + library + "' does not exist";
   } else if (std::string why = preload_objection(library); !why.empty()) {
@@ -145,6 +145,12 @@ std::string find_lib_dir() {
     if (!failure) return folder.string();
   }
   return "";
+}
+
+std::string no_lib_dir_text() {
+  const auto named = env::get(env::Id::kLibDir);
+  return named ? "the folder '" + *named + "' of IPEXRUN_LIB_DIR does not exist"
+               : "no folder lib/ipexrun beside the folder of this launcher";
 }
 
 Result<PlanContext> make_context(const Options& options, const Machine& machine) {

@@ -17,6 +17,8 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
 
 /// Folder with the shim and the plugins: IPEXRUN_LIB_DIR, else lib/ipexrun beside the folder of the running executable; "" = none.
 std::string find_lib_dir();
+/// Why find_lib_dir() found none.
+std::string no_lib_dir_text();
 
 /// A new private folder (0700) for event files, below XDG_RUNTIME_DIR, TMPDIR or /tmp, whichever is the first that can be written.
 /// Folders that a killed launcher left there are removed. An error is no reason to stop: the run then has no events and no summary.

@@ -3,8 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -12,6 +10,7 @@
 
 #include "configs/base/isa.h"
 #include "configs/contract/env.h"
+#include "launcher/machine/text_files.h"
 #include "launcher/plan/machine.h"
 #include "launcher/run/context.h"
 #include "launcher/run/doctor.h"
@@ -55,8 +54,7 @@ Section variables() {
 
 /// This process's command line, words with blanks in quotes.
 std::string command_line() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::string text = whole_file("/proc/self/cmdline").value_or("");
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\0', at), text.size());

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t kReadBytes = 64u << 10;
 constexpr int kMostRunsASecond = 10'000;
-constexpr int kReadsAStep = 16;  // then the caller looks at signals again, however fast the program writes
+constexpr std::size_t kLongestLine = 64u << 10;  // shown behind one prefix: a program may write for ever without a line end
+constexpr int kReadsAStep = 16;                  // then the caller looks at signals again, however fast the program writes
 
 /// True when `fd` takes at least PIPE_BUF bytes at once (pipes guarantee that much behind POLLOUT) or reports an error that write
 /// will name. The descriptor is shared with the user's shell, so it is not made non-blocking.
@@ -79,6 +80,7 @@ void LogFollower::pass(std::string_view text, Sink& sink) {
     text.remove_prefix(end + 1);
   }
   partial_.append(text);
+  if (partial_.size() >= kLongestLine) finish(sink);
 }
 
 /// Somebody emptied the file (logrotate's copytruncate, a shell's `: > file`): what comes now stands at its start.
@@ -227,7 +229,10 @@ Result<OpenLog> open_log(const std::string& path) {
   for (int number = 1;; ++number) {
     OpenLog log{Fd(), numbered(path, number)};
     log.fd = Fd(::open(log.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644));
-    if (!log.fd.open()) return Error{kExitFailure, "cannot write log file '" + log.path + "': " + errno_text(errno), "see --log-dir"};
+    if (!log.fd.open()) {
+      const int error = errno;
+      return Error{kExitFailure, "cannot write log file '" + log.path + "': " + errno_text(error), hint_for(error, "see --log-dir")};
+    }
     // In use: another run takes another name, and its --log-keep leaves this one alone. File systems without locks cannot tell.
     const bool taken = ::flock(log.fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!taken || number == kMostRunsASecond) return log;

@@ -1,6 +1,7 @@
 // Small owners of kernel resources for the runner.
 #pragma once
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,7 +39,31 @@ class Fd {
   int fd_ = -1;
 };
 
+/// As many descriptors as this process may have, for as long as it lives: the launcher holds several for each instance, and shells set
+/// 1024, which fewer than 256 instances with logs use up. Programs get the caller's own limit.
+class FileLimit {
+ public:
+  FileLimit() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit most{before_.rlim_max, before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &most);
+  }
+  ~FileLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+  [[nodiscard]] const rlimit& before() const { return before_; }
+
+ private:
+  rlimit before_{};
+};
+
 /// Text of an errno value.
 inline std::string errno_text(int error) { return std::strerror(error); }
+
+/// What to do where no descriptor could be opened; else `otherwise`.
+inline std::string hint_for(int error, const std::string& otherwise = "") {
+  return error == EMFILE ? "fewer instances, or a higher hard limit (ulimit -Hn)" : otherwise;
+}
 
 }  // namespace ipexrun::launcher

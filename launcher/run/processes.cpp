@@ -10,12 +10,11 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
 
+#include "launcher/machine/text_files.h"
 #include "launcher/run/posix.h"
 
 namespace ipexrun::launcher {
@@ -42,9 +41,9 @@ std::optional<Process> parse_stat(pid_t pid, const std::string& text) {
 }
 
 std::optional<Process> read_process(const std::string& proc, pid_t pid) {
-  std::ifstream file(proc + "/" + std::to_string(pid) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  return parse_stat(pid, text);
+  // Of a process that ends between open and read the kernel gives no text but ESRCH.
+  const auto text = whole_file(proc + "/" + std::to_string(pid) + "/stat");
+  return text ? parse_stat(pid, *text) : std::nullopt;
 }
 
 /// Never signals another process that got the number in the meantime.

@@ -30,7 +30,8 @@ class PosixRunner final : public Runner {
     if (signals.fd() < 0) return Error{kExitFailure, "cannot read signals: " + errno_text(errno), ""};
     const Adoption adoption;
     const OwnGroup group(settings.warden);
-    Starter starter(plan, settings, signals, group.callers());
+    const FileLimit files;
+    Starter starter(plan, settings, signals, files, group.callers());
     if (Status ready = starter.prepare(); !ready) return ready.error();
     if (Status started = starter.go(); !started) return started.error();
     remove_old_logs(plan.instances.front().log_path, settings.log_keep);

@@ -72,7 +72,10 @@ Status reserve_event_file(int fd, const std::string& path, std::size_t instances
 
 std::string stem_in(const std::string& run_dir, int instance) { return run_dir + "/instance-" + std::to_string(instance); }
 
-Error system_error(const char* what) { return Error{kExitFailure, std::string(what) + ": " + errno_text(errno), ""}; }
+Error system_error(const char* what) {
+  const int error = errno;
+  return Error{kExitFailure, std::string(what) + ": " + errno_text(error), hint_for(error)};
+}
 
 }  // namespace
 
@@ -125,8 +128,9 @@ struct Starter::Memory {
   }
 };
 
-Starter::Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals, pid_t callers_group)
-    : plan_(plan), settings_(settings), signals_(signals), callers_group_(callers_group), caller_env_(env::all()) {}
+Starter::Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals, const FileLimit& files,
+                 pid_t callers_group)
+    : plan_(plan), settings_(settings), signals_(signals), files_(files), callers_group_(callers_group), caller_env_(env::all()) {}
 
 Starter::~Starter() {
   if (!handed_over_) end_started();
@@ -263,6 +267,7 @@ Status Starter::fork_one(const InstancePlan& plan, Memory& memory, Running& runn
   spec.group = running.own_group ? 0 : callers_group_;
   spec.signal_mask = signals_.mask_before();
   spec.dispositions = &signals_.dispositions_before();
+  spec.file_limit = &files_.before();
 
   running.started = std::chrono::steady_clock::now();
   const pid_t pid = ::fork();

@@ -20,7 +20,7 @@ std::vector<std::string> environment_of(const InstancePlan& plan, const std::vec
 class Starter {
  public:
   /// `callers_group`: the process group that a single instance belongs to, -1 = the one that this process is in.
-  Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals, pid_t callers_group);
+  Starter(const LaunchPlan& plan, const RunSettings& settings, const SignalScope& signals, const FileLimit& files, pid_t callers_group);
   ~Starter();
   Starter(const Starter&) = delete;
   Starter& operator=(const Starter&) = delete;
@@ -54,6 +54,7 @@ class Starter {
   const LaunchPlan& plan_;
   const RunSettings& settings_;
   const SignalScope& signals_;
+  const FileLimit& files_;
   pid_t callers_group_;
   std::vector<std::string> caller_env_;
   Fd go_read_;

@@ -91,6 +91,44 @@ def test_fails_for_a_config_with_an_unknown_key(run):
     expect(run("--config", "c.yaml", "./app.sh"), 2, "c.yaml:2", "nstances", "did you mean ninstances?")
 
 
+def test_fails_for_a_list_where_a_config_has_one_value(run):
+    (run.folder / "c.yaml").write_text("ninstances: [1, 2]\n")
+    expect(run("--config", "c.yaml", "./app.sh"), 2, "c.yaml:1", "ninstances needs one value, not a list")
+
+
+def test_fails_for_a_module_that_is_not_to_run_under_python(run):
+    expect(run("--no-python", "-m", "this"), 2, "-m and --no-python contradict each other")
+
+
+def test_fails_for_m_without_a_module(run):
+    expect(run("-m", "--ninstances", "1"), 2, "-m needs the name of a Python module")
+
+
+@pytest.mark.parametrize("words", [
+    ["--core-list", "0, 0", "--ninstances", "1", "--ncores-per-instance", "1", "--rank", "0", "{app}"],  # run_cpu's own example
+    ["--instance-idx", "-1", "{app}"],
+    ["--log-dir", "", "{app}"],
+    ["--multi_instance", "--ninstances", "1", "{app}"],
+    ["--multi-instance", "--ncores_per_instance", "1", "--ninstances", "1", "--node_id", "0", "{app}"],
+    ["--logical_core_for_ccl", "{app}"],
+    ["-m", "--ninstances", "1", "this"],
+])
+def test_command_lines_of_other_launchers_run(run, words):
+    allowed = sorted(os.sched_getaffinity(0))[0]
+    done = run(*(word.format(app="./app.sh").replace("0, 0", f"{allowed}, {allowed}") for word in words))
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.started or "Zen of Python" in done.stdout
+
+
+def test_a_folder_of_libraries_that_is_not_there_is_named(run):
+    done = run("./app.sh", env={"IPEXRUN_LIB_DIR": "/no/such/folder"})
+    assert done.started and done.stderr == "ipexrun: launch only: the folder '/no/such/folder' of IPEXRUN_LIB_DIR does not exist\n"
+
+
+def test_words_of_ipexrun_log_count_in_any_case(run):
+    assert "instance 0: pid" in run("./app.sh", env={"IPEXRUN_LOG": "INFO"}).stderr
+
+
 def test_fails_for_a_config_that_is_no_yaml(run):
     (run.folder / "c.yaml").write_text("a: [1\nb: }\n")
     expect(run("--config", "c.yaml", "./app.sh"), 2, "c.yaml:", "not valid YAML")

@@ -35,6 +35,20 @@ TEST(Cli, kinds_of_programs) {
   EXPECT_EQ(parsed({"--no-python", "x.py"}).program_kind, ProgramKind::kExecutable);
 }
 
+TEST(Cli, options_may_stand_between_m_and_the_module) {
+  const Options options = parsed({"-m", "--ninstances", "2", "mod", "--ninstances", "3"});
+  EXPECT_EQ(options.program_kind, ProgramKind::kModule);
+  EXPECT_EQ(options.program, "mod");
+  EXPECT_EQ(options.ninstances, 2);
+  EXPECT_THAT(options.args, ElementsAre("--ninstances", "3"));
+  EXPECT_EQ(parsed({"-m", "--", "mod"}).program_kind, ProgramKind::kModule);
+  EXPECT_THAT(refusal({"-m", "--ninstances", "2"}), HasSubstr("-m needs the name of a Python module"));
+  EXPECT_THAT(refusal({"-m", ""}), HasSubstr("-m needs the name of a Python module"));
+  for (const std::vector<std::string>& both : {std::vector<std::string>{"--no-python", "-m", "mod"}, {"-m", "--no-python", "mod"}})
+    EXPECT_THAT(refusal(both), HasSubstr("-m and --no-python contradict each other"));
+  EXPECT_EQ(parsed({"-m", "--help"}).command, Command::kHelp);
+}
+
 TEST(Cli, everything_after_the_program_is_the_programs) {
   const Options options = parsed({"--ninstances", "2", "app", "--ninstances", "3", "-m", "--", "--help", "--nonsense"});
   EXPECT_EQ(options.ninstances, 2);
@@ -184,6 +198,39 @@ TEST(Cli, names_of_run_cpu_and_ipex_mean_the_same) {
   EXPECT_FALSE(parsed({"--multi-task-manager", "taskset", "app"}).bind_memory);
   EXPECT_TRUE(parsed({"--multi-task-manager", "none", "app"}).pin) << "IPEX's none still pins";
   EXPECT_THAT(parsed({"--auto-ipex", "app"}).notes, ElementsAre(HasSubstr("--auto-ipex")));
+  EXPECT_TRUE(parsed({"--logical_core_for_ccl", "app"}).distributed.logical_cores_for_ccl);
+}
+
+TEST(Cli, values_as_run_cpu_and_ipex_document_them) {
+  EXPECT_THAT(parsed({"--core-list", "0, 1, 2, 3", "app"}).cores_list, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(parsed({"--cores-list", " 0 - 2 ,8 ", "app"}).cores_list, ElementsAre(0, 1, 2, 8));
+  EXPECT_THAT(refusal({"--cores-list", "0 1", "app"}), HasSubstr("not '0 1'"));
+  EXPECT_THAT(refusal({"--cores-list", " ", "app"}), HasSubstr("not ' '"));
+  EXPECT_THAT(parsed({"--rank", "-1", "app"}).instance_idx, IsEmpty());
+  EXPECT_THAT(parsed({"--instance-idx", "1", "--instance-idx", "-1", "app"}).instance_idx, IsEmpty());
+  EXPECT_THAT(refusal({"--instance-idx", "-2", "app"}), HasSubstr("not '-2'"));
+  EXPECT_EQ(parsed({"--log-dir", "", "app"}).log_dir, "");
+  EXPECT_EQ(parsed({"--log-dir", "d", "--log-path", "", "app"}).log_dir, "");
+}
+
+TEST(Cli, multi_instance_is_one_a_node_where_nothing_else_is_said) {
+  EXPECT_TRUE(parsed({"--multi-instance", "app"}).throughput_mode);
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--ninstances", "2"},
+                                               {"--ninstances", "auto"},
+                                               {"--ncores-per-instance", "2"},
+                                               {"--latency-mode"},
+                                               {"--place", "l3"}}) {
+    std::vector<std::string> args = {"--multi_instance"};
+    args.insert(args.end(), more.begin(), more.end());
+    args.emplace_back("app");
+    EXPECT_FALSE(parsed(args).throughput_mode) << more.front();
+  }
+}
+
+TEST(Cli, a_name_of_another_launcher_that_is_off_does_nothing) {
+  EXPECT_EQ(parsed({"--enable-jemalloc=false", "app"}).memory_allocator, "auto");
+  EXPECT_THAT(parsed({"--auto-ipex=false", "app"}).notes, IsEmpty());
+  EXPECT_THAT(refusal({"--enable-jemalloc=no", "app"}), HasSubstr("--enable-jemalloc needs true or false, not 'no'"));
 }
 
 TEST(Cli, names_that_mean_something_else_here_are_refused_with_a_hint) {

@@ -80,6 +80,8 @@ TEST_F(ConfigFile_, errors_name_file_line_and_key) {
   EXPECT_THAT(refusal("ninstances: two\n"), HasSubstr("c.yaml:1: --ninstances needs auto or a whole number"));
   EXPECT_THAT(refusal("a: [1\nb: 2\n"), HasSubstr("not valid YAML"));
   EXPECT_THAT(refusal("ninstances: {a: 1}\n"), HasSubstr("needs a value"));
+  EXPECT_THAT(refusal("ninstances: [1, 2]\n"), HasSubstr("c.yaml:1: ninstances needs one value, not a list"));
+  EXPECT_THAT(refusal("log-dir: [a, b]\n"), HasSubstr("one value"));
   EXPECT_THAT(refusal("use-logical-cores: 7\n"), HasSubstr("true or false"));
   EXPECT_THAT(refusal("- 1\n"), HasSubstr("key: value"));
   EXPECT_THAT(refusal("ninstances: 1\nninstances: 2\n"), HasSubstr("given twice"));

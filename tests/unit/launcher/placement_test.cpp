@@ -153,7 +153,11 @@ TEST(Placement, nodes_list_restricts_and_binds) {
 TEST(Placement, asking_for_more_than_there_is_fails_with_the_numbers) {
   Options wanted = options();
   wanted.ninstances = 8;
-  EXPECT_THAT(cpus(plan(wanted, machine({4}))), HasSubstr("--ninstances 8 needs 8 cores, but only 4 are usable"));
+  EXPECT_THAT(cpus(plan(wanted, machine({4}))), HasSubstr("--ninstances 8 needs 8 cores, but only 4 are usable (ask for less; "));
+  EXPECT_THAT(cpus(plan(wanted, machine({4}, 2))), HasSubstr("--use-logical-cores counts hardware threads"));
+  Machine in_quota = machine({4}, 2);
+  in_quota.quota_cpus = 2;
+  EXPECT_THAT(cpus(plan(wanted, in_quota)), HasSubstr("only 2 are usable (CPU quota 2) (ask for less; "));
   wanted.ninstances = 2;
   wanted.ncores_per_instance = 3;
   EXPECT_THAT(cpus(plan(wanted, machine({4}))), HasSubstr("--ninstances 2 with --ncores-per-instance 3 needs 6 cores"));

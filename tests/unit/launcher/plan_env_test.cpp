@@ -102,7 +102,31 @@ TEST(PlanEnv, the_users_omp_num_threads_beats_the_default_but_not_an_option) {
   const LaunchPlan replaced = plan(wanted, context);
   EXPECT_EQ(var(replaced, "OMP_NUM_THREADS"), "2");
   EXPECT_TRUE(has_warning(replaced, "is replaced"));
-  EXPECT_EQ(var(plan(options(), with({{"OMP_NUM_THREADS", "many"}})), "OMP_NUM_THREADS"), "4");
+  const LaunchPlan none = plan(options(), with({{"OMP_NUM_THREADS", "many"}}));
+  EXPECT_EQ(var(none, "OMP_NUM_THREADS"), "4");
+  EXPECT_TRUE(has_warning(none, "OMP_NUM_THREADS=many is no number of threads: 4 threads are used"));
+  Options of_config = options();
+  of_config.env = {{"OMP_NUM_THREADS", "many"}};
+  EXPECT_EQ(var(plan(of_config, made_up::context()), "OMP_NUM_THREADS"), "4");
+}
+
+TEST(PlanEnv, omp_num_threads_of_nested_levels_is_kept_whole) {
+  const LaunchPlan made = plan(options(), with({{"OMP_NUM_THREADS", "4,2"}}));
+  EXPECT_EQ(made.instances[0].threads, 4);
+  EXPECT_EQ(var(made, "OMP_NUM_THREADS"), "4,2");
+}
+
+TEST(PlanEnv, an_option_beats_a_variable_of_ours_with_its_default_too) {
+  const PlanContext context = with({{"IPEXRUN_GRAPH_MODE", "off"}, {"IPEXRUN_SELECT", "off"}, {"IPEXRUN_INDUCTOR", "off"}});
+  const LaunchPlan kept = plan(options(), context);
+  for (const char* name : {"IPEXRUN_GRAPH_MODE", "IPEXRUN_SELECT", "IPEXRUN_INDUCTOR"}) EXPECT_EQ(var(kept, name), "(unset)") << name;
+  Options wanted = options();
+  wanted.given = {"graph-mode", "select", "inductor"};
+  const LaunchPlan made = plan(wanted, context);
+  EXPECT_EQ(var(made, "IPEXRUN_GRAPH_MODE"), "auto");
+  EXPECT_EQ(var(made, "IPEXRUN_SELECT"), "fast");
+  EXPECT_EQ(var(made, "IPEXRUN_INDUCTOR"), "auto");
+  EXPECT_TRUE(has_warning(made, "--select fast replaces IPEXRUN_SELECT=off of the environment"));
 }
 
 TEST(PlanEnv, a_variable_of_the_user_is_left_alone) {
@@ -110,6 +134,16 @@ TEST(PlanEnv, a_variable_of_the_user_is_left_alone) {
   EXPECT_EQ(var(made, "MALLOC_CONF"), "(unset)") << "inherited as it is";
   EXPECT_EQ(var(made, "TORCHINDUCTOR_COMPILE_THREADS"), "(unset)");
   EXPECT_TRUE(has_reason(made, "allocator", "kept as the environment has it"));
+}
+
+TEST(PlanEnv, what_python_prints_reaches_a_log_at_once) {
+  EXPECT_EQ(var(plan(options(), made_up::context()), "PYTHONUNBUFFERED"), "(unset)");
+  Options wanted = options();
+  wanted.log_dir = "logs";
+  EXPECT_EQ(var(plan(wanted, made_up::context()), "PYTHONUNBUFFERED"), "1");
+  EXPECT_EQ(var(plan(wanted, with({{"PYTHONUNBUFFERED", "x"}})), "PYTHONUNBUFFERED"), "(unset)") << "inherited as it is";
+  wanted.env = {{"PYTHONUNBUFFERED", ""}};
+  EXPECT_EQ(var(plan(wanted, made_up::context()), "PYTHONUNBUFFERED"), "");
 }
 
 TEST(PlanEnv, memory_profiles) {

@@ -56,6 +56,22 @@ TEST(LogFollower, PassesCompleteLinesBehindThePrefix) {
   EXPECT_EQ(pipe.all(), "[1] last\n");
 }
 
+TEST(LogFollower, ALineWithoutEndIsNotKeptForEver) {
+  const TempFolder folder;
+  const std::string path = folder.write("log", "");
+  const Pipe pipe;
+  Sink sink(pipe.write.get());
+  LogFollower follower(reader_of(path), 0, "[1] ");
+  append(path, std::string(40'000, 'x'));
+  EXPECT_TRUE(follower.step(sink));
+  EXPECT_EQ(pipe.all(), "");
+  append(path, std::string(40'000, 'x'));
+  EXPECT_TRUE(follower.step(sink));
+  std::string seen;
+  for (; !sink.empty(); sink.pump()) seen += pipe.all();
+  EXPECT_EQ(seen + pipe.all(), "[1] " + std::string(80'000, 'x') + "\n");
+}
+
 TEST(LogFollower, GoesOnWithAFileThatWasEmptied) {
   const TempFolder folder;
   const std::string path = folder.write("log", "a long line\n");

@@ -159,7 +159,8 @@ TEST(Processes, AreReadFromProc) {
   proc.write("12/stat", stat_line(12, "evil) S 1 (", 'Z', 7, 5, 12345678901ull));
   proc.write("13/stat", "13 (cut");
   proc.write("self/stat", stat_line(14, "x", 'S', 1, 1, 1));
-  std::filesystem::create_directory(proc.path("15"));  // gone meanwhile
+  std::filesystem::create_directory(proc.path("15"));              // gone meanwhile
+  std::filesystem::create_directories(proc.path("16") + "/stat");  // opened, and gone when it is read: an error of read(2), as of a folder
   const auto all = read_processes(proc.path());
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].pid, 12);

@@ -149,6 +149,32 @@ def test_no_more_processes_for_this_user(ipexrun, no_more_processes, options):
     assert len(lines) == 2 and "ulimit -u" in lines[0], lines
 
 
+def test_the_log_of_a_killed_program_has_what_it_printed(ipexrun, python, tmp_path):
+    text = "import os, signal; print('step 1'); os.kill(os.getpid(), signal.SIGKILL)"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([ipexrun, "--no-optimize", "--log-dir", tmp_path, python, "-c", text], env=environment, capture_output=True, text=True,
+                          timeout=60)
+    assert (done.returncode, done.stdout) == (137, "step 1\n"), done.stderr
+    assert next(tmp_path.iterdir()).read_text() == "step 1\n"
+
+
+@pytest.fixture
+def few_files():
+    """few_files(argv) runs it where 14 descriptors may be open unless it asks for more."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if 0 <= most < 64:
+        pytest.skip("the hard limit is small, too")
+    return lambda argv: run(argv, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (14, most)))
+
+
+def test_the_soft_limit_of_descriptors_is_the_programs_and_not_the_launchers(ipexrun, few_files, sh, tmp_path):
+    """256 instances with logs need more than the 1024 that shells set; two need more than 14."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs 2 CPUs")
+    done = few_files([ipexrun, "--pin", "--ninstances", "2", "--ncores-per-instance", "1", "--use-logical-cores", "--log-dir", tmp_path, sh, "-c", "ulimit -Sn"])
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["[0] 14", "[1] 14"]), done.stderr
+
+
 def test_restarts_and_the_time_limit_from_the_command_line(ipexrun, sh, tmp_path):
     done = run([ipexrun, "--max-restarts", "1", sh, "-c", f"[ -e {tmp_path / 'ran'} ] && exit 0; touch {tmp_path / 'ran'}; exit 3"])
     assert done.returncode == 0 and "starting it again in 1.0 s (1 of 1)" in done.stderr, done.stderr

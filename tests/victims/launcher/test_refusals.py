@@ -1,5 +1,6 @@
 """Bad input, and places where little is allowed: one clear line, the right exit code, nothing half started."""
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -147,6 +148,21 @@ def test_doctor_and_env_answer(ipexrun):
     assert done.returncode == (1 if "\nfail " in "\n" + done.stdout else 0)
     assert "switched off" not in done.stdout and "\nok    bf16 " in done.stdout
     assert "\nwarn  switched off " in run([ipexrun, "doctor"], env={"IPEXRUN_DISABLE": "1"}).stdout
+
+
+def test_doctor_survives_a_plugin_folder_that_cannot_be_looked_at(ipexrun, tmp_path):
+    """As HOME of another user in a container; a link to itself is refused to root too. Looked at only where device xpu is not built."""
+    whole = pathlib.Path(ipexrun).resolve().parents[1] / "lib" / "ipexrun"
+    lib = tmp_path / "lib"
+    (lib / "plugins").mkdir(parents=True)
+    for entry in [*whole.iterdir(), *(whole / "plugins").iterdir()]:
+        if entry.name != "plugins" and "xpu_torch" not in entry.name:
+            (lib / entry.relative_to(whole)).symlink_to(entry)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    done = run([ipexrun, "doctor"], env={"IPEXRUN_LIB_DIR": str(lib), "IPEXRUN_PLUGIN_DIR": str(loop)})
+    assert done.returncode in (0, 1) and "terminate" not in done.stderr, done.stderr
+    assert "instruction sets" in done.stdout
 
 
 def test_doctor_names_the_state_of_the_cache_folder(ipexrun, tmp_path):
