@@ -36,7 +36,7 @@ std::unique_ptr<double[]> sums_of(const Args& args, void (*run)(const Args&, std
   std::unique_ptr<double[]> sums(new (std::nothrow) double[static_cast<std::size_t>(blocks * count)]);
   if (sums == nullptr) return sums;
   const std::int64_t parts = parts_of(blocks, args.rows * args.channels > kSerialElements, parallel);
-  const auto scratch_bytes = static_cast<std::size_t>(3 * args.channels + 64) * sizeof(float);
+  const auto scratch_bytes = static_cast<std::size_t>(2 * args.channels + 64) * sizeof(float);
   const bool done = share(parts, scratch_bytes, parallel, [&](std::int64_t part, void* scratch) {
     for (std::int64_t b = begin_of(blocks, part, parts); b < begin_of(blocks, part + 1, parts); ++b) {
       run(args, begin_of(args.rows, b, blocks), begin_of(args.rows, b + 1, blocks), sums.get() + b * count, static_cast<float*>(scratch));
@@ -63,18 +63,32 @@ void share_rows(const Args& args, void (*run)(const Args&, std::int64_t, std::in
   });
 }
 
+/// A number about which those of a channel lie: of three rows the one in the middle, since one pixel alone may be far from all others, and
+/// squares of what differs from it would lose the digits of the rest.
+float pivot_of(const BatchMomentsArgs& args, std::int64_t c) {
+  const auto row = [&](std::int64_t i) { return static_cast<float>(ref::get(args.from, args.dtype, i * args.channels + c)); };
+  const float first = row(0);
+  const float second = row(args.rows / 2);
+  const float middle = std::max(std::min(first, second), std::min(std::max(first, second), row(args.rows - 1)));
+  return std::isfinite(middle) ? middle : 0.0f;
+}
+
 }  // namespace
 
 bool batch_norm_supported(IsaSet isa) { return choose(batch_norm_variants(), isa).needs != 0; }
 
 bool batch_moments(const BatchMomentsArgs& args, const Parallel& parallel, IsaSet isa) {
-  const auto sums = sums_of(args, choose(batch_norm_variants(), isa).moments, parallel);
+  const std::unique_ptr<float[]> pivots(new (std::nothrow) float[static_cast<std::size_t>(args.channels)]);
+  if (pivots == nullptr) return false;
+  for (std::int64_t c = 0; c < args.channels; ++c) pivots[static_cast<std::size_t>(c)] = pivot_of(args, c);
+  const PivotedMomentsArgs pivoted{args, pivots.get()};
+  const auto sums = sums_of(pivoted, choose(batch_norm_variants(), isa).moments, parallel);
   if (sums == nullptr) return false;
   const auto rows = static_cast<double>(args.rows);
   for (std::int64_t c = 0; c < args.channels; ++c) {
     const double from_pivot = sums[static_cast<std::size_t>(c)] / rows;
     const double square = sums[static_cast<std::size_t>(args.channels + c)] / rows;
-    args.mean[c] = ref::get(args.from, args.dtype, c) + from_pivot;
+    args.mean[c] = static_cast<double>(pivots[static_cast<std::size_t>(c)]) + from_pivot;
     args.variance[c] = std::isnan(square) ? square : std::max(square - from_pivot * from_pivot, 0.0);
   }
   return true;

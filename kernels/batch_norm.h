@@ -7,8 +7,8 @@
 // is computed again, which costs less than the memory.
 //
 // Method, in simd/batch_norm.cpp: vectors of channels, rows in groups whose sums stay in registers, sums of 128 rows in fp32, those in
-// double. Moments are of x - x of the first row, so that a large mean costs no digits (Chan, Golub, LeVeque: shifted data). Rows are
-// summed in blocks that depend on the sizes alone: bits do not depend on the number of threads. NaN passes relu as in stock.
+// double. Moments are of x - x of a row that is no outlier, so that a large mean costs no digits (Chan, Golub, LeVeque: shifted data). Rows
+// are summed in blocks that depend on the sizes alone: bits do not depend on the number of threads. NaN passes relu as in stock.
 // The truth is ref/batch_norm.cpp, in doubles.
 // Thread rule: may be called concurrently. Any alignment of whole elements will do. What sums returns false when memory is short.
 #pragma once

@@ -36,7 +36,8 @@ bool share(std::int64_t parts, std::size_t scratch_bytes, const Parallel& parall
     const bool enough = scratch != nullptr || job->scratch_bytes == 0;
     if (!enough || !job->run(part, scratch))
       job->failed.store(true, std::memory_order_relaxed);  // run() of Parallel orders it before our read
-    if (enough) release_large_scratch();
+    // Without scratch of its own, what this thread has may be what the caller took and all parts use.
+    if (scratch != nullptr) release_large_scratch();
   };
   parallel(static_cast<int>(parts), task, &shared);
   return !shared.failed.load(std::memory_order_relaxed);

@@ -21,11 +21,11 @@ double before_relu(const BatchNormGradArgs& args, std::int64_t i, std::int64_t c
 
 }  // namespace
 
-void batch_moments(const BatchMomentsArgs& args, std::int64_t begin, std::int64_t end, double* sums, float* /*scratch*/) {
+void batch_moments(const PivotedMomentsArgs& args, std::int64_t begin, std::int64_t end, double* sums, float* /*scratch*/) {
   for (std::int64_t c = 0; c < args.channels; ++c) {
     sums[c] = sums[args.channels + c] = 0;
     for (std::int64_t row = begin; row < end; ++row) {
-      const double x = get(args.from, args.dtype, row * args.channels + c) - get(args.from, args.dtype, c);
+      const double x = get(args.from, args.dtype, row * args.channels + c) - static_cast<double>(args.pivots[c]);
       sums[c] += x;
       sums[args.channels + c] += x * x;
     }

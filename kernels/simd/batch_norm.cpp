@@ -87,19 +87,17 @@ template <typename Function>
 }
 
 template <typename Row>
-void moments(const BatchMomentsArgs& args, std::int64_t begin, std::int64_t end, double* sums, float* scratch) {
+void moments(const PivotedMomentsArgs& args, std::int64_t begin, std::int64_t end, double* sums, float* scratch) {
   const auto* from = static_cast<const typename Row::Element*>(args.from);
   const std::int64_t channels = args.channels;
   const bool groups = in_groups(args);
-  float* pivot = scratch + 2 * channels;
-  each_vector(channels, [&](std::int64_t i, auto part) { part.template store<InOrderF32>(pivot + i, part.template load<Row>(from + i)); });
   summed(
       channels, begin, end, sums, scratch, [&](std::int64_t first, std::int64_t last) __attribute__((always_inline)) {
         each_group<kMomentRows>(
             groups, first, last, [&]<int kCount>(std::int64_t row) __attribute__((always_inline)) {
               each_vector(
                   channels, [&](std::int64_t i, auto part) __attribute__((always_inline)) {
-                    const Vector middle = part.floats(pivot + i);
+                    const Vector middle = part.floats(args.pivots + i);
                     Vector sum = part.floats(scratch + i);
                     Vector square = part.floats(scratch + channels + i);
                     Vector x[kCount];
@@ -294,7 +292,7 @@ void grad_of(const BatchNormGradArgs& args, std::int64_t begin, std::int64_t end
 
 }  // namespace
 
-void batch_moments(const BatchMomentsArgs& args, std::int64_t begin, std::int64_t end, double* sums, float* scratch) {
+void batch_moments(const PivotedMomentsArgs& args, std::int64_t begin, std::int64_t end, double* sums, float* scratch) {
   (args.dtype == DType::kF32 ? moments<InOrderF32> : moments<RowBf16>)(args, begin, end, sums, scratch);
 }
 

@@ -177,6 +177,23 @@ def test_resizing_of_nan_and_infinity(name, own_f32, stock):
         assert torch.allclose(result, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", ["bilinear", "bilinear corners", "bicubic", "bicubic corners"])
+def test_pixels_that_are_met_when_a_place_is_whole(name, hook, own_f32, stock):
+    """An output that lies on a pixel meets its neighbour with a weight of 0 or of next to nothing: an infinity there shows which. The call was
+    checked before, with finite numbers."""
+    for size, to in ((14, 42), (6, 74), (9, 27), (40, 24), (33, 99), (5, 15)):
+        for one in (float("inf"), float("nan")):
+            x = torch.randn(1, 1, size, size)
+            F.interpolate(x, size=(to, to), **RESIZES[name])
+            for at in range(size):
+                x = torch.randn(1, 1, size, size)
+                x[0, 0, at, size - 1 - at] = one
+                before = report(hook)["taken"]
+                result, expected = F.interpolate(x, size=(to, to), **RESIZES[name]), stock(F.interpolate, x, size=(to, to), **RESIZES[name])
+                assert report(hook)["taken"] == before + 1
+                assert torch.equal(result.isnan(), expected.isnan()) and torch.equal(result.isinf(), expected.isinf()), (size, to, at)
+
+
 @pytest.mark.parametrize("name", RESIZES)
 def test_gradients_through_resizing(name, own_f32, stock):
     x = torch.randn(2, 4, 16, 16, requires_grad=True)

@@ -56,5 +56,32 @@ TEST(Metric, LongAndBinaryLinesAreSkipped) {
   EXPECT_TRUE(find_metric(std::string(1 << 16, '\xff') + "\nthroughput: 3\n", ""));
 }
 
+TEST(Metric, ANumberIsReadWholeOrNotAtAll) {
+  const auto value = [](const char* line) {
+    const auto found = find_metric(line, "");
+    return found ? found->value : -1;
+  };
+  EXPECT_EQ(value("throughput: 1,234.5 samples/s"), 1234.5);
+  EXPECT_EQ(value("1,234,567 images/sec"), 1234567);
+  EXPECT_EQ(value("done,512.7 images/sec"), 512.7);
+  EXPECT_EQ(value("throughput: 12,5 samples/s"), 12.5);  // a decimal comma
+  EXPECT_EQ(value("0,125 images/sec"), 0.125);
+  EXPECT_EQ(value("latency: 1,5 ms"), 1.5);
+  EXPECT_EQ(value("throughput: 123.4, 8 threads"), 123.4);
+  EXPECT_EQ(value("throughput: 1.5e+03 samples/s."), 1500);
+  EXPECT_EQ(value("throughput: 1.234,5 samples/s"), -1);
+  EXPECT_EQ(value("1.234,5 images/sec"), -1);
+  EXPECT_EQ(find_metric("score 1,234", "score ([0-9,]+)")->value, 1234);
+  EXPECT_EQ(find_metric("(score 12, ok)", "score ([^ ]+)")->value, 12);
+}
+
+TEST(Metric, ColoursAreNoPartOfALine) {
+  const auto found = find_metric("\033[1mThroughput:\033[0m \033[32m12.5\033[0m images/sec\n", "");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->value, 12.5);
+  EXPECT_EQ(found->line, "Throughput: 12.5 images/sec");
+  EXPECT_FALSE(find_metric("\033[", ""));
+}
+
 }  // namespace
 }  // namespace ipexrun::launcher::bench

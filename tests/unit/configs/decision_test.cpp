@@ -51,6 +51,11 @@ TEST(DecisionLine, RejectsDamage) {
   for (std::size_t cut = 0; cut < whole.find_last_of('\t') + 1; ++cut)
     EXPECT_FALSE(parse_decision_line(whole.substr(0, cut), &parsed)) << cut;
   for (const char* text : {"\t\t\t\t\t\t\t", "a\tb\tc\td\te\tf\tg\th"}) EXPECT_FALSE(parse_decision_line(text, &parsed)) << text;
+  for (const std::string& choice : {std::string("\xff\xfe"), std::string(65, 'a'), std::string("a\x01"), std::string(5000, '9')}) {
+    Decision damaged = outcome();
+    damaged.choice = choice;
+    EXPECT_FALSE(parse_decision_line(decision_line(damaged), &parsed)) << choice;
+  }
   Decision negative = outcome();
   negative.stock_ns = -5;
   EXPECT_FALSE(parse_decision_line(decision_line(negative), &parsed));

@@ -321,6 +321,17 @@ TEST_P(DecodeOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
+/// More scratch than a thread keeps between calls, and the caller computes one part after the other: it is theirs until all are done.
+TEST_P(DecodeOnIsa, ScratchOutlivesTheCallersFirstPart) {
+  const auto one_after_the_other = [](void* /*context*/, int n, void (*fn)(void* arg, int i), void* arg) {
+    for (int i = 0; i < n; ++i) fn(arg, i);
+  };
+  const Parallel parallel{.threads = 256, .run = one_after_the_other};
+  Problem problem({.lengths = std::vector<std::int64_t>(256, 8), .heads = 32, .depth = 64}, random_);
+  ASSERT_TRUE(decode_attention(problem.args(), parallel, GetParam()));
+  EXPECT_EQ(problem.difference(), "");
+}
+
 /// A sequence alone, and in pages, has the bits that it has in a batch.
 TEST_P(DecodeOnIsa, TheRestOfTheBatchDoesNotMatter) {
   const Shape shape{.lengths = {700, 3, 900}, .heads = 4, .kv_heads = 2, .depth = 24};

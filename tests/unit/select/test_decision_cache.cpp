@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -222,6 +223,39 @@ TEST_F(DecisionCacheTest, a_file_that_is_too_long_is_rewritten_with_the_last_of_
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
+TEST_F(DecisionCacheTest, many_sites_leave_those_decided_last) {
+  DecisionCache cache(place());
+  cache.remember(decision(1));
+  const int sites = static_cast<int>(kMostCacheLines) + 10;
+  std::string lines;
+  for (int i = 0; i < sites; ++i) lines += decision_line(decision(2 + i, "own_bf16", kNow - sites + i)) + "\n";
+  append(cache.path(), lines);
+  EXPECT_EQ(choice_after_restart(2 + sites - 1), "own_bf16");
+  const std::string left = content(cache.path());
+  EXPECT_EQ(std::count(left.begin(), left.end(), '\n'), static_cast<std::ptrdiff_t>(kMostKept) + 1);
+  EXPECT_EQ(choice_after_restart(2 + sites - 1), "own_bf16");
+  EXPECT_EQ(choice_after_restart(2), "none");
+  EXPECT_EQ(content(cache.path()), left) << "it is not rewritten at each start";
+}
+
+TEST_F(DecisionCacheTest, a_file_that_many_processes_made_huge_is_ours_all_the_same) {
+  DecisionCache cache(place());
+  cache.remember(decision(1));
+  std::string lines;
+  while (lines.size() <= kMostCacheBytes) lines += decision_line(decision(2)) + "\n";
+  append(cache.path(), lines);
+  cache.remember(decision(4));
+  DecisionCache next(place());
+  testing::internal::CaptureStderr();
+  next.load(kNow);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(choice_of(next, 2), "own_bf16");
+  EXPECT_EQ(choice_of(next, 4), "own_bf16");
+  EXPECT_LT(fs::file_size(next.path()), 2000u);
+  next.remember(decision(8));
+  EXPECT_EQ(choice_after_restart(8), "own_bf16");
+}
+
 TEST_F(DecisionCacheTest, processes_and_threads_append_whole_lines) {
   constexpr int kProcesses = 4;
   constexpr int kLines = 50;
@@ -278,6 +312,21 @@ TEST_F(CachePlaceTest, the_folder_is_made_private) {
   struct stat info {};
   ASSERT_EQ(::stat((folder + "/ipexrun").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
+}
+
+TEST_F(CachePlaceTest, those_above_it_are_made_too) {
+  ::setenv("IPEXRUN_CACHE", (folder_ / "not/there/yet").c_str(), 1);
+  EXPECT_EQ(cache_place().folder, (folder_ / "not/there/yet").string());
+  EXPECT_TRUE(fs::is_directory(folder_ / "not/there/yet"));
+}
+
+TEST_F(CachePlaceTest, a_relative_one_is_that_of_now) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  ::setenv("IPEXRUN_CACHE", "mine", 1);
+  EXPECT_EQ(cache_place().folder, (fs::current_path() / "mine").string());
+  fs::current_path(before);
+  EXPECT_TRUE(fs::is_directory(folder_ / "mine"));
 }
 
 TEST_F(CachePlaceTest, a_folder_that_others_may_write_to_is_refused) {

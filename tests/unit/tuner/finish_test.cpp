@@ -141,5 +141,44 @@ TEST(Finish, FewPairsAreSaidToBeFew) {
   EXPECT_THAT(bench.study->history().verdict, HasSubstr("1 pair of fresh runs, too few to rule out chance"));
 }
 
+TEST(Finish, ValuesBelowZeroAreComparedByTheirDifference) {
+  const auto with = [](double sign, double at_zero) {
+    return [=](const std::map<std::string, std::string>& env, int) { return prints("score", true, sign * number(env, "n", at_zero)); };
+  };
+  const Folder worse;
+  Bench below(worse, ten(), with(-1, 0.5));  // the default is best: -0.5 against -1 to -9
+  ASSERT_TRUE(below.study->search().ok());
+  ASSERT_TRUE(below.study->finish().ok());
+  EXPECT_EQ(below.study->history().best, 0);
+  EXPECT_THAT(below.study->history().verdict, HasSubstr("nothing was shown to be better"));
+  const Folder better;
+  Bench above(better, ten(), with(1, 0));
+  ASSERT_TRUE(above.study->search().ok());
+  ASSERT_TRUE(above.study->finish().ok());
+  EXPECT_EQ(above.study->history().best, 9);
+  EXPECT_THAT(above.study->history().verdict, HasSubstr("9 instead of 0, better by 9, 95% interval 9 to 9 (6 pairs"));
+}
+
+TEST(Finish, FreshRunsAreNotGivenUp) {
+  const Folder folder;
+  Bench bench(
+      folder, ten(),
+      [](const std::map<std::string, std::string>& env, int) {
+        RunReport out;
+        out.output.bench = {{"wall_s", 10 / number(env, "n", 2)}};
+        return out;
+      },
+      [](Settings& s) {
+        s.objectives = {*parse_objective("wall")};
+        s.has_objectives = true;
+      });
+  ASSERT_TRUE(bench.study->search().ok());
+  EXPECT_GT(bench.runner.requests.back().give_up_after_s, 0);
+  const std::size_t searched = bench.runner.requests.size();
+  ASSERT_TRUE(bench.study->finish().ok());
+  ASSERT_GT(bench.runner.requests.size(), searched);
+  for (std::size_t i = searched; i < bench.runner.requests.size(); ++i) EXPECT_EQ(bench.runner.requests[i].give_up_after_s, 0);
+}
+
 }  // namespace
 }  // namespace ipexrun::tuner

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tests/unit/tuner/fakes.h"
 #include "tuner/objective/measured.h"
 
@@ -71,6 +73,28 @@ TEST(Objectives, AMissingOneSaysWhatWasSeen) {
 TEST(Objectives, ByExpressionTheLastLineCounts) {
   const RunOutput run{{"score: 3\nscore: 4.5\n"}, {}, {}};
   EXPECT_EQ(*value_of(*parse_objective("max:regex:score: ([0-9.]+)"), run), 4.5);
+  EXPECT_EQ(*value_of(*parse_objective("max:regex:score: ([0-9.,]+)"), RunOutput{{"score: 1,234.5\n"}, {}, {}}), 1234.5);
+  EXPECT_TRUE(std::isnan(*value_of(*parse_objective("min:regex:loss: (\\S+)"), RunOutput{{"loss: 0.5\nloss: nan\n"}, {}, {}})));
+}
+
+TEST(Objectives, AreToldApartByTheirNames) {
+  std::vector<Objective> list;
+  for (const char* text : {"max:regex:a=([0-9]+)", "min:regex:b=([0-9]+)", "wall"})
+    ASSERT_TRUE(add_objective(*parse_objective(text), &list).ok());
+  EXPECT_EQ(objective_names(list), "value, value2, wall");
+  EXPECT_THAT(add_objective(*parse_objective("wall"), &list).error().line(), HasSubstr("'wall' is given twice"));
+}
+
+TEST(Objectives, WhatIsNoNumberInOneInstanceIsNoneOfAll) {
+  const RunOutput run{{"@hypertune {'name': 't'}\n5\n", "@hypertune {'name': 't'}\nnan\n"}, {}, {}};
+  EXPECT_TRUE(std::isnan(*value_of(fakes::printed("t", false), run)));
+}
+
+TEST(Printed, ColoursAreNoPartOfANumber) {
+  std::vector<std::string> problems;
+  const auto found = parse_printed("@hypertune {'name': 't'}\n\033[1;32m12.5\033[0m\n", &problems);
+  ASSERT_EQ(found.size(), 1u) << problems.front();
+  EXPECT_EQ(found[0].value, 12.5);
 }
 
 TEST(Objectives, AreParsed) {
@@ -91,7 +115,7 @@ TEST(Constraints, AreParsedAndHold) {
   EXPECT_TRUE(parse_constraint("p99_ms<20")->holds(19));
   EXPECT_FALSE(parse_constraint("p99_ms < 20")->holds(20));
   EXPECT_TRUE(parse_constraint(" max rss >= 2.5 ")->holds(2.5));
-  for (const char* bad : {"p99", "< 3", "p99 < x", "p99 = 3"}) EXPECT_FALSE(parse_constraint(bad).ok()) << bad;
+  for (const char* bad : {"p99", "< 3", "p99 < x", "p99 = 3", "p99 < nan", "p99 > inf"}) EXPECT_FALSE(parse_constraint(bad).ok()) << bad;
 }
 
 TEST(BenchReport, IsReadWithItsMissingFields) {

@@ -133,6 +133,11 @@ TEST(Compare, NamesDifferencesAndTheRatio) {
   other.best = 1;
   const std::string text = *compare_studies(made_up(), other, "A", "B");
   EXPECT_THAT(text, HasSubstr("rate: the best of B is 0.48x that of A"));
+  History below = made_up();
+  for (Trial& trial : below.trials)
+    for (auto& run : trial.runs) run.numbers["rate"] = -2;
+  below.rounds.clear();
+  EXPECT_THAT(*compare_studies(below, below, "A", "B"), HasSubstr("rate: the best of B is better than that of A by 0"));
   EXPECT_THAT(text, HasSubstr("ninstances"));
   EXPECT_THAT(text, HasSubstr("not made in turn"));
   EXPECT_THAT(*compare_studies(made_up(), other, "A", "B", "x.md"), HasSubstr("| ninstances |"));

@@ -90,6 +90,7 @@ TEST(Settings, AnOldFileRunsAsIpexRanIt) {
 }
 
 TEST(Settings, ATimeThatNoClockHoldsIsRefused) {
+  EXPECT_FALSE(parse_tune_command({"--max-time", "nan", "true"}).ok());
   EXPECT_FALSE(make_settings({"--trial-timeout", "1e300", "--set", "env.A=1,2", "a"}, kMachine, none).ok());
   EXPECT_TRUE(make_settings({"--trial-timeout", "1e7", "--set", "env.A=1,2", "a"}, kMachine, none).ok());
 }

@@ -123,6 +123,10 @@ TEST(Set, UnderstandsListsAndRanges) {
   EXPECT_TRUE(parse_set("dtype", "float32", kMachine)->fixed());
   EXPECT_FALSE(parse_set("dtype", "float31", kMachine).ok());
   EXPECT_FALSE(parse_set("nonsense", "1", kMachine).ok());
+  const auto rates = parse_set("args.lr", "1e-5..1e-2*", kMachine);  // numbers without a point are not all whole
+  EXPECT_EQ(rates->kind, Kind::kFloat);
+  EXPECT_EQ(grid_values(*rates).size(), 5u);
+  EXPECT_FALSE(parse_set("args.lr", "nan..1", kMachine).ok());
 }
 
 TEST(DefaultSpace, SuitsMachineAndObjective) {

@@ -27,6 +27,14 @@ TEST(Values, KeepTheirKind) {
   EXPECT_EQ(key_of({{"b", std::int64_t{2}}, {"a", std::string("x")}}), "a=x; b=2");
 }
 
+TEST(Values, AreHandedOnAsTheyWereGiven) {
+  for (const char* text : {"1.10", "3.0", "007", "1e-5", "inf", "nan", "-0", "0x10"}) EXPECT_EQ(text_of(parse_value(text)), text);
+  EXPECT_EQ(number_of(parse_value("1.10")), 1.1);  // and compare as numbers
+  EXPECT_EQ(number_of(parse_value("inf")), std::nullopt);
+  const Condition above{"n", Condition::Op::kGreater, {parse_value("0.7")}};
+  EXPECT_TRUE(above.holds({{"n", parse_value("1.0")}}));
+}
+
 TEST(GridValues, OfRanges) {
   EXPECT_THAT(texts(grid_values(range("n", 1, 4))), testing::ElementsAre("1", "2", "3", "4"));
   EXPECT_THAT(texts(grid_values(range("n", 1, 20, true))), testing::ElementsAre("1", "2", "4", "8", "16", "20"));

@@ -133,6 +133,29 @@ TEST(Grid, IsInOrderWhereItFits) {
   EXPECT_THAT(keys(bench.study->history()), testing::ElementsAre("", "a=1; b=1", "a=1; b=2", "a=2; b=1", "a=2; b=2"));
 }
 
+TEST(Grid, OfManyMillionsIsVisitedByChanceAndComesToAnEnd) {
+  Space space;
+  for (const char* name : {"a", "b", "c", "d"}) space.parameters.push_back(category(name, fakes::numbers(1, 2000)));
+  const auto firsts = [&space](std::uint64_t seed) {
+    const auto grid = grid_strategy(space, {seed, 100, false});
+    std::vector<std::string> out;
+    for (int i = 0; i < 20; ++i) out.push_back(key_of(grid->ask({}, [](const Point&) { return Judgement{}; })->proposal.point));
+    return out;
+  };
+  EXPECT_EQ(firsts(1), firsts(1));
+  EXPECT_NE(firsts(1), firsts(2));
+  std::set<std::string> of_a;
+  for (const std::string& one : firsts(1)) of_a.insert(one.substr(0, one.find(';')));
+  EXPECT_GT(of_a.size(), 10u);
+  const auto none = grid_strategy(space, {0, 100, false})->ask({}, [](const Point&) { return Judgement{Use::kInfeasible, "no", -1}; });
+  EXPECT_EQ(none->what, Answer::What::kDone);
+  for (std::size_t i = 1; i < 4; ++i) space.parameters[i].when = {{"a", Condition::Op::kIn, {std::string("never")}}};
+  const auto few = grid_strategy(space, {0, 100, false});  // 2000 points
+  int met = 0;
+  while (few->ask({}, [](const Point&) { return Judgement{}; })->what == Answer::What::kPoint) ++met;
+  EXPECT_EQ(met, 2000);
+}
+
 TEST(Climb, NeedsAFewTrialsWhereParametersDoNotInteract) {
   const Folder folder;
   Bench bench(folder, toy(), toy_program, [](Settings& s) {

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tests/unit/tuner/fakes.h"
 
 namespace ipexrun::tuner {
@@ -114,6 +116,43 @@ TEST(Search, ACrashIsData) {
   ASSERT_TRUE(bench.study->search().ok());
   EXPECT_EQ(bench.study->history().trials[9].state, State::kOutOfMemory);
   EXPECT_EQ(ranked(bench.study->history(), bench.study->history().objectives[0]).front()->number, 8);
+}
+
+TEST(Search, WhatIsNoNumberIsAFailureAndNothingMore) {
+  const Folder folder;
+  Bench bench(folder, ten(), [](const std::map<std::string, std::string>& env, int) {
+    return prints("rate", true, number(env, "n") == 9 ? std::nan("") : number(env, "n") == 8 ? HUGE_VAL : 10 * number(env, "n", 2));
+  });
+  ASSERT_TRUE(bench.study->search().ok());
+  const History& history = bench.study->history();
+  EXPECT_EQ(history.trials[9].state, State::kFailed);
+  EXPECT_THAT(history.trials[9].why, HasSubstr("rate was nan"));
+  EXPECT_EQ(history.trials[8].state, State::kFailed);
+  EXPECT_EQ(ranked(history, history.objectives[0]).front()->number, 7);
+  const Folder other;
+  Bench never(other, ten(), [](const auto&, int) { return prints("rate", true, std::nan("")); });
+  const auto ended = never.study->search();
+  ASSERT_FALSE(ended.ok());
+  EXPECT_THAT(ended.error().what, HasSubstr("rate was nan"));
+}
+
+TEST(Search, NobodyWaitsForPlansAfterCtrlC) {
+  const Folder folder;
+  Space space;
+  space.parameters = {category("n", fakes::numbers(1, 500)), category("m", fakes::numbers(1, 500))};
+  Bench bench(folder, space, by_n, [](Settings& s) { s.max_trials = 1000000; });
+  int planned = 0;
+  bench.plan = [&](const LaunchWords& words) {
+    if (++planned == 100) bench.runner.stopped = true;
+    Feasibility out;
+    if (!words.env.empty()) out.why = "no";
+    return out;
+  };
+  const auto ended = bench.study->search();
+  ASSERT_TRUE(ended.ok());
+  EXPECT_EQ(ended->signal, 2);
+  EXPECT_EQ(planned, 100);
+  EXPECT_EQ(bench.study->history().stop, "");
 }
 
 TEST(Search, HopelessTrialsAreNotRepeated) {
@@ -242,6 +281,16 @@ TEST(Warnings, DriftAndSpreadAreSaid) {
   const auto warnings = study_warnings(bench.study->history());
   EXPECT_THAT(warnings, testing::Contains(HasSubstr("drifted")));
   EXPECT_THAT(warnings, testing::Contains(HasSubstr("runs of the default differ by")));
+}
+
+TEST(Warnings, OfValuesBelowZeroAreShares) {
+  History history;
+  history.objectives = {fakes::printed("loss", false)};
+  history.trials.resize(1);
+  for (const double value : {-5.0, -5.1, -5.2}) history.trials[0].runs.push_back({State::kComplete, 0, 1, {{"loss", value}}, "", "", {}});
+  EXPECT_THAT(study_warnings(history), testing::IsEmpty());
+  history.trials[0].runs.back().numbers["loss"] = -6.1;
+  EXPECT_THAT(study_warnings(history), testing::ElementsAre(HasSubstr("differ by 22%")));
 }
 
 TEST(TimeLimit, FollowsTheDefaultAndTheNumberOfInstances) {
