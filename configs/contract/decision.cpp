@@ -1,5 +1,6 @@
 #include "configs/contract/decision.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -10,6 +11,12 @@ template <typename Number>
 bool parse_number(std::string_view text, Number* out) {
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), *out);
   return failure == std::errc() && end == text.data() + text.size();
+}
+
+/// A choice is a short word: longer ones, and bytes that are no text, come from a damaged file.
+bool is_word(std::string_view text) {
+  constexpr std::size_t kLongest = 64;
+  return !text.empty() && text.size() <= kLongest && std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 }  // namespace
@@ -54,7 +61,7 @@ bool parse_decision_line(std::string_view line, Decision* out) {
     line.remove_prefix(tab == std::string_view::npos ? line.size() : tab + 1);
   }
   Decision decision;
-  if (!parse_site_key(field[0], &decision.site) || field[1].empty() || !parse_number(field[2], &decision.stock_ns) ||
+  if (!parse_site_key(field[0], &decision.site) || !is_word(field[1]) || !parse_number(field[2], &decision.stock_ns) ||
       !parse_number(field[3], &decision.choice_ns) || !parse_number(field[4], &decision.samples) ||
       !parse_number(field[7], &decision.decided_at) || decision.stock_ns < 0 || decision.choice_ns < 0 || decision.samples < 0) {
     return false;

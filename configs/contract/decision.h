@@ -46,7 +46,8 @@ struct Decision {
 /// dtype and decided_at, separated by tabs, without a line feed. No field may hold a tab.
 std::string decision_line(const Decision& decision);
 
-/// Its inverse; false when a field is missing or is not what it should be. Further fields are ignored.
+/// Its inverse; false when a field is missing or is not what it should be (a choice: up to 64 printable characters of ASCII). Further
+/// fields are ignored.
 bool parse_decision_line(std::string_view line, Decision* out);
 
 }  // namespace ipexrun

@@ -29,6 +29,14 @@ struct Metric {
   std::string line;  ///< where it was found, cut to 120 characters
 };
 
+/// The finite number with which a text begins, as people write it: a comma in front of each three digits groups them, any other one is a
+/// decimal comma. 1,234.5 and 1,234 are above a thousand, 12,5 and 0,123 are not; what is neither ("1.234,5") is no number, not a part of
+/// one.
+std::optional<double> number_shown(const std::string& text);
+
+/// Without the sequences by which a terminal is told colours.
+std::string without_colours(std::string_view line);
+
 /// Checks a --bench-metric expression: it must be a valid ECMAScript expression with exactly one group (kExitUsage).
 Status check_metric_regex(const std::string& regex);
 

@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +43,16 @@ bool saw_torch(const std::vector<bench::OpReport>& reports) {
   return std::any_of(reports.begin(), reports.end(), [](const bench::OpReport& one) {
     return !one.process.empty() || !one.facts.ops.empty() || !one.facts.modules.empty() || one.problem.starts_with("stock PyTorch ran");
   });
+}
+
+/// Of a file that may be damaged; 0 and "" where there is no such thing.
+std::int64_t whole_number(const Json& in, const char* key) {
+  const auto found = in.find(key);
+  return found != in.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+std::string text_in(const Json& in, const char* key) {
+  const auto found = in.find(key);
+  return found != in.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 /// Whole under its name, or not at all: two runs may end at the same moment.
@@ -97,16 +106,17 @@ Result<int> explain_last(const Options& options) {
   std::ifstream file(path, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   const Json run = Json::parse(text, nullptr, false);
-  if (!run.is_object() || run.value("schema", 0) != kSchema || !run.contains("command") || !run["command"].is_array())
+  if (!run.is_object() || whole_number(run, "schema") != kSchema || !run.contains("command") || !run["command"].is_array())
     return Error{kExitFailure, "'" + path + "' is not a run that this version kept", "remove it"};
   if (options.json) return print(text);
-  std::vector<std::string> command;
-  for (const Json& word : run["command"]) command.push_back(word.is_string() ? word.get<std::string>() : "?");
-  const std::time_t ended = run.value("ended_at", std::int64_t{0});
+  std::string command;
+  for (const Json& word : run["command"])
+    command += (command.empty() ? "" : " ") + (word.is_string() ? shell_quoted(word.get<std::string>()) : std::string("?"));
+  const std::time_t ended = whole_number(run, "ended_at");
   std::tm local{};
-  ::localtime_r(&ended, &local);
-  return print(fmt::format("last run: {}\nended {:%Y-%m-%d %H:%M:%S} with exit code {}\n\nplan\n{}\n{}", fmt::join(command, " "), local,
-                           run.value("exit_code", 0), run.value("plan", ""), run.value("text", "")));
+  if (::localtime_r(&ended, &local) == nullptr) local.tm_mday = 1;  // a year that no calendar has
+  return print(fmt::format("last run: {}\nended {:%Y-%m-%d %H:%M:%S} with exit code {}\n\nplan\n{}\n{}", command, local,
+                           whole_number(run, "exit_code"), text_in(run, "plan"), text_in(run, "text")));
 }
 
 }  // namespace ipexrun::launcher

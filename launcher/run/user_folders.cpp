@@ -44,7 +44,10 @@ std::string user_plugin_dir(const std::map<std::string, std::string>& env) {
 std::string cache_dir(const std::map<std::string, std::string>& env) {
   const std::string named = value_of(env, env::name(env::Id::kCache));
   if (named == "off") return "";
-  return named.empty() ? below(env, "XDG_CACHE_HOME", ".cache") : named;
+  if (named.empty()) return below(env, "XDG_CACHE_HOME", ".cache");
+  std::error_code failure;
+  const fs::path whole = fs::absolute(named, failure);  // a relative one is that of now, as the plugin takes it
+  return failure ? named : whole.string();
 }
 
 std::string folder_objection(const std::string& folder) {

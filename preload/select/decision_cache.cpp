@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
@@ -48,7 +50,28 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-bool make_folder(const std::string& path) { return ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST; }
+/// And those above it, as launcher/run/user_folders.h makes it. False and errno where it is not there afterwards.
+bool make_folder(const std::string& path) {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    struct stat info {};
+    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+      const int problem = errno;  // "/home" on a read-only root is no failure
+      if (::stat(part.c_str(), &info) != 0) {
+        errno = problem;
+        return false;
+      }
+    }
+    if (end == std::string::npos) return true;
+  }
+}
+
+/// "" where the current folder is gone.
+std::string absolute(const std::string& path) {
+  if (path.front() == '/') return path;
+  std::array<char, PATH_MAX> here{};
+  return ::getcwd(here.data(), here.size()) == nullptr ? "" : std::string(here.data()) + '/' + path;
+}
 
 /// "" when `folder` is a directory that only we can write to.
 std::string objection(const std::string& folder) {
@@ -73,6 +96,19 @@ void each_line(std::string_view text, Visit visit) {
   for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) visit(text.substr(0, end));
 }
 
+/// Fewer bytes where the file ends or cannot be read.
+std::string read_at(int fd, std::size_t from, std::size_t size) {
+  std::string text(size, '\0');
+  std::size_t have = 0;
+  while (have < size) {
+    const ssize_t n = ::pread(fd, text.data() + have, size - have, static_cast<off_t>(from + have));
+    if (n <= 0) break;
+    have += static_cast<std::size_t>(n);
+  }
+  text.resize(have);
+  return text;
+}
+
 bool write_whole(int fd, std::string_view text) {
   const ssize_t written = ::write(fd, text.data(), text.size());
   return written == static_cast<ssize_t>(text.size());
@@ -85,14 +121,13 @@ CachePlace cache_place() {
   place.head = "# ipexrun decisions 1 | ipexrun " IPEXRUN_VERSION " | " + cpu_model();
   const auto asked = env::get(env::Id::kCache);
   if (asked && *asked == "off") return place;
-  std::string folder = asked.value_or("");
-  if (folder.empty()) {
+  std::string folder = asked && !asked->empty() ? absolute(*asked) : "";
+  if (!asked || asked->empty()) {
     const auto xdg = env::get_named("XDG_CACHE_HOME");
     const auto home = env::get_named("HOME");
     if (xdg && xdg->front() == '/') {
       folder = *xdg + "/ipexrun";
     } else if (home && home->front() == '/') {
-      make_folder(*home + "/.cache");
       folder = *home + "/.cache/ipexrun";
     } else {
       return place;
@@ -115,27 +150,25 @@ DecisionCache::DecisionCache(CachePlace place) : place_(std::move(place)) {
   path_ = place_.folder + name.data();
 }
 
-bool DecisionCache::read_file(std::string* text) {
+bool DecisionCache::read_file(std::string* text, bool* cut) {
   const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) {
     if (errno != ENOENT) log::info("remembered decisions are not used: '" + path_ + "': " + std::strerror(errno));
     return false;
   }
   struct stat info {};
-  const bool ours = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
-                    static_cast<std::size_t>(info.st_size) <= kMostCacheBytes;
+  bool ours = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid();
   if (ours) {
-    text->resize(static_cast<std::size_t>(info.st_size));
-    std::size_t have = 0;
-    while (have < text->size()) {
-      const ssize_t n = ::read(fd, text->data() + have, text->size() - have);
-      if (n <= 0) break;
-      have += static_cast<std::size_t>(n);
-    }
-    text->resize(have);
+    const std::string head = place_.head + '\n';
+    ours = read_at(fd, 0, head.size()) == head;
+    const auto size = static_cast<std::size_t>(info.st_size);
+    const std::size_t lines = size - std::min(size, head.size());
+    *cut = lines > kMostCacheBytes;
+    if (ours) *text = read_at(fd, *cut ? size - kMostCacheBytes : head.size(), std::min(lines, kMostCacheBytes));
+    if (*cut) text->erase(0, std::min(text->size(), text->find('\n') + 1));  // the rest of a line
   }
   ::close(fd);
-  if (ours && text->compare(0, place_.head.size() + 1, place_.head + '\n') == 0) return true;
+  if (ours) return true;
   log::warn("remembered decisions are not used: '" + path_ + "' is not a file of ours (remove it to start afresh)");
   writable_ = false;  // what is in there belongs to somebody
   return false;
@@ -149,10 +182,11 @@ void DecisionCache::load(std::int64_t now_seconds) {
   }
   if (!place_.problem.empty()) log::info("decisions are not remembered: " + place_.problem);
   std::string text;
-  if (path_.empty() || !read_file(&text)) return;
+  bool cut = false;
+  if (path_.empty() || !read_file(&text, &cut)) return;
   std::map<std::string, Entry> found;
   std::size_t lines = 0;
-  each_line(std::string_view(text).substr(place_.head.size() + 1), [&](std::string_view line) {
+  each_line(text, [&](std::string_view line) {
     ++lines;
     Decision decision;
     if (!parse_decision_line(line, &decision)) return;
@@ -167,7 +201,7 @@ void DecisionCache::load(std::int64_t now_seconds) {
     const std::lock_guard lock(mutex_);
     entries_.merge(found);  // pinned ones, if they came first, stay
   }
-  if (lines > kMostCacheLines) rewrite();
+  if (cut || lines > kMostCacheLines) rewrite();
 }
 
 void DecisionCache::load_pinned(const std::string& path, std::string_view isa, std::string_view torch) {
@@ -259,12 +293,17 @@ void DecisionCache::remember(const Decision& decision) {
 void DecisionCache::rewrite() {
   const int old = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (old < 0) return;
-  if (::flock(old, LOCK_EX | LOCK_NB) == 0) {
+  // Where the file system has no locks two may do it at once: each whole, under its own name.
+  if (::flock(old, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
     std::string text = place_.head + '\n';
     {
       const std::lock_guard lock(mutex_);
+      std::vector<const Decision*> kept;
       for (const auto& [key, entry] : entries_)
-        if (!entry.pinned) text += decision_line(entry.decision) + '\n';
+        if (!entry.pinned) kept.push_back(&entry.decision);
+      std::stable_sort(kept.begin(), kept.end(), [](const Decision* a, const Decision* b) { return a->decided_at > b->decided_at; });
+      kept.resize(std::min(kept.size(), kMostKept));
+      for (const Decision* one : kept) text += decision_line(*one) + '\n';
     }
     const std::string fresh = path_ + '.' + std::to_string(::getpid());
     const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);

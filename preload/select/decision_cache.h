@@ -3,7 +3,8 @@
 //
 // A text file a kind of machine (CPU model) and version of ipexrun: a head line, then one decision_line() a decision, the last one of a
 // site counts. Processes only append, each line with one write(2), so they share the file without locks; a torn or damaged line is
-// skipped. A file that is too long is rewritten, by one process at a time, under a new name that replaces the old one.
+// skipped. A file that is too long is rewritten with the latest decisions, by one process at a time, under a new name that replaces the old
+// one.
 #pragma once
 
 #include <atomic>
@@ -17,8 +18,9 @@
 
 namespace ipexrun::preload {
 
-inline constexpr std::size_t kMostCacheBytes = 4u << 20;             ///< a larger file is not ours
+inline constexpr std::size_t kMostCacheBytes = 4u << 20;             ///< of a longer file the end is read, and it is rewritten
 inline constexpr std::size_t kMostCacheLines = 8192;                 ///< more are rewritten, the last of each site only
+inline constexpr std::size_t kMostKept = 3072;                       ///< sites that are left then: those decided last
 inline constexpr std::int64_t kStockTrustSeconds = 24 * 3600;        ///< "stock was faster" may have been a busy machine: measured again
 inline constexpr std::int64_t kChoiceTrustSeconds = 90 * 24 * 3600;  ///< any decision
 
@@ -29,8 +31,8 @@ struct CachePlace {
   std::string problem;  ///< why `folder` is empty though a cache was wanted, "" otherwise
 };
 
-/// The folder that IPEXRUN_CACHE, XDG_CACHE_HOME or HOME name, made with mode 0700 where it is missing; refused when another user owns it
-/// or may write to it.
+/// The folder that IPEXRUN_CACHE, XDG_CACHE_HOME or HOME name, made with mode 0700 where it is missing, and so are those above it; refused
+/// when another user owns it or may write to it. A relative one is that of now, wherever the program goes later.
 CachePlace cache_place();
 
 /// Thread-safe; the lock is held for memory only, never while a file is read or written.
@@ -70,7 +72,8 @@ class DecisionCache {
     Decision decision;
     bool pinned = false;
   };
-  bool read_file(std::string* text);
+  /// Lines without the head. `cut`: the file is longer than what is read of it.
+  bool read_file(std::string* text, bool* cut);
   bool make_file();
   void rewrite();
 

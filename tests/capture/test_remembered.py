@@ -256,6 +256,16 @@ def test_explain_last_without_a_run_is_one_line(tmp_path, content):
     assert done.stderr.startswith("ipexrun: ")
 
 
+@pytest.mark.parametrize("content", ['{"schema": "x", "command": []}', '{"schema": 1, "command": ["a b", 3], "ended_at": "x", "exit_code": [], "plan": 7}',
+                                     '{"schema": 1, "command": [], "ended_at": 9000000000000000000}'])
+def test_explain_last_survives_a_damaged_run(tmp_path, content):
+    tmp_path.chmod(0o700)
+    (tmp_path / "last-run.json").write_text(content)
+    done = subprocess.run([IPEXRUN, "explain-last"], capture_output=True, text=True, env={**os.environ, "IPEXRUN_CACHE": str(tmp_path)}, timeout=60)
+    assert done.returncode in (0, 1) and "terminate" not in done.stderr, done
+    assert "a b" not in content or "last run: 'a b' ?\n" in done.stdout
+
+
 def test_a_program_without_torch_leaves_the_last_run(first):
     folder = first[0]
     before = (folder / "last-run.json").read_text()

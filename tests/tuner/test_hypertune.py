@@ -241,6 +241,56 @@ def test_what_no_trial_keeps_leaves_no_best(tmp_path):
     assert not (study / "best.yaml").exists() and "goes on where" not in done.stdout
 
 
+def test_a_program_that_is_not_there_leaves_no_study(tmp_path):
+    missing = tune(tmp_path, *QUICK, "--set", "env.A=1,2", "./progam.py")
+    assert missing.returncode == 127 and "./progam.py" in missing.stderr and len(missing.stderr.splitlines()) == 1, missing.stderr
+    assert not (tmp_path / "hypertune").exists()
+    assert tune(tmp_path, *QUICK, "--set", "env.A=1,2", "./program.py").returncode == 0  # the mended command is no other study
+
+
+def test_a_journal_that_lost_the_best_trial_ends_no_search(tmp_path):
+    """ctrl-C while the trials are made again, when the verdict of an earlier end names one that is not there."""
+    command = (*QUICK, "--set", "args.n=1,2,3", sys.executable, "program.py", "--n={n}", "--sleep=0.6")
+    assert tune(tmp_path, *command).returncode == 0
+    journal = tmp_path / "hypertune/journal.jsonl"
+    lines = [line for line in journal.read_text().splitlines(True) if not ('"kind":"start"' in line and '"trial":0' not in line)]
+    journal.write_text("".join(lines))
+    process = start(tmp_path, *command)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "goes on" in out, (process.returncode, errors)
+    assert tune(tmp_path, *command).returncode == 0
+
+
+def test_values_reach_the_program_as_they_were_given(tmp_path):
+    program = "echo \"$1|$V\" >> seen.txt; echo \"@hypertune {'name': 'v'}\"; echo 1"
+    done = tune(tmp_path, *QUICK, "--claim-pairs", "0", "--set", "args.a=1.10,007,1e-5", "--set", "env.V=3.0,inf", "sh", "-c", program, "sh", "{a}")
+    assert done.returncode == 0, done.stderr
+    seen = set((tmp_path / "seen.txt").read_text().split())
+    assert seen >= {f"{a}|{v}" for a in ("1.10", "007", "1e-5") for v in ("3.0", "inf")}, seen
+
+
+def test_two_expressions_are_two_objectives(tmp_path):
+    done = tune(tmp_path, *QUICK, "--objective", "max:regex:a=([0-9]+)", "--objective", "min:regex:b=([0-9]+)", "--set", "args.n=1,2,3",
+                "sh", "-c", "echo a=$0; echo b=10$0", "{n}")
+    assert done.returncode == 0, done.stderr
+    assert {(row["value"], row["value2"]) for row in rows(tmp_path / "hypertune")} == {("1", "101"), ("2", "102"), ("3", "103")}
+    twice = tune(tmp_path, "--dry-run", "--objective", "wall", "--objective", "wall", "--set", "env.A=1,2", "true")
+    assert twice.returncode == 2 and "'wall' is given twice" in twice.stderr
+
+
+def test_ctrl_c_is_heard_while_nothing_can_be_launched(tmp_path):
+    """100 million combinations, of which the planner refuses all."""
+    command = (*QUICK, "--strategy", "grid", "--max-trials", "4", "--set", "ninstances=3000..12999", "--set", "ncores-per-instance=3000..12999", sys.executable, "program.py")
+    process = start(tmp_path, *command)
+    wait_for(tmp_path / "hypertune", lambda all: any(one["kind"] == "end" for one in all))
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=5)
+    assert process.returncode == 130, errors
+
+
 def test_nohup_is_respected(tmp_path):
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
     process = start(tmp_path, *QUICK, "--set", "env.A=1,2", sys.executable, "program.py", "--sleep=0.3", preexec_fn=ignore)

@@ -129,7 +129,7 @@ Result<Settings> parse_tune_command(const std::vector<std::string>& args, const 
   for (const std::string& text : out.objective_texts) {
     auto parsed = parse_objective(text);
     if (!parsed.ok()) return parsed.error();
-    out.objectives.push_back(*parsed);
+    if (Status added = add_objective(*parsed, &out.objectives); !added.ok()) return added.error();
     out.has_objectives = true;
   }
   return out;

@@ -17,7 +17,7 @@ SettingRow number(const std::string& name, const std::string& group, Field Setti
                   const std::string& metavar, const std::string& help) {
   return {name, group, metavar, help, true, [=](Settings& settings, const std::string& value) -> Status {
             const auto parsed = launcher::parse_number<Field>(value);
-            if (!parsed || *parsed < low || *parsed > high)
+            if (!parsed || !(*parsed >= low && *parsed <= high))
               return bad(name,
                          std::is_floating_point_v<Field> ? "a number from " + launcher::decimal_text(static_cast<double>(low)) + " to " +
                                                                launcher::decimal_text(static_cast<double>(high))

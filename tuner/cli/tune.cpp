@@ -14,6 +14,7 @@
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
 #include "launcher/bench/output.h"
+#include "launcher/plan/show.h"
 #include "launcher/run/allocators.h"
 #include "launcher/run/library_search.h"
 #include "launcher/run/print.h"
@@ -206,14 +207,15 @@ Result<int> work(const Settings& s, Study& study, const Crew& crew, const std::s
 Status write_results(const History& history, const Settings& s, const std::string& folder) {
   using launcher::bench::write_whole;
   Status out = write_whole("output", folder + "/record.csv", record_csv(history));
-  if (history.best >= 0) {
+  const Trial* best = history.find(history.best);  // none where the journal lost it
+  if (best != nullptr) {
     LaunchBase base{s.program, s.no_python, {}, 1};
     if (s.budget == "placeholder")
       for (const Trial& one : history.trials) base.budget = std::max(base.budget, one.budget);
-    const std::string text = best_yaml(history, s.space, words_of(s.space, history.find(history.best)->point, base));
+    const std::string text = best_yaml(history, s.space, words_of(s.space, best->point, base));
     Status written = write_whole("output", folder + "/best.yaml", text);
     if (out.ok()) out = std::move(written);
-  } else if (!history.verdict.empty()) {
+  } else if (!history.verdict.empty() && history.best < 0) {
     std::error_code ignored;
     fs::remove(folder + "/best.yaml", ignored);  // of an earlier end of this study
   }
@@ -237,6 +239,9 @@ Result<int> run_tune(const std::vector<std::string>& args) {
   }
   const Result<std::string> ipexrun = find_ipexrun();
   if (!ipexrun.ok()) return ipexrun.error();
+  // Before there is a study of it: with the program's name mended the command is another one.
+  const Feasibility launch = planner.check(words_of(s.space, default_point(s.space), {s.program, s.no_python, {}, 1}));
+  if (!launch.why.empty()) return Error{launch.code, "the default configuration cannot be launched: " + launch.why, ""};
   std::error_code failure;
   fs::create_directories(s.output_dir, failure);
   const std::string folder = fs::absolute(s.output_dir).lexically_normal().string();
@@ -272,7 +277,7 @@ Result<int> run_tune(const std::vector<std::string>& args) {
   const Status written = write_results(study.history(), s, folder);
   std::string text = result_text(study.history(), folder);
   if (code.ok() && *code == kExitOk && study.history().best >= 0)
-    text += "run it: ipexrun --config " + folder + "/best.yaml ...; report: " + folder + "/report.html\n";
+    text += "run it: ipexrun --config " + launcher::shell_quoted(folder + "/best.yaml") + " ...; report: " + folder + "/report.html\n";
   if (code.ok() && *code > 128) text += "stopped; the same command goes on where this one ended\n";
   if (study.history().ended() > 0 || code.ok()) (void)launcher::print_text(text).ok();
   if (!code.ok()) return code;

@@ -1,6 +1,7 @@
 #include "tuner/objective/measured.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -47,7 +48,8 @@ std::string json_of_python(const std::string& text) {
   return out;
 }
 
-std::optional<double> first_number(const std::string& line) {
+std::optional<double> first_number(const std::string& coloured) {
+  const std::string line = launcher::bench::without_colours(coloured);
   const std::size_t first = line.find_first_not_of(" \t\r");
   if (first == std::string::npos) return std::nullopt;
   const std::size_t last = line.find_last_not_of(" \t\r");
@@ -82,8 +84,12 @@ std::optional<double> last_match(const std::string& text, const std::regex& expr
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::smatch found;
-    if (line.size() > 4096 || !std::regex_search(line, found, expression)) continue;
-    if (const auto number = launcher::parse_number<double>(found[1].str())) out = number;
+    if (line.size() > 4096) continue;
+    line = launcher::bench::without_colours(line);
+    if (!std::regex_search(line, found, expression)) continue;
+    auto number = launcher::parse_number<double>(found[1].str());  // NaN too: an earlier line must not stand in for it
+    if (!number) number = launcher::bench::number_shown(found[1].str());
+    if (number) out = number;
   }
   return out;
 }
@@ -212,7 +218,9 @@ Result<double> value_of(const Objective& objective, const RunOutput& run) {
     return Error{
         kExitFailure,
         objective.name + " was printed by " + std::to_string(values.size()) + " of " + std::to_string(run.texts.size()) + " instances", ""};
-  return aggregated(values, objective.aggregate, objective.higher_is_better);
+  // The largest or smallest of several could leave it out.
+  const auto broken = std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
+  return broken != values.end() ? *broken : aggregated(values, objective.aggregate, objective.higher_is_better);
 }
 
 std::map<std::string, double> all_numbers(const RunOutput& run) {

@@ -33,7 +33,8 @@ std::vector<Printed> parse_printed(const std::string& text, std::vector<std::str
 /// The report that `--bench-output FILE.json` wrote; false when it is none.
 bool read_bench_report(const std::string& json, RunOutput* out);
 
-/// The number of an objective in one run. An error says what was seen instead (kExitFailure).
+/// The number of an objective in one run, NaN or infinite where an instance gave such a one. An error says what was seen instead
+/// (kExitFailure).
 Result<double> value_of(const Objective& objective, const RunOutput& run);
 
 /// All numbers of a run by name: fields of the report, printed values (each the last of its name), aggregated over the instances.

@@ -15,6 +15,7 @@ namespace ipexrun::tuner {
 namespace {
 
 constexpr const char* kWords[] = {"auto", "sum", "max", "min", "mean"};
+constexpr const char* kUnnamed = "value";  // an expression
 
 std::string trimmed(const std::string& text) {
   const std::size_t first = text.find_first_not_of(" \t");
@@ -44,7 +45,7 @@ Result<Constraint> parse_constraint(const std::string& text) {
     out.metric = trimmed(text.substr(0, at));
     out.op = text.substr(at, length);
     const auto bound = launcher::parse_number<double>(trimmed(text.substr(at + length)));
-    if (bound && !out.metric.empty()) {
+    if (bound && std::isfinite(*bound) && !out.metric.empty()) {
       out.bound = *bound;
       return out;
     }
@@ -66,6 +67,17 @@ double aggregated(const std::vector<double>& values, Aggregate how, bool higher_
   if (how == Aggregate::kMax) return *std::max_element(values.begin(), values.end());
   if (how == Aggregate::kMin) return *std::min_element(values.begin(), values.end());
   return how == Aggregate::kSum ? sum : sum / static_cast<double>(values.size());
+}
+
+Status add_objective(Objective objective, std::vector<Objective>* out) {
+  const auto taken = [out](const std::string& name) {
+    return std::any_of(out->begin(), out->end(), [&](const Objective& one) { return one.name == name; });
+  };
+  if (objective.source == Source::kRegex && objective.name == kUnnamed)
+    for (int n = 2; taken(objective.name); ++n) objective.name = kUnnamed + std::to_string(n);
+  if (taken(objective.name)) return Error{kExitUsage, "the objective '" + objective.name + "' is given twice", ""};
+  out->push_back(std::move(objective));
+  return ok_status();
 }
 
 std::string objective_names(const std::vector<Objective>& objectives) {
@@ -122,7 +134,7 @@ Result<Objective> parse_objective(const std::string& text) {
   } else if (rest.starts_with("regex:")) {
     out.source = Source::kRegex;
     out.key = rest.substr(6);
-    out.name = "value";
+    out.name = kUnnamed;
     if (!higher) return Error{kExitUsage, "--objective " + text + " does not say which way is better", "max:" + text + " or min:" + text};
     if (Status valid = launcher::bench::check_metric_regex(out.key); !valid.ok())
       return Error{kExitUsage, "--objective: '" + out.key + "' is no expression with one group", "regex:'score: ([0-9.]+)'"};

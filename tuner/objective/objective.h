@@ -60,6 +60,10 @@ double aggregated(const std::vector<double>& values, Aggregate how, bool higher_
 /// front where the direction does not follow. throughput and latency are settled by what the first run offers (resolve.h); their key is "".
 Result<Objective> parse_objective(const std::string& text);
 
+/// Adds one that has no name yet there, since values are kept by name. Expressions without a name of their own are "value", "value2", ...;
+/// kExitUsage: another one is given twice.
+Status add_objective(Objective objective, std::vector<Objective>* out);
+
 /// "throughput, p99", for people.
 std::string objective_names(const std::vector<Objective>& objectives);
 

@@ -71,15 +71,21 @@ Result<std::string> compare_studies(const History& a, const History& b, const st
     if (const Trial* da = a.find(0), *db = b.find(0); da != nullptr && db != nullptr)
       row(objective.name + " of the default", value_text(values_of(a, *da, objective.name)), value_text(values_of(b, *db, objective.name)));
     if (x.empty() || y.empty()) continue;
-    const double ratio = launcher::bench::median(y) / launcher::bench::median(x);
-    ratios.push_back(fmt::format("{}: the best of {} is {} that of {}", objective.name, name_b,
-                                 launcher::bench::show_ratio(objective.higher_is_better ? ratio : 1 / ratio), name_a));
+    const double of_a = launcher::bench::median(x);
+    const double of_b = launcher::bench::median(y);
+    if (of_a > 0 && of_b > 0) {
+      ratios.push_back(fmt::format("{}: the best of {} is {} that of {}", objective.name, name_b,
+                                   launcher::bench::show_ratio(objective.higher_is_better ? of_b / of_a : of_a / of_b), name_a));
+    } else {  // such have no ratio
+      ratios.push_back(fmt::format("{}: the best of {} is better than that of {} by {}", objective.name, name_b, name_a,
+                                   show_number(objective.higher_is_better ? of_b - of_a : of_a - of_b)));
+    }
   }
   std::vector<std::string> said = ratios;
   if (a.head->program != b.head->program) said.emplace_back("warning: the studies are of two different command lines");
   if (a.head->machine != b.head->machine) said.emplace_back("warning: the studies are of two different machines");
   said.emplace_back(ratios.empty() ? "the two have no measured objective in common"
-                                   : "The runs of the two were not made in turn: a drift of the machine between them is in these ratios.");
+                                   : "The runs of the two were not made in turn: a drift of the machine between them is in these numbers.");
   std::string out = page       ? page_head("hypertune compare") + "<h1>hypertune compare</h1>\n" + launcher::bench::html_table(table)
                     : markdown ? "# hypertune compare\n\n" + launcher::bench::markdown_table(table) + "\n"
                                : launcher::bench::text_table(table);

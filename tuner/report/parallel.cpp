@@ -1,5 +1,6 @@
 // Parallel coordinates: an axis a parameter, the objective last, a line a trial; the better, the stronger.
 #include <map>
+#include <set>
 
 #include "tuner/report/chart.h"
 #include "tuner/report/result.h"
@@ -34,12 +35,12 @@ const Value& value_in(const Trial& trial, const std::string& name) {
 
 Scale scale_of(const std::vector<const Trial*>& trials, const std::string& name) {
   Scale out;
-  std::map<double, std::string> numbers;
+  std::set<std::pair<double, std::string>> numbers;  // "1" and "1.0" are two places
   std::vector<std::string> words;
   for (const Trial* one : trials) {
     const Value& value = value_in(*one, name);
     const std::string text = text_of(value);
-    if (const auto number = number_of(value)) numbers[*number] = text;
+    if (const auto number = number_of(value)) numbers.emplace(*number, text);
     if (!number_of(value) && std::find(words.begin(), words.end(), text) == words.end()) words.push_back(text);
   }
   out.numeric = words.empty() && numbers.size() > 10;

@@ -135,7 +135,9 @@ Result<Parameter> parse_set(const std::string& name, const std::string& text, co
   const auto low = dots == std::string::npos ? std::nullopt : launcher::parse_number<double>(flag.substr(0, dots));
   const auto high = dots == std::string::npos ? std::nullopt : launcher::parse_number<double>(flag.substr(dots + 2));
   if (low && high) {
-    const bool whole = flag.substr(0, dots).find('.') == std::string::npos && flag.substr(dots + 2).find('.') == std::string::npos;
+    // By what they are, not by their points: 1e-5..1e-2 has none.
+    const bool whole =
+        launcher::parse_number<std::int64_t>(flag.substr(0, dots)) && launcher::parse_number<std::int64_t>(flag.substr(dots + 2));
     out->kind = whole ? Kind::kInt : Kind::kFloat;
     out->low = *low;
     out->high = *high;

@@ -320,7 +320,8 @@ Status read_root(const Place& place, const YAML::Node& root, const launcher::Mac
       for (const YAML::Node& item : value) {
         auto objective = read_objective(place, item);
         if (!objective.ok()) return objective.error();
-        out->objectives.push_back(std::move(*objective));
+        if (Status added = add_objective(std::move(*objective), &out->objectives); !added.ok())
+          return place.error(item, added.error().what, added.error().hint);
       }
     } else if (key == "constraints") {
       if (!value.IsSequence()) return place.error(value, "constraints needs a list such as [\"p99_ms < 20\"]");

@@ -1,6 +1,7 @@
 #include "tuner/space/value.h"
 
 #include <charconv>
+#include <cmath>
 
 #include "launcher/plan/text.h"
 
@@ -19,15 +20,18 @@ std::string text_of(const Value& value) {
 
 Value parse_value(const std::string& text) {
   if (text.empty() || text == "-" || text == "~" || text == "null") return std::monostate{};
-  if (const auto whole = launcher::parse_number<std::int64_t>(text)) return *whole;
-  if (const auto real = launcher::parse_number<double>(text)) return *real;
+  const auto as_given = [&text](const Value& number) -> Value { return text_of(number) == text ? number : Value(text); };
+  if (const auto whole = launcher::parse_number<std::int64_t>(text)) return as_given(*whole);
+  if (const auto real = launcher::parse_number<double>(text); real && std::isfinite(*real)) return as_given(*real);
   return text;
 }
 
 std::optional<double> number_of(const Value& value) {
   if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
   if (const auto* real = std::get_if<double>(&value)) return *real;
-  return std::nullopt;
+  const auto* text = std::get_if<std::string>(&value);
+  const auto number = text == nullptr ? std::nullopt : launcher::parse_number<double>(*text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 std::string key_of(const Point& point) {

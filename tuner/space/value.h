@@ -14,10 +14,11 @@ using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
 /// "2", "0.5", "tcmalloc"; "-" for a parameter that is left alone.
 std::string text_of(const Value& value);
 
-/// A whole number, a number, else the text itself; "-", "~" and "null" are "left alone".
+/// A whole number or a number where that is written back as it was given, else the text itself: a program gets "1.10" and "007" as such.
+/// "-", "~" and "null" are "left alone".
 Value parse_value(const std::string& text);
 
-/// Numbers only.
+/// Of numbers, and of texts that are one.
 std::optional<double> number_of(const Value& value);
 
 /// What one trial sets: the active parameters by name. A parameter whose condition does not hold is absent.

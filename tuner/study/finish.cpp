@@ -35,8 +35,8 @@ std::vector<double> round_values(const History& history, const std::string& phas
   return out;
 }
 
-std::vector<double> claim_ratios(const History& history, int series, int best, const Objective& objective) {
-  std::vector<double> out;
+std::vector<std::pair<double, double>> claim_values(const History& history, int series, int best, const Objective& objective) {
+  std::vector<std::pair<double, double>> out;
   std::map<int, std::pair<std::optional<double>, std::optional<double>>> pairs;
   for (const Round& one : history.rounds) {
     const auto found = one.run.numbers.find(objective.name);
@@ -44,9 +44,16 @@ std::vector<double> claim_ratios(const History& history, int series, int best, c
     if (one.trial == 0) pairs[one.round].first = found->second;
     if (one.trial == best) pairs[one.round].second = found->second;
   }
-  for (const auto& [round, pair] : pairs) {
-    if (!pair.first || !pair.second || !(*pair.first > 0) || !(*pair.second > 0)) continue;
-    out.push_back(objective.higher_is_better ? *pair.second / *pair.first : *pair.first / *pair.second);
+  for (const auto& [round, pair] : pairs)
+    if (pair.first && pair.second) out.emplace_back(*pair.first, *pair.second);
+  return out;
+}
+
+std::vector<double> claim_ratios(const History& history, int series, int best, const Objective& objective) {
+  std::vector<double> out;
+  for (const auto& [of_default, of_best] : claim_values(history, series, best, objective)) {
+    if (!(of_default > 0) || !(of_best > 0)) return {};
+    out.push_back(objective.higher_is_better ? of_best / of_default : of_default / of_best);
   }
   return out;
 }
@@ -62,7 +69,7 @@ Result<bool> Study::round_of(const std::string& phase, int series, int round, in
   if (settings_.budget == "placeholder" || settings_.budget == "seconds")
     for (const Trial& one : history_.trials) trial.budget = std::max(trial.budget, one.budget);
   Result<bool> ran = measure(trial, fmt::format("rounds/{}{}/{}-trial{}", phase, series, round + 1, number),
-                             fmt::format("{} round {}: {}", phase == "claim" ? "final" : "leaders,", round + 1, what), &out.run);
+                             fmt::format("{} round {}: {}", phase == "claim" ? "final" : "leaders,", round + 1, what), &out.run, true);
   if (!ran.ok() || !*ran) return ran;
   if (Status written = write({round_record(out)}); !written.ok()) return written.error();
   return true;
@@ -123,6 +130,34 @@ Result<bool> Study::rank_leaders(const std::vector<int>& leaders, int series, st
   return true;
 }
 
+Study::Shown Study::shown_by(const std::vector<std::pair<double, double>>& pairs, const std::vector<double>& ratios,
+                             const Objective& objective) {
+  const std::string count = fmt::format("({} of fresh runs{})", pairs.size() == 1 ? "1 pair" : std::to_string(pairs.size()) + " pairs",
+                                        pairs.size() < kPairsForClaim ? ", too few to rule out chance" : "");
+  if (!ratios.empty()) {
+    const auto interval = launcher::bench::bootstrap_median(ratios);
+    const double middle = median(ratios);
+    return {fmt::format("{}{} {}", show_ratio(middle), interval ? ", 95% interval " + interval_text(*interval) : "", count),
+            (interval ? interval->low : middle) > 1};
+  }
+  // Values of 0 and below, such as the logarithm of a likelihood, have differences only.
+  std::vector<double> of_default;
+  std::vector<double> of_best;
+  std::vector<double> gains;
+  for (const auto& [one, other] : pairs) {
+    of_default.push_back(one);
+    of_best.push_back(other);
+    gains.push_back(objective.higher_is_better ? other - one : one - other);
+  }
+  const auto interval = launcher::bench::bootstrap_median(gains);
+  const double middle = median(gains);
+  const std::string range =
+      interval ? fmt::format(", 95% interval {} to {}", show_number(interval->low), show_number(interval->high)) : std::string();
+  return {fmt::format("{} instead of {}, better by {}{} {}", show_number(median(of_best)), show_number(median(of_default)),
+                      show_number(middle), range, count),
+          (interval ? interval->low : middle) > 0};
+}
+
 Result<bool> Study::claim(int series, int place, int best, std::string* text, int* chosen, std::string* problem) {
   *chosen = best;
   const Trial& first = history_.trials.front();
@@ -148,18 +183,13 @@ Result<bool> Study::claim(int series, int place, int best, std::string* text, in
   if (!problem->empty()) return true;
   std::string of_default = problem_of("claim", series, 0);
   if (of_default.empty()) meets(first, settings_.constraints, &of_default);
-  const std::vector<double> ratios = claim_ratios(history_, series, best, objective);
-  if (ratios.empty()) {
+  const std::vector<std::pair<double, double>> pairs = claim_values(history_, series, best, objective);
+  if (pairs.empty()) {
     *text = fmt::format("trial {} in {}: {}; the default failed when it was run again ({})", best, objective.name,
                         show_number(median(round_values(history_, "claim", series, best, objective.name))), of_default);
     return true;
   }
-  const auto interval = launcher::bench::bootstrap_median(ratios);
-  const std::string numbers =
-      fmt::format("{}{} ({} of fresh runs{})", show_ratio(median(ratios)), interval ? ", 95% interval " + interval_text(*interval) : "",
-                  ratios.size() == 1 ? "1 pair" : std::to_string(ratios.size()) + " pairs",
-                  ratios.size() < kPairsForClaim ? ", too few to rule out chance" : "");
-  const bool better = interval ? interval->low > 1 : median(ratios) > 1;
+  const auto [numbers, better] = shown_by(pairs, claim_ratios(history_, series, best, objective), objective);
   if (better || settings_.old_rule) {
     *text = fmt::format("trial {} in {}, beside the default: {}", best, objective.name, numbers);
   } else if (!of_default.empty()) {
@@ -247,13 +277,14 @@ std::vector<std::string> study_warnings(const History& history) {
   }
   if (before.size() >= 2) {
     const auto [low, high] = std::minmax_element(before.begin(), before.end());
-    const double spread = (*high - *low) / std::max(1e-300, median(before));
+    const double middle = std::abs(median(before));  // of values about 0 there is no share
+    const double spread = middle > 0 ? (*high - *low) / middle : 0;
     if (spread > kWide)
       out.push_back(
           fmt::format("runs of the default differ by {:.0f}%: smaller differences mean little. A quieter machine, longer runs or a larger "
                       "--repeats help",
                       100 * spread));
-    if (before.size() >= 3 && !objective.higher_is_better &&
+    if (before.size() >= 3 && !objective.higher_is_better && middle > 0 && before.front() > 0 &&
         before.front() > 1.2 * median(std::vector<double>(before.begin() + 1, before.end())))
       out.push_back(
           "the first run was much slower than the others: files or caches were cold. --warmup runs the program before the first trial");

@@ -66,6 +66,8 @@ Status Study::write(const std::vector<Record>& records) {
 Judgement Study::judge(const Point& point) {
   const std::string key = key_of(point);
   auto known = plans_.find(key);
+  // A space of which hardly anything can be launched is looked at for long: nobody waits for that after ctrl-C.
+  if (known == plans_.end() && world_.stop_signal() != 0) return {Use::kInfeasible, "stopped", -1};
   if (known == plans_.end()) {
     known = plans_.emplace(key, world_.plan(words_of(space_, point, base_))).first;
     if (!known->second.why.empty()) ++dropped_[first_line(known->second.why)];
@@ -168,6 +170,7 @@ Result<Ending> Study::search() {
       return Error{kExitFailure, zero->why, "once the program or the command is mended, --fresh begins anew"};
     Result<Next> step = next();
     if (!step.ok()) return step.error();
+    if (const int signal = world_.stop_signal(); signal != 0 && step->what != Next::What::kTrial) return Ending{signal, "stopped"};
     if (step->what == Next::What::kDone) {
       if (Status written = write_dropped(); !written.ok()) return written.error();
       if (step->why != "failed") {
@@ -213,7 +216,7 @@ double Study::time_limit(int instances) const {
   return std::ceil(kLimitAtLeast + kLimitFactor * longest * std::max(1, instances) / of_first);
 }
 
-RunRequest Study::request_for(const Trial& trial, const std::string& place) {
+RunRequest Study::request_for(const Trial& trial, const std::string& place, bool fresh) {
   RunRequest out;
   LaunchBase base = base_;
   const std::string& budget = settings_.budget;
@@ -231,7 +234,8 @@ RunRequest Study::request_for(const Trial& trial, const std::string& place) {
     constrained = constrained || std::none_of(history_.objectives.begin(), history_.objectives.end(),
                                               [&](const Objective& o) { return o.name == one.metric; });
   out.bench = needs_bench || constrained || out.bench_seconds > 0;
-  if (!history_.objectives.empty() && history_.objectives.size() == 1 && history_.objectives.front().key == "wall_s" && trial.number != 0) {
+  // Of fresh runs none is given up: the default's are not either, and one slow run would rule out the best.
+  if (!fresh && history_.objectives.size() == 1 && history_.objectives.front().key == "wall_s" && trial.number != 0) {
     const auto best = ranked(history_, history_.objectives.front());
     if (!best.empty()) out.give_up_after_s = kGiveUpFactor * *best.front()->value(history_.objectives.front().name) + 1;
   }
@@ -269,9 +273,9 @@ Status Study::check_constraints(const RunOutput& output, bool first, Run* out) c
 }
 
 /// One start of the program. false: the user ended it, and it does not count.
-Result<bool> Study::measure(const Trial& trial, const std::string& place, const std::string& doing, Run* out) {
+Result<bool> Study::measure(const Trial& trial, const std::string& place, const std::string& doing, Run* out, bool fresh) {
   world_.progress(history_, doing);
-  const RunRequest request = request_for(trial, place);
+  const RunRequest request = request_for(trial, place, fresh);
   Result<RunReport> report = world_.runner->run(request);
   if (!report.ok()) return report.error();
   if (report->stopped) return false;
@@ -290,8 +294,11 @@ Result<bool> Study::measure(const Trial& trial, const std::string& place, const 
   }
   for (const Objective& one : history_.objectives) {
     const Result<double> value = value_of(one, report->output);
-    if (value.ok()) {
+    if (value.ok() && std::isfinite(*value)) {
       out->numbers[one.name] = *value;
+    } else if (value.ok()) {
+      out->state = State::kFailed;
+      out->why = fmt::format("{} was {}, which is neither better nor worse than a number", one.name, *value);
     } else {
       out->state = State::kNoValue;
       out->why = value.error().line();

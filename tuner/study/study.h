@@ -68,8 +68,9 @@ class Study {
   Status write(const std::vector<Record>& records);
   [[nodiscard]] std::string reason_to_stop() const;
   [[nodiscard]] bool hopeless(const Trial& trial, std::string* why) const;
-  RunRequest request_for(const Trial& trial, const std::string& place);
-  Result<bool> measure(const Trial& trial, const std::string& place, const std::string& doing, Run* out);
+  /// `fresh`: of the final measurement.
+  RunRequest request_for(const Trial& trial, const std::string& place, bool fresh = false);
+  Result<bool> measure(const Trial& trial, const std::string& place, const std::string& doing, Run* out, bool fresh = false);
   Status settle_objectives(const RunOutput& output);
   /// A constraint on a number that this program never gives is a mistake; one that is known but was not measured now is noted in *out.
   Status check_constraints(const RunOutput& output, bool first, Run* out) const;
@@ -83,6 +84,12 @@ class Study {
   Result<bool> rank_leaders(const std::vector<int>& leaders, int series, std::vector<int>* order);
   /// Fresh pairs of candidate number `place` and the default. `problem`: why the candidate will not do, "" = it will.
   Result<bool> claim(int series, int place, int best, std::string* text, int* chosen, std::string* problem);
+  /// What the pairs say: for people, and whether the trial was better.
+  struct Shown {
+    std::string text;
+    bool better = false;
+  };
+  static Shown shown_by(const std::vector<std::pair<double, double>>& pairs, const std::vector<double>& ratios, const Objective& objective);
   /// Why a trial's fresh runs rule it out: failures, constraints. "" = they do not.
   [[nodiscard]] std::string problem_of(const std::string& phase, int series, int trial) const;
 
@@ -104,7 +111,10 @@ class Study {
 /// The value of an objective in the rounds of a phase and series, in their order.
 std::vector<double> round_values(const History& history, const std::string& phase, int series, int trial, const std::string& objective);
 
-/// Ratios of a claim, one a pair: how many times as good as the default.
+/// The default and the best in the fresh pairs in which both were measured.
+std::vector<std::pair<double, double>> claim_values(const History& history, int series, int best, const Objective& objective);
+
+/// Ratios of a claim, one a pair: how many times as good as the default. None where a value is not above 0: such have no ratio.
 std::vector<double> claim_ratios(const History& history, int series, int best, const Objective& objective);
 
 /// What makes the result doubtful, each with what was seen, the likely cause and what helps.

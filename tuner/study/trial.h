@@ -15,7 +15,7 @@ namespace ipexrun::tuner {
 enum class State {
   kRunning,      ///< no end was recorded (yet)
   kComplete,     ///< measured
-  kFailed,       ///< an exit code other than 0
+  kFailed,       ///< an exit code other than 0, or an objective that is NaN or infinite
   kCrashed,      ///< ended by a signal
   kOutOfMemory,  ///< ended by the kernel for want of memory
   kTimeout,      ///< ended at the time limit
