@@ -328,6 +328,7 @@ void DriftCheck::run_twice(const c10::OperatorHandle& op, torch::jit::Stack* sta
   if (failed_) return;
   try {
     const Replaying on_shadows;
+    const NoWarnings said_already;
     op.callBoxed(&replayed);
     const std::size_t results = op.schema().returns().size();
     take_over(op.schema(), arguments, stack->data() + (stack->size() - results), replayed);

@@ -258,3 +258,29 @@ def test_sentences_of_minilm(tmp_path):
     # No float64 stands beside a trace: which float32 products won their races decides whether six layers end within 1e-6 of stock's or just outside.
     assert [one["state"] for one in outs[1][1]] in (["captured"], ["stock: its results are 1.0e-06 away"], ["stock: its results are 1.1e-06 away"]), outs[1][1]
     same(outs[1][0], outs[0][0], "MiniLM")
+
+
+def test_what_torch_warns_of_comes_once_a_call():
+    """A trace that is tried runs beside the module, which warns by itself."""
+    program = """
+import ipexrun, torch, warnings
+from torch import nn
+import ipexrun.capture.tracing as tracing
+tracing.RACE = False
+class Warns(nn.Sequential):
+    def forward(self, x):
+        y = super().forward(x)
+        return y, y[:1].std(0).nan_to_num()
+warns = Warns(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+often = []
+with torch.no_grad():
+    for i in range(60):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            warns(torch.randn(8, 64))
+        often.append(len(said))
+print(often, [one["state"] for one in ipexrun.report()["modules"]])
+"""
+    done = run([f"{BUILD}/bin/ipexrun", "--dtype", "float32", "--graph-mode", "trace", sys.executable, "-c", program])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"{[1] * 60} ['captured']", done.stdout

@@ -698,3 +698,222 @@ with torch.no_grad():
         with torch.autocast("cpu", torch.float16, enabled=i % 20 == 7):
             near(block_scripted(x), Stock(block_scripted)(x))
     """)
+
+
+CONSTANTS = """
+scale, scales = torch.tensor(2.0), [torch.tensor(3.0), torch.tensor(1.0)]
+class Held(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = block
+        self.register_buffer("scale", torch.tensor(2.0))
+    def forward(self, x):
+        return self.scale * self.block(x)
+class Closed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = block
+    def forward(self, x):
+        return scale * self.block(x)
+class Listed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = block
+        self.scales: list[torch.Tensor] = scales
+    def forward(self, x):
+        return self.scales[0] * self.block(x)
+held = Held().eval()
+"""
+
+
+@pytest.mark.parametrize("form, write", [
+    ("torch.jit.freeze(torch.jit.script(held)), held", "held.scale.fill_(5.0)"),
+    ("torch.jit.trace(Closed().eval(), x, check_trace=False), Closed().eval()", "scale.fill_(5.0)"),
+    ("torch.jit.freeze(torch.jit.script(Listed().eval())), Listed().eval()", "scales[0].fill_(5.0)"),
+], ids=["frozen", "traced", "listed"])
+def test_a_constant_that_somebody_writes_into_is_seen(form, write):
+    """Frozen and traced modules share the memory of tensors that became constants; one without dimensions is a number in our programs."""
+    run(CONSTANTS + f"""
+made, module = {form}
+assert answers(made, module, x), graphs()
+{write}
+assert answers(made, module, x), graphs()
+held.scale.fill_(2.0), scale.fill_(2.0), scales[0].fill_(3.0)
+assert check(made, module, x) > 5, graphs()
+    """)
+
+
+def test_a_constant_of_other_sizes_has_a_program_of_its_own():
+    run("""
+    up, down = torch.randn(64, 256) * 0.05, torch.randn(256, 64) * 0.05
+    def layers(x):
+        return F.linear(F.gelu(F.linear(x, up)), down)
+    traced = torch.jit.trace(layers, x)
+    assert answers(traced, layers, x), graphs()
+    for width in (128, 32, 64):
+        up.data, down.data = torch.randn(width, 256) * 0.05, torch.randn(256, width) * 0.05
+        check(traced, layers, x)
+    """)
+
+
+def test_the_default_dtype_is_part_of_a_call():
+    run("""
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+        def forward(self, x, n: int):
+            return self.block(x), torch.arange(n) / 3, torch.full([n], 1.5) + 1
+    counts = Counts().eval()
+    scripted = torch.jit.script(counts)
+    for dtype in (torch.float32, torch.float64, torch.float32):
+        torch.set_default_dtype(dtype)
+        check(scripted, counts, x, 4, calls=40)
+    assert taken() > 5, graphs()
+    """)
+
+
+def test_tangents_pass_under_no_grad():
+    """torch.no_grad() leaves forward-mode differentiation alone."""
+    run("""
+    import torch.autograd.forward_ad as forward_ad
+    scripted = torch.jit.script(block)
+    assert answers(scripted, block, x), graphs()
+    with torch.no_grad(), forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        for _ in range(3):
+            near(forward_ad.unpack_dual(scripted(dual)).tangent, forward_ad.unpack_dual(block(dual)).tangent)
+    assert check(scripted, block, x) > 5
+    """)
+
+
+def test_warnings_come_as_often_as_stock_s():
+    run("""
+    import warnings
+    class Warns(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+        def forward(self, x):
+            y = self.block(x)
+            return y, y[:1].std(0)
+    scripted = torch.jit.script(Warns().eval())
+    import ipexrun
+    for force in ("", FORCE):
+        ipexrun.force(force)
+        for _ in range(40):
+            with warnings.catch_warnings(record=True) as said, torch.no_grad():
+                warnings.simplefilter("always")
+                scripted(x)
+            assert len(said) == 1, said
+    assert taken() > 5, graphs()
+    """)
+
+
+def test_a_call_that_raises_keeps_nothing_and_stops_nobody():
+    """It raises while both forms run: what it was given dies, and other threads go on exploring."""
+    run("""
+    import gc, weakref
+    class Looks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block, self.table = Block(), nn.Embedding(10, 256)
+        def forward(self, x, index):
+            return self.block(x) + self.table(index)
+    looks = torch.jit.script(Looks().eval())
+    good, bad = torch.zeros(64, dtype=torch.long), torch.full((64,), 11)
+    def work(calls):
+        with torch.no_grad():
+            for _ in range(calls):
+                looks(x, good)
+    work(3)
+    given = x.clone()
+    alive = weakref.ref(given)
+    try:
+        with torch.no_grad():
+            looks(given, bad)
+        raise AssertionError("nothing was raised")
+    except RuntimeError:
+        pass
+    del given
+    gc.collect()
+    assert alive() is None
+    thread = threading.Thread(target=work, args=(200,))
+    thread.start()
+    thread.join()
+    assert graphs()[0].get("speed", 0) > 0, graphs()
+    """)
+
+
+GROWS = """
+import time
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 16), nn.Linear(16, 16)
+layers = torch.jit.script(Layers().eval())
+SOURCE
+x = torch.randn(4, 16)
+took = []
+with torch.no_grad():
+    for _ in range(3):
+        started = time.process_time()
+        given = x.clone()
+        result = layers(given)
+        took.append(time.process_time() - started)
+print(took[1])
+"""
+LONG = {
+    "writes into an argument": r'lines = [f"    x = self.down(torch.relu(self.up(x)))\n    a.add_(1.0)\n" for i in range(600)]; '
+    r'layers.define("def forward(self, a):\n    x = a\n" + "".join(lines) + "    return x\n")',
+    "results that are views": r'lines = [f"    y{i} = self.down(torch.relu(self.up(x)))\n    x = y{i} * 0.5\n" for i in range(600)]; '
+    r'layers.define("def forward(self, x):\n" + "".join(lines) + "    return " + ", ".join(f"y{i}, y{i}.t()" for i in range(600)) + "\n")',
+}
+
+
+@pytest.mark.parametrize("source", LONG)
+def test_long_graphs_are_looked_at_in_proportion(source):
+    """Some thousand operators, of which every fourth ends a region: it took 10 times as long as stock's own passes, and 60 times with twice as many."""
+    mine, stock = (float(run(GROWS.replace("SOURCE", LONG[source]), launcher=launcher).stdout) for launcher in (True, False))
+    assert mine < 4 * stock + 1, (mine, stock)
+
+
+def test_arithmetic_with_sizes_is_looked_at_once():
+    """Each number reads the two before it: looked at again for every reader, 60 of them take longer than anyone waits."""
+    run("""
+    class Sizes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = block
+        def forward(self, x):
+            before, n = x.shape[0], x.shape[0]
+            for i in range(60):
+                before, n = n, before + n - before
+            return self.block(x)[:n] + self.block(x).reshape(n, 256)
+    sizes = Sizes().eval()
+    check(torch.jit.trace(sizes, x), sizes, x)
+    """)
+
+
+def test_masks_of_many_sizes_are_not_all_kept():
+    run("""
+    class Causal(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(64, 64), nn.Linear(64, 64)
+        def forward(self, x):
+            n = x.size(0)
+            mask = torch.ones([n, n]).tril().masked_fill(torch.ones([n, n]).triu(1) > 0, -1.0)
+            return self.down(F.gelu(self.up(mask @ x)))
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as pages:
+            return int(pages.read().split()[1]) * 4 / 1024
+    causal = torch.jit.script(Causal().eval())
+    with torch.no_grad():
+        for n in range(1000, 1040):
+            for _ in range(3):
+                causal(torch.randn(n, 64))
+            if n == 1002:
+                before = resident()
+    assert "constants" in graphs()[0]["fused"] and resident() - before < 120, (graphs(), before, resident())  # 30 sizes, 2 programs, 3.8 MiB each: 230
+    """, MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TRIM_THRESHOLD_="65536")

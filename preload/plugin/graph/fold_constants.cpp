@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "preload/plugin/answer.h"
+#include "preload/plugin/graph/constant_room.h"
 #include "preload/plugin/graph/executor.h"
 #include "preload/plugin/graph/passes.h"
 #include "preload/plugin/graph/seen_outside.h"
@@ -16,6 +17,8 @@ namespace ipexrun::preload::graph {
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{16} << 20;  ///< of what one graph keeps
+
+constinit thread_local std::int64_t* left_here = nullptr;
 
 class ConstantStep final : public Step {
  public:
@@ -104,7 +107,7 @@ class Folder {
   void keep(Node* node, bool read) {
     const c10::IValue& value = known_[static_cast<std::size_t>(node->outputs[0])];
     const std::int64_t bytes = static_cast<std::int64_t>(value.toTensor().storage().nbytes());
-    if (!read || bytes > kMostBytes - kept_bytes_) return;
+    if (!read || bytes > kMostBytes - kept_bytes_ || !ConstantRoom::take(bytes)) return;
     kept_bytes_ += bytes;
     Node constant;
     constant.kind = Node::Kind::kOwn;
@@ -124,6 +127,17 @@ class Folder {
 };
 
 }  // namespace
+
+ConstantRoom::ConstantRoom(std::int64_t* left) noexcept { left_here = left; }
+
+ConstantRoom::~ConstantRoom() { left_here = nullptr; }
+
+bool ConstantRoom::take(std::int64_t bytes) noexcept {
+  if (left_here == nullptr) return true;
+  if (bytes > *left_here) return false;
+  *left_here -= bytes;
+  return true;
+}
 
 void fold_constants(Graph* graph, Fused* fused) { Folder(graph, fused).run(); }
 

@@ -1,10 +1,10 @@
 // Finds regions in the graphs of torch's profiling executor and puts `ipexrun::ask` and `ipexrun::tell` around each:
 //
-//   %mine, %a, %b = ipexrun::ask(%x, %weight, ..)
+//   %mine, %a, %b, %left = ipexrun::ask(%x, %weight, ..)
 //   %a', %b' = prim::If(%mine)
 //     block0(): -> (%a, %b)
 //     block1(): <the region as it was>
-//               ipexrun::tell()
+//               ipexrun::tell(%left)
 //               -> (its results)
 //
 // A region is a row of neighbours in one block, without effects: operators that a recording can hold, and what the interpreter itself does
@@ -53,18 +53,32 @@ const Names& names() {
 
 bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
 
-/// A tensor that was a number of the program, or is made of such alone: the trace of arithmetic with sizes.
-bool is_number(const jit::Value* value) {
-  const jit::Node* node = value->node();
-  if (node->kind() == prim::NumToTensor) return true;
-  if (node->kind() == prim::Constant) return true;
-  if (!node->kind().is_aten() || !node->blocks().empty()) return false;
-  const auto inputs = node->inputs();
-  return std::any_of(inputs.begin(), inputs.end(), is_tensor) &&
-         std::all_of(inputs.begin(), inputs.end(), [](const jit::Value* input) { return !is_tensor(input) || is_number(input); });
-}
+/// Which tensors were numbers of the program, or are made of such alone: the trace of arithmetic with sizes.
+class NumberTensors {
+ public:
+  /// Each is looked at once: such arithmetic reads one value again and again.
+  bool has(const jit::Value* value) {
+    const auto known = known_.find(value);
+    if (known != known_.end()) return known->second;
+    const bool is = made_of_numbers(value->node());
+    known_.emplace(value, is);
+    return is;
+  }
 
-bool of_interpreter(const jit::Node* node) {
+ private:
+  bool made_of_numbers(const jit::Node* node) {
+    if (node->kind() == prim::NumToTensor) return true;
+    if (node->kind() == prim::Constant) return true;
+    if (!node->kind().is_aten() || !node->blocks().empty()) return false;
+    const auto inputs = node->inputs();
+    return std::any_of(inputs.begin(), inputs.end(), is_tensor) &&
+           std::all_of(inputs.begin(), inputs.end(), [this](const jit::Value* input) { return !is_tensor(input) || has(input); });
+  }
+
+  std::unordered_map<const jit::Value*, bool> known_;
+};
+
+bool of_interpreter(const jit::Node* node, NumberTensors* numbers) {
   static const auto* prims = new std::unordered_set<c10::Symbol>{
       prim::ListConstruct, prim::ListUnpack, prim::TupleConstruct, prim::TupleUnpack,   prim::TupleIndex,
       prim::NumToTensor,   prim::dtype,      prim::device,         prim::ConstantChunk, prim::unchecked_cast};
@@ -81,7 +95,7 @@ bool of_interpreter(const jit::Node* node) {
   const bool reads_tensor = std::any_of(inputs.begin(), inputs.end(), is_tensor);
   if (!reads_tensor) return of_numbers->count(name) > 0 || of_number_tensors->count(name) > 0;
   if (of_shapes->count(name) > 0) return true;
-  return of_number_tensors->count(name) > 0 && is_number(inputs[0]);
+  return of_number_tensors->count(name) > 0 && numbers->has(inputs[0]);
 }
 
 /// The operator of torch's dispatcher that the node calls.
@@ -91,13 +105,13 @@ std::optional<c10::OperatorHandle> operator_of(const jit::Node* node) {
   return c10::Dispatcher::singleton().findSchema({op->schema().name(), op->schema().overload_name()});
 }
 
-bool may_belong(const jit::Node* node) {
+bool may_belong(const jit::Node* node, NumberTensors* numbers) {
   if (!node->blocks().empty() || node->hasAttribute(jit::attr::Subgraph)) return false;
   if (node->kind() == prim::Constant || node->kind() == prim::GetAttr) return true;
   const auto op = operator_of(node);
   if (op) return recordable(*op);
   const jit::Operator* own = node->maybeOperator();
-  return (own == nullptr || !own->schema().is_mutable()) && of_interpreter(node);
+  return (own == nullptr || !own->schema().is_mutable()) && of_interpreter(node, numbers);
 }
 
 bool is_skipped(const jit::Node* node) { return node->kind() == prim::Constant || node->kind() == prim::GetAttr; }
@@ -173,7 +187,7 @@ class Finder {
     std::vector<std::vector<jit::Node*>> runs(1);
     for (jit::Node* node : block->nodes()) {
       for (jit::Block* inner : node->blocks()) inner_.push_back(inner);
-      if (may_belong(node)) {
+      if (may_belong(node, &numbers_)) {
         runs.back().push_back(node);
       } else if (!runs.back().empty()) {
         runs.emplace_back();
@@ -185,79 +199,99 @@ class Finder {
     for (jit::Block* one : inner) visit(one);
   }
 
-  /// The run as one region; where something is in the way, what lies before and behind that.
+  /// The run as one region; where something is in the way, what lies before, between and behind that. What only prepares arguments at the
+  /// beginning, or packs results at the end, stays outside.
   void take(const std::vector<jit::Node*>& run) {
     std::vector<std::vector<jit::Node*>> open(1);
     std::copy_if(run.begin(), run.end(), std::back_inserter(open.back()), [](const jit::Node* node) { return !is_skipped(node); });
     while (!open.empty()) {
       Row row{std::move(open.back()), {}, {}};
       open.pop_back();
-      trim(&row);
       if (row.nodes.size() < 2 || std::none_of(row.nodes.begin(), row.nodes.end(), is_product)) continue;
-      const Body body = body_of(row);
-      jit::Node* obstacle = crossing(row);
-      if (obstacle == nullptr) obstacle = sharing(row, body);
-      if (obstacle == nullptr) {
-        make(row, body);
+      row.bound();
+      Nodes obstacles = crossing(row);
+      if (!obstacles.empty()) {
+        split(row, obstacles, &open);
         continue;
       }
-      const auto at = std::find(row.nodes.begin(), row.nodes.end(), obstacle);
-      open.emplace_back(at + 1, row.nodes.end());
-      open.emplace_back(row.nodes.begin(), at);
-    }
-  }
-
-  /// What only prepares arguments at the beginning, or packs results at the end, stays outside.
-  static void trim(Row* row) {
-    row->bound();
-    while (!row->nodes.empty()) {
-      const jit::Node* obstacle = crossing(*row);
-      if (obstacle == row->nodes.back()) {
-        row->nodes.pop_back();
-      } else if (obstacle == row->nodes.front()) {
-        row->nodes.erase(row->nodes.begin());
+      const Body body = body_of(row);
+      obstacles = sharing(row, body);
+      if (obstacles.empty()) {
+        make(row, body);
       } else {
-        return;
+        split(row, obstacles, &open);
       }
-      row->bound();
     }
   }
 
-  /// A node that reads or gives what may not cross the border.
-  static jit::Node* crossing(const Row& row) {
+  using Nodes = std::unordered_set<const jit::Node*>;
+
+  /// The first part is the last of `open`.
+  static void split(const Row& row, const Nodes& obstacles, std::vector<std::vector<jit::Node*>>* open) {
+    std::vector<std::vector<jit::Node*>> parts(1);
+    for (jit::Node* node : row.nodes) {
+      if (obstacles.count(node) == 0) {
+        parts.back().push_back(node);
+      } else if (!parts.back().empty()) {
+        parts.emplace_back();
+      }
+    }
+    std::move(parts.rbegin(), parts.rend(), std::back_inserter(*open));
+  }
+
+  /// The nodes that read or give what may not cross the border. All at once, here and below: what is in a row's way is in that of its parts
+  /// too, and a row of thousands is not to be looked at as often.
+  static Nodes crossing(const Row& row) {
+    Nodes found;
     const std::unordered_set<const jit::Value*> entering(row.inputs.begin(), row.inputs.end());
-    for (jit::Node* node : row.nodes) {
+    for (const jit::Node* node : row.nodes) {
       for (const jit::Value* value : node->inputs()) {
-        if (entering.count(value) > 0 && !may_enter(value)) return node;
+        if (entering.count(value) > 0 && !may_enter(value)) found.insert(node);
       }
     }
-    const auto found = std::find_if_not(row.outputs.begin(), row.outputs.end(), may_leave);
-    return found == row.outputs.end() ? nullptr : (*found)->node();
+    for (const jit::Value* value : row.outputs) {
+      if (!may_leave(value)) found.insert(value->node());
+    }
+    return found;
   }
 
-  /// A node whose result leaves and may share memory with what enters or with another that leaves, or that may write into what enters.
+  /// The nodes whose results leave and may share memory with what enters or with another that leaves, or that may write into what enters.
   /// Asked of the row alone: in the whole graph all that is ever put into a list may share memory.
-  static jit::Node* sharing(const Row& row, const Body& body) {
+  static Nodes sharing(const Row& row, const Body& body) {
+    Nodes found;
     const jit::AliasDb aliases(body.graph);
-    const auto with_inputs = [&](const jit::Value* value) {
-      return std::any_of(row.inputs.begin(), row.inputs.end(), [&](const jit::Value* input) {
-        return is_tensor(input) && aliases.mayContainAlias(body.values.at(input), body.values.at(value));
-      });
+    std::vector<jit::Value*> entering;
+    for (const jit::Value* value : row.inputs) {
+      if (is_tensor(value)) entering.push_back(body.values.at(value));
+    }
+    const auto shares = [&](const std::vector<jit::Value*>& others, const jit::Value* value) {
+      std::vector<jit::Value*> one{body.values.at(value)};
+      return !others.empty() && aliases.mayContainAlias(others, one);
     };
-    for (jit::Node* node : row.nodes) {
+    for (const jit::Node* node : row.nodes) {
       const auto op = operator_of(node);
-      if (op && op->schema().is_mutable() && (body.values.count(node->input(0)) == 0 || with_inputs(node->input(0)))) return node;
+      if (op && op->schema().is_mutable() && (body.values.count(node->input(0)) == 0 || shares(entering, node->input(0))))
+        found.insert(node);
     }
     std::vector<jit::Value*> left;
-    for (jit::Value* value : row.outputs) {
-      if (!is_tensor(value)) continue;
-      if (with_inputs(value)) return value->node();
-      for (const jit::Value* other : left) {
-        if (aliases.mayContainAlias(body.values.at(other), body.values.at(value))) return value->node();
+    for (const jit::Value* value : row.outputs) {
+      if (!is_tensor(value) || found.count(value->node()) > 0) continue;
+      const bool fresh = is_fresh(value->node());
+      if (!fresh && (shares(entering, value) || shares(left, value))) {
+        found.insert(value->node());
+      } else {
+        left.push_back(body.values.at(value));
       }
-      left.push_back(value);
     }
-    return nullptr;
+    return found;
+  }
+
+  /// Its results lie in memory of their own.
+  static bool is_fresh(const jit::Node* node) {
+    const auto op = operator_of(node);
+    if (!op || op->schema().is_mutable()) return false;
+    const auto& results = op->schema().returns();
+    return std::all_of(results.begin(), results.end(), [](const c10::Argument& result) { return result.alias_info() == nullptr; });
   }
 
   static Body body_of(const Row& row) {
@@ -295,14 +329,15 @@ class Finder {
       if (is_skipped(node)) between.push_back(node);
     }
     for (jit::Node* node : between) node->moveBefore(first);
-    jit::Node* ask = graph_->create(names().ask, row.inputs, row.outputs.size() + 1)->insertBefore(first);
+    jit::Node* ask = graph_->create(names().ask, row.inputs, row.outputs.size() + 2)->insertBefore(first);
     ask->ival_(names().region, c10::IValue(region));
     ask->output(0)->setType(c10::BoolType::get());
+    ask->outputs().back()->setType(c10::CapsuleType::get());
     jit::Node* choice = graph_->create(prim::If, {ask->output(0)}, row.outputs.size())->insertAfter(ask);
     jit::Block* mine = choice->addBlock();
     jit::Block* stock = choice->addBlock();
     for (jit::Node* node : row.nodes) node->moveBefore(stock->return_node());
-    jit::Node* tell = graph_->create(names().tell, 0)->insertBefore(stock->return_node());
+    jit::Node* tell = graph_->create(names().tell, {ask->outputs().back()}, 0)->insertBefore(stock->return_node());
     tell->ival_(names().region, c10::IValue(region));
     const std::unordered_set<const jit::Node*> moved(row.nodes.begin(), row.nodes.end());
     for (std::size_t i = 0; i < row.outputs.size(); ++i) {
@@ -338,6 +373,7 @@ class Finder {
 
   std::shared_ptr<jit::Graph> graph_;
   bool chooses_;
+  NumberTensors numbers_;
   std::vector<jit::Block*> inner_;
   int found_ = 0;
 };
@@ -370,7 +406,7 @@ jit::Operation ask_operation(const jit::Node* node) {
   return [region = region_of(node)](jit::Stack& stack) { region->ask(&stack); };
 }
 jit::Operation tell_operation(const jit::Node* node) {
-  return [region = region_of(node)](jit::Stack& /*stack*/) { region->tell(); };
+  return [region = region_of(node)](jit::Stack& stack) { region->tell(&stack); };
 }
 
 }  // namespace

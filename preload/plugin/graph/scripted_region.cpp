@@ -3,21 +3,26 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 
 #include "configs/base/log.h"
 #include "preload/memory/room.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
+#include "preload/plugin/dispatcher.h"
+#include "preload/plugin/graph/constant_room.h"
 #include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/margins.h"
 #include "preload/plugin/graph/passes.h"
@@ -97,6 +102,17 @@ struct Look {
   }
 };
 
+/// What a constant without dimensions held: a number in what was recorded, though others may write into it.
+struct Number {
+  at::ScalarType dtype;
+  std::string bytes;
+
+  explicit Number(const at::Tensor& of) : dtype(of.scalar_type()), bytes(static_cast<const char*>(of.const_data_ptr()), of.itemsize()) {}
+  [[nodiscard]] bool fits(const at::Tensor& now) const {
+    return now.scalar_type() == dtype && now.dim() == 0 && plain(now) && std::memcmp(now.const_data_ptr(), bytes.data(), bytes.size()) == 0;
+  }
+};
+
 std::atomic<std::uint64_t> trials{0};
 
 /// FNV-1a, 64 bits.
@@ -142,6 +158,7 @@ bool scripted_here() {
   if (state == nullptr || !tier_enabled() || !allowed_here()) return false;
   if (torch::autograd::get_current_graph_task_id() != -1) return false;
   if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
+  if (torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return false;  // tangents, which torch.no_grad() leaves alone
   // Nobody else looks at the operators of this thread: a transform, a mode, our own check for drift.
   constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
   return (c10::impl::tls_local_dispatch_key_set().included_.raw_repr() & ~kUsual.raw_repr()) == 0;
@@ -169,7 +186,10 @@ struct Region::Choice {
 /// The program for calls that look like the first one of its kind.
 struct Region::Form {
   std::optional<at::ScalarType> autocast = autocast_here();
+  at::ScalarType floats = c10::get_default_dtype_as_scalartype();  ///< of tensors that the region makes of numbers alone
   std::vector<Look> looks;
+  std::vector<Look> constants;  ///< of the body: `tensor.data = ..` of a variable that was traced gives one other sizes
+  std::vector<Number> numbers;
   std::vector<std::size_t> tensors;  ///< which inputs are
   std::array<std::unique_ptr<const Program>, 2> programs;
   std::array<std::string, 2> fused;
@@ -179,19 +199,20 @@ struct Region::Form {
   std::atomic<bool> checked{false};  ///< its results were judged once
 };
 
-/// One call of which both forms run. Gone without a word when stock's form threw.
-class Region::Exploring {
+/// One call of which both forms run. A value of torch's interpreter, so that it goes with the call where stock's form throws.
+class Region::Exploring final : public torch::CustomClassHolder {
  public:
-  Exploring(Region& of, Form& in_form, const c10::IValue* given) : region(of), form(in_form), inputs(given, given + of.weights_.size()) {
+  /// Nobody else explores `of`.
+  Exploring(c10::intrusive_ptr<Region> of, Form* in_form, const c10::IValue* given)
+      : region(std::move(of)), form(in_form), inputs(given, given + region->weights_.size()) {
     trials.fetch_add(1, std::memory_order_relaxed);
   }
-  ~Exploring() { region.busy_.store(false, std::memory_order_release); }
+  ~Exploring() override { region->busy_.store(false, std::memory_order_release); }
   Exploring(const Exploring&) = delete;
   Exploring& operator=(const Exploring&) = delete;
 
-  Region& region;
-  c10::intrusive_ptr<Region> keeps;
-  Form& form;
+  c10::intrusive_ptr<Region> region;
+  Form* form;  ///< null: of a kind that was not seen before
   std::vector<c10::IValue> inputs;
   int candidate = 0;
   bool deciding = true;  ///< else only a look at whether it is right
@@ -202,25 +223,22 @@ class Region::Exploring {
   torch::jit::Stack truth;  ///< results of torch's own kernels, where the call was recorded
   std::int64_t mine_ns = 0;
   std::int64_t started_ns = 0;
+  std::int64_t stock_ns = 0;
   std::uint64_t explorations = exploration_count() + duel_runs();
   std::uint64_t choosing = duel_runs();
   std::uint64_t exploration_ns = preload::exploration_ns();
 
   void attempt() {
+    const NoWarnings said_by_stock;
     const std::int64_t begun = now_ns();
     try {
-      mine = region.run(form, candidate, inputs.data());
+      mine = region->run(*form, candidate, inputs.data());
     } catch (const std::exception&) {
       failed = true;
     }
     mine_ns = now_ns() - begun;
   }
 };
-
-std::unique_ptr<Region::Exploring>& Region::exploring_here() {
-  static thread_local std::unique_ptr<Exploring> run;
-  return run;
-}
 
 Region::Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weights, RegionOf of, std::string where, std::size_t nodes)
     : body_(std::move(body)),
@@ -230,9 +248,13 @@ Region::Region(std::shared_ptr<torch::jit::Graph> body, std::vector<bool> weight
       outputs_(body_->outputs().size()),
       note_(std::make_shared<RegionNote>()) {
   for (const torch::jit::Node* node : body_->nodes()) {
-    if (node->kind() != torch::jit::prim::Constant || !node->output()->type()->isSubtypeOf(*c10::TensorType::get())) continue;
-    if (const auto value = torch::jit::toIValue(node->output()); value && value->isTensor() && value->toTensor().dim() > 0)
-      constants_.push_back(value->toTensor());
+    if (node->kind() != torch::jit::prim::Constant) continue;
+    const auto value = torch::jit::toIValue(node->output());
+    if (!value) continue;
+    value->visit([&](const c10::IValue& inside) {
+      if (inside.isTensor() && plain(inside.toTensor())) (inside.toTensor().dim() > 0 ? constants_ : numbers_).push_back(inside.toTensor());
+      return false;
+    });
   }
   note_->where = std::move(where);
   note_->nodes = nodes;
@@ -251,13 +273,13 @@ Region::~Region() {
 void Region::ask(torch::jit::Stack* stack) noexcept {
   const std::size_t count = weights_.size();
   Values results;
+  c10::intrusive_ptr<Exploring> exploring;
   bool mine = false;
   try {
-    exploring_here().reset();  // one whose stock threw
-    if (!hopeless_.load(std::memory_order_relaxed)) mine = answer(stack->data() + (stack->size() - count), &results);
+    if (!hopeless_.load(std::memory_order_relaxed)) mine = answer(stack->data() + (stack->size() - count), &results, &exploring);
   } catch (const std::exception& problem) {
     log::debug(std::string("a scripted region is left to stock: ") + problem.what());
-    exploring_here().reset();
+    exploring.reset();
   }
   if (mine) note_->taken.fetch_add(1, std::memory_order_relaxed);
   stack->resize(stack->size() - count);
@@ -269,17 +291,24 @@ void Region::ask(torch::jit::Stack* stack) noexcept {
       stack->emplace_back(at::Tensor());
     }
   }
-  if (const auto& run = exploring_here()) run->started_ns = now_ns();
+  if (exploring) {
+    exploring->started_ns = now_ns();
+    stack->push_back(c10::IValue::make_capsule(std::move(exploring)));
+  } else {
+    stack->emplace_back();
+  }
 }
 
-void Region::tell() noexcept {
-  auto& here = exploring_here();
-  if (here == nullptr || &here->region != this) return;
-  const std::unique_ptr<Exploring> run = std::move(here);
+void Region::tell(torch::jit::Stack* stack) noexcept {
+  const c10::IValue left = torch::jit::pop(*stack);
+  if (left.isNone()) return;
+  const auto run = c10::static_intrusive_pointer_cast<Exploring>(left.toCapsule());
+  run->stock_ns = now_ns() - run->started_ns;
+  const NoWarnings said_by_stock;
   try {
-    explored(*run);
+    if (run->form != nullptr || make_form(run.get())) explored(*run);
   } catch (const std::exception& problem) {
-    run->form.left_alone.store(true, std::memory_order_relaxed);
+    if (run->form != nullptr) run->form->left_alone.store(true, std::memory_order_relaxed);
     log::debug(std::string("a scripted region is left to stock: ") + problem.what());
   }
 }
@@ -288,70 +317,84 @@ bool Region::in_training(const c10::IValue* inputs) const {
   return c10::GradMode::is_enabled() && (!of_.method || std::any_of(inputs, inputs + weights_.size(), wants_grad));
 }
 
-bool Region::answer(const c10::IValue* inputs, Values* results) {
+bool Region::answer(const c10::IValue* inputs, Values* results, c10::intrusive_ptr<Exploring>* exploring) {
   if (!scripted_here() || in_training(inputs)) return false;
   note_->calls.fetch_add(1, std::memory_order_relaxed);
   const bool may_explore = !tier()->weights.read_only();
   Form* form = form_of(inputs);
-  torch::jit::Stack truth;
   if (form == nullptr) {
     if (!may_explore || form_count_.load(std::memory_order_relaxed) == kMostForms || mistakes_ >= kMostMistakes ||
         busy_.exchange(true, std::memory_order_acquire))
       return false;
-    try {
-      const std::size_t at = form_count_.load(std::memory_order_relaxed);
-      if (at < kMostForms && form_of(inputs) == nullptr) {
-        forms_[at].store(made(inputs, &truth).release(), std::memory_order_release);
-        form_count_.store(at + 1, std::memory_order_release);
-      }
-    } catch (...) {
-      if (++mistakes_ == kMostMistakes) hopeless_.store(form_count_.load(std::memory_order_relaxed) == 0, std::memory_order_relaxed);
-      busy_.store(false, std::memory_order_release);
-      throw;
-    }
-    busy_.store(false, std::memory_order_release);
-    form = form_of(inputs);
-    if (form == nullptr) return false;
+    *exploring = c10::make_intrusive<Exploring>(c10::intrusive_ptr<Region>::reclaim_copy(this), nullptr, inputs);
+    return false;
   }
   if (form->left_alone.load(std::memory_order_relaxed)) return false;
   const int choice = choice_for(*form);
   if (choice == kStockAnswers) return false;
+  bool failed = false;
   if (choice >= 0 && form->checked.load(std::memory_order_relaxed)) {
     try {
       *results = run(*form, choice, inputs);
       if (large_enough(*form->choice, choice, *results)) return true;
       answered_too_small(*form->choice);
       const TierOff stock;
+      const NoWarnings said_by_ours;
       *results = run_body(inputs);
       return true;
     } catch (const std::exception& problem) {  // stock raises it, if it is the user's own fault
-      if (may_explore && !busy_.exchange(true, std::memory_order_acquire)) {
-        exploring_here() = std::make_unique<Exploring>(*this, *form, inputs);
-        exploring_here()->keeps = c10::intrusive_ptr<Region>::reclaim_copy(this);
-        exploring_here()->failed = true;
-        exploring_here()->deciding = false;
-      }
-      return false;
+      failed = true;
     }
   }
   if (choice == kUndecided && form->choice->bounds.rests(now_ns())) return false;
   if (!may_explore || busy_.exchange(true, std::memory_order_acquire)) return false;
-  auto run = std::make_unique<Exploring>(*this, *form, inputs);
-  run->keeps = c10::intrusive_ptr<Region>::reclaim_copy(this);
-  run->truth = std::move(truth);
-  run->deciding = choice_for(*form) == kUndecided;
-  if (run->deciding) {
-    drop_missing(*form->choice, *form);
-    if (form->choice->open.empty()) return false;
-    run->candidate = form->choice->open.front();
-    run->mine_first = form->choice->calls % 2 == 1;
-  } else {
-    run->candidate = choice;
+  auto run = c10::make_intrusive<Exploring>(c10::intrusive_ptr<Region>::reclaim_copy(this), form, inputs);
+  if (failed) {
+    run->failed = true;
+    run->deciding = false;
+  } else if (!choose(run.get())) {
+    return false;
   }
-  if (run->candidate < 0 || form->programs[static_cast<std::size_t>(run->candidate)] == nullptr) return false;  // decided meanwhile
   if (run->mine_first) run->attempt();
-  exploring_here() = std::move(run);
+  *exploring = std::move(run);
   return false;
+}
+
+bool Region::choose(Exploring* run) {
+  Form& form = *run->form;
+  const int choice = choice_for(form);
+  if (form.left_alone.load(std::memory_order_relaxed) || choice == kStockAnswers) return false;
+  run->candidate = choice;
+  run->deciding = choice == kUndecided;
+  if (run->deciding) {
+    drop_missing(*form.choice, form);
+    if (form.choice->open.empty()) return false;
+    run->candidate = form.choice->open.front();
+    run->mine_first = form.choice->calls % 2 == 1;
+  }
+  return run->candidate >= 0 && form.programs[static_cast<std::size_t>(run->candidate)] != nullptr;
+}
+
+bool Region::make_form(Exploring* run) {
+  const std::int64_t begun = now_ns();
+  const c10::IValue* inputs = run->inputs.data();
+  run->form = form_of(inputs);  // another thread's
+  if (run->form == nullptr) {
+    const std::size_t at = form_count_.load(std::memory_order_relaxed);
+    if (at == kMostForms) return false;
+    try {
+      run->form = made(inputs, &run->truth).release();
+    } catch (...) {
+      if (++mistakes_ == kMostMistakes) hopeless_.store(at == 0, std::memory_order_relaxed);
+      throw;
+    }
+    forms_[at].store(run->form, std::memory_order_release);
+    form_count_.store(at + 1, std::memory_order_release);
+  }
+  const bool tried = choose(run);
+  run->mine_first = false;
+  run->started_ns += now_ns() - begun;  // bounds are about what is tried
+  return tried;
 }
 
 /// A forced candidate is not raced.
@@ -365,10 +408,13 @@ int Region::choice_for(const Form& form) {
 Region::Form* Region::form_of(const c10::IValue* inputs) {
   const std::size_t count = form_count_.load(std::memory_order_acquire);
   const std::optional<at::ScalarType> autocast = autocast_here();
+  const at::ScalarType floats = c10::get_default_dtype_as_scalartype();
   for (std::size_t i = 0; i < count; ++i) {
     Form* form = forms_[i].load(std::memory_order_acquire);
-    bool fits = form->autocast == autocast;
+    bool fits = form->autocast == autocast && form->floats == floats;
     for (std::size_t k = 0; fits && k < weights_.size(); ++k) fits = form->looks[k].fits(inputs[k]);
+    for (std::size_t k = 0; fits && k < constants_.size(); ++k) fits = form->constants[k].fits(constants_[k]);
+    for (std::size_t k = 0; fits && k < numbers_.size(); ++k) fits = form->numbers[k].fits(numbers_[k]);
     if (fits) return form;
   }
   return nullptr;
@@ -417,9 +463,12 @@ std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs, torch::jit
     form->looks.emplace_back(inputs[i]);
     if (form->looks.back().tensor) form->tensors.push_back(i);
   }
+  for (const at::Tensor& constant : constants_) form->constants.emplace_back(constant);
+  for (const at::Tensor& number : numbers_) form->numbers.emplace_back(number);
   form->choice = choice_of(inputs);
   try {
     const Graph graph = recorded(*form, inputs, truth);
+    const ConstantRoom room(&constant_room_);
     for (const int bf16 : {1, 0}) {
       if (bf16 == 1 && !may_round()) continue;
       Graph mine = graph;
@@ -508,13 +557,13 @@ bool Region::right(Exploring& run, ProgramTrial* trial, bool may_wait) const {
   }
   if (run.candidate == 1 && std::ranges::any_of(theirs, counts)) return false;
   const bool right = trial->check(theirs, ours, bf16, exact, true);
-  if (right && bf16) run.form.choice->margins[static_cast<std::size_t>(run.candidate)].note(theirs, ours);
+  if (right && bf16) run.form->choice->margins[static_cast<std::size_t>(run.candidate)].note(theirs, ours);
   return right;
 }
 
 bool Region::be_exact(const Exploring& run) {
-  Choice& choice = *run.form.choice;
-  if (run.candidate != 0 || !run.form.programs[0]->be_exact()) return false;
+  Choice& choice = *run.form->choice;
+  if (run.candidate != 0 || !run.form->programs[0]->be_exact()) return false;
   choice.exact = true;
   const std::size_t count = form_count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < count; ++i) {
@@ -525,7 +574,7 @@ bool Region::be_exact(const Exploring& run) {
   choice.trial = ProgramTrial();
   choice.bounds.restart();
   choice.checks = choice.calls = choice.small = 0;
-  run.form.runs = 0;
+  run.form->runs = 0;
   return true;
 }
 
@@ -542,8 +591,8 @@ bool Region::large_enough(const Choice& choice, int candidate, const Values& res
 }
 
 void Region::explored(Exploring& run) {
-  const std::int64_t stock_ns = now_ns() - run.started_ns;
-  Form& form = run.form;
+  const std::int64_t stock_ns = run.stock_ns;
+  Form& form = *run.form;
   Choice& choice = *form.choice;
   if (!run.deciding) {
     if (!run.failed) run.attempt();
@@ -631,7 +680,7 @@ void Region::lose(Choice& choice, const Exploring& run, const std::string& why) 
   choice.trial = ProgramTrial();
   choice.bounds.restart();
   choice.checks = choice.calls = choice.small = 0;
-  run.form.runs = 0;
+  run.form->runs = 0;
   bool bf16_elsewhere = false;
   for (const auto& other : choices_) bf16_elsewhere = bf16_elsewhere || other->choice.load(std::memory_order_relaxed) == 1;
   if (run.candidate == 1 && !bf16_elsewhere) {
@@ -641,7 +690,7 @@ void Region::lose(Choice& choice, const Exploring& run, const std::string& why) 
     }
     for (const at::Tensor& constant : constants_) tier()->weights.drop_storage(constant.storage().unsafeGetStorageImpl());
   }
-  drop_missing(choice, run.form);
+  drop_missing(choice, *run.form);
 }
 
 /// Candidates with nothing fused are no rivals.
@@ -662,9 +711,9 @@ void Region::say(const std::string& choice, const ProgramTrial& trial) {
 void Region::note_times(const Exploring& run) noexcept {
   try {
     const at::DisableRecordFunctionGuard not_in_profiles;
-    const auto& program = run.form.programs[static_cast<std::size_t>(run.candidate)];
+    const auto& program = run.form->programs[static_cast<std::size_t>(run.candidate)];
     torch::jit::Stack results;
-    auto times = op_times(recorded(run.form, run.inputs.data(), &results), *program, program_inputs(run.form, run.inputs.data()));
+    auto times = op_times(recorded(*run.form, run.inputs.data(), &results), *program, program_inputs(*run.form, run.inputs.data()));
     const std::lock_guard lock(note_->mutex);
     note_->times = std::move(times);
   } catch (const std::exception& problem) {

@@ -52,22 +52,25 @@ class Region final : public torch::CustomClassHolder {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
-  /// Takes the inputs off the stack; leaves a bool and the results, which are nothing where it is false. Throws nothing.
+  /// Takes the inputs off the stack; leaves a bool, the results, which are nothing where it is false, and what tell() gets. Throws nothing.
   void ask(torch::jit::Stack* stack) noexcept;
-  /// Stock's form has run. Throws nothing.
-  void tell() noexcept;
+  /// Stock's form has run. Takes what ask() left for it off the stack; where stock's form throws, that goes with torch's own frame.
+  void tell(torch::jit::Stack* stack) noexcept;
 
  private:
   struct Form;
   struct Choice;
   class Exploring;
 
-  static std::unique_ptr<Exploring>& exploring_here();
-
   [[nodiscard]] bool may_round() const;
   [[nodiscard]] bool in_training(const c10::IValue* inputs) const;
-  bool answer(const c10::IValue* inputs, Values* results);
+  /// `exploring`: of a call of which both forms run.
+  bool answer(const c10::IValue* inputs, Values* results, c10::intrusive_ptr<Exploring>* exploring);
   Form* form_of(const c10::IValue* inputs);
+  /// Which candidate is tried; false where none is.
+  bool choose(Exploring* run);
+  /// Makes the form of a call of a new kind. Stock's form has run: what that warns of or raises was told by then.
+  bool make_form(Exploring* run);
   std::unique_ptr<Form> made(const c10::IValue* inputs, torch::jit::Stack* truth);
   /// `results`: what it gave.
   Graph recorded(const Form& form, const c10::IValue* inputs, torch::jit::Stack* results) const;
@@ -97,12 +100,14 @@ class Region final : public torch::CustomClassHolder {
   std::string name_;  ///< by which later processes know it: a digest of its text
   RegionOf of_;
   std::vector<at::Tensor> constants_;  ///< of the body: inputs of ours that no caller gives
+  std::vector<at::Tensor> numbers_;    ///< likewise, without dimensions: numbers of ours, as long as they hold the same
   torch::jit::Code code_;
   std::size_t outputs_;
   std::array<std::atomic<Form*>, kMostForms> forms_{};  ///< owned; filled in order, never changed before the end
   std::atomic<std::size_t> form_count_{0};
-  std::vector<std::unique_ptr<Choice>> choices_;  ///< who explores may add one
-  std::atomic<bool> busy_{false};                 ///< somebody explores
+  std::vector<std::unique_ptr<Choice>> choices_;         ///< who explores may add one
+  std::atomic<bool> busy_{false};                        ///< somebody explores
+  std::int64_t constant_room_ = std::int64_t{32} << 20;  ///< bytes left for what all forms compute from numbers alone; of who explores
   std::atomic<bool> hopeless_{false};
   std::atomic<int> mistakes_{0};
   std::shared_ptr<RegionNote> note_;

@@ -23,6 +23,7 @@ import torch
 from .. import plugin, remembered
 from ..graphs import compiler, double, graph_notes
 from ..problems import first_line, let_through, of_signal
+from ..quiet import SILENT, in_front
 from . import asked, call_kinds, capturable, module_notes
 from .structures import Containers, Taken, Unknown, describe
 from .traced_graph import WRITES, Refused, State, Trace
@@ -99,10 +100,15 @@ class Form:
         self.target.hook.end_drift_check()  # under which regions stand aside
         return self.method(*tensors)
 
+    def aside(self, tensors):
+        """Runs for nobody: what it warns of, the module does, which answers."""
+        with in_front(SILENT):
+            return self.run(tensors)
+
     def beside(self, tensors):
-        """Runs for nobody, and says whether its regions tried something."""
+        """As aside(), and says whether its regions tried something."""
         before = self.target.graph.scripted_trials()
-        self.run(tensors)
+        self.aside(tensors)
         return self.target.graph.scripted_trials() != before
 
     def explore(self, module, args, kwargs, tensors, started):
@@ -179,13 +185,13 @@ class Form:
             if not (self.certain and target.proved):  # else the program is to have its best form soon: what answers is judged at once
                 target.hook.set_enabled(False)
                 try:
-                    traced = self.run(tensors)
+                    traced = self.aside(tensors)
                 finally:
                     target.hook.set_enabled(True)
                 if not self.is_like(taken.tensors, traced, torch.classes.ipexrun.Trial(), False):
                     return "the trace gives other results than the module"
             before = target.graph.scripted_trials()
-            mine = self.run(tensors)
+            mine = self.aside(tensors)
             self.quiet = 0 if target.graph.scripted_trials() != before else self.quiet + 1
             if not self.is_large(mine):
                 return ""  # it would not have answered
