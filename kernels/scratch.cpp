@@ -10,11 +10,7 @@ constexpr std::size_t kAlign = 64;
 struct Buffer {
   void* data = nullptr;
   std::size_t bytes = 0;
-
-  Buffer() = default;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { clear(); }
+  bool thread_ends = false;
 
   void clear() {
     std::free(data);
@@ -23,12 +19,20 @@ struct Buffer {
   }
 };
 
-thread_local Buffer buffer;
+constinit thread_local Buffer buffer;  // without a destructor: those of the program's own thread_local objects may compute after ours
+
+struct End {
+  ~End() {
+    buffer.clear();
+    buffer.thread_ends = true;
+  }
+};
 
 }  // namespace
 
 void* thread_scratch(std::size_t bytes) {
   if (bytes <= buffer.bytes && buffer.data != nullptr) return buffer.data;
+  static thread_local const End end;
   buffer.clear();
   const std::size_t rounded = (bytes + kAlign) / kAlign * kAlign;
   if (rounded < bytes) return nullptr;
@@ -38,7 +42,7 @@ void* thread_scratch(std::size_t bytes) {
 }
 
 void release_large_scratch() {
-  if (buffer.bytes > kScratchKeepBytes) buffer.clear();
+  if (buffer.bytes > kScratchKeepBytes || buffer.thread_ends) buffer.clear();
 }
 
 }  // namespace ipexrun::kernels

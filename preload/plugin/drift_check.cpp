@@ -11,9 +11,12 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <limits>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -184,12 +187,19 @@ struct ThreadState {
   PassFinder finder;
   std::uint64_t since_weight = 0;  ///< calls
   DriftCheck* check = nullptr;
-  ~ThreadState();
 };
 
+void end_thread(ThreadState& state);
+
+/// Destructors of the program's own thread_local objects may come here after ours: they find an empty state.
 ThreadState& here() {
-  static thread_local ThreadState state;
-  return state;
+  alignas(ThreadState) constinit static thread_local std::array<std::byte, sizeof(ThreadState)> room{};
+  struct Life {
+    ThreadState* const state = new (room.data()) ThreadState;
+    ~Life() { end_thread(*state); }
+  };
+  static thread_local const Life life;
+  return *std::launder(reinterpret_cast<ThreadState*>(room.data()));
 }
 
 class Replaying {
@@ -231,8 +241,11 @@ void abort_check(const char* why) {
   log::debug(std::string("drift check given up: ") + why);
 }
 
-ThreadState::~ThreadState() {
-  if (check != nullptr) abort_check("its thread ended");
+void end_thread(ThreadState& state) {
+  if (state.check != nullptr) abort_check("its thread ended");
+  state.~ThreadState();
+  new (&state) ThreadState;
+  apart_here = true;  // no check begins any more
 }
 
 void DriftCheck::used(DriftMark& mark, std::shared_ptr<Weight> keeps) {

@@ -14,6 +14,7 @@
 #include "preload/plugin/crowded_cores.h"
 #include "preload/plugin/graph/scripted_region.h"
 #include "preload/plugin/op_call.h"
+#include "preload/plugin/plain_numbers.h"
 #include "preload/plugin/random_masks.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
@@ -136,6 +137,7 @@ bool look_at_drift(const DriftLedger& ledger) noexcept {
 std::string kept_drift() {
   const double kept = drift_seen.kept.load(std::memory_order_relaxed);
   if (kept < 0) return "";
+  const PlainNumbers plain;
   char text[32];
   std::snprintf(text, sizeof text, "%.3e", kept);
   return text;
@@ -244,6 +246,7 @@ void write_exit_events() noexcept {
 std::string tier_report_json() {
   const TierState* state = tier();
   if (state == nullptr) return "{}";
+  const PlainNumbers plain;
   look_at_drift(state->drift);
   const auto number = [](auto value) { return std::to_string(value); };
   const TotalsOfOps ops = totals_of_ops(*state);

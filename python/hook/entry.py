@@ -68,13 +68,11 @@ def load_package():
 
 
 def make_backend_known():
-    def backend(module, example_inputs, **options):
-        return load_package()._backend(module, example_inputs, **options)
-
+    """By our package, whose function has a name that pickle finds: compiled modules are saved, and sent to other processes."""
     namespace = {"__name__": "ipexrun.registration"}
     with open(f"{lib_python}/ipexrun/registration.py", encoding="utf-8") as file:
         exec(compile(file.read(), file.name, "exec"), namespace)
-    namespace["register"]("ipex", backend)
+    namespace["when_imported"](namespace["REGISTRY"], lambda registry: load_package())
 
 
 def attempt(module, seconds, records_gradients):
@@ -188,6 +186,26 @@ def move_loader_workers():
             pass
 
     posix.register_at_fork(after_in_child=in_child)
+
+
+def mind_forks(hook):
+    """A forked child has the forking thread alone. What another one held just then for our work, which stock does not do, the child must not wait for."""
+
+    def in_child():
+        try:
+            alone = not hook.after_fork_in_child()
+            lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+            if alone or lock is None:
+                return
+            if lock.acquire(blocking=False):
+                lock.release()
+            else:
+                lock._at_fork_reinit()  # what the program compiles itself in the child would wait for it
+        except Exception:
+            pass
+
+    hook.mind_imports(_frozen_importlib._module_locks)
+    posix.register_at_fork(before=hook.before_fork, after_in_child=in_child)
 
 
 def add_devices(torch):
@@ -333,6 +351,10 @@ def start(torch):
                     torch.classes.ipexrun.Training().steps_are_told()
             except Exception as problem:
                 say(f"no fused optimizers: {type(problem).__name__}: {problem}")
+        try:
+            mind_forks(hook)
+        except Exception as problem:
+            say(f"forks are not looked at: {type(problem).__name__}: {problem}")
         try:
             move_loader_workers()
         except Exception as problem:

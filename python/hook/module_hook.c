@@ -12,6 +12,7 @@
 #include "configs/contract/event.h"
 #include "preload/hook_abi.h"
 #include "python/hook/snapshots.h"
+#include "python/hook/stacks.h"
 #include "python/hook/targets.h"
 #include "python/hook/tracebacks.h"
 
@@ -39,14 +40,19 @@ static struct {
   PyObject* broke_off_name;
   PyObject* of_signal; /* whether an exception was raised by a signal handler of the program; NULL: nobody can say */
   uint64_t first_wait_ns;
+  int working;            /* how deep all threads are in Python of ours that answers calls */
+  int crowded;            /* at the fork that is under way: Python has other threads */
+  PyObject* module_locks; /* importlib's, by which it is seen that a thread imports; NULL: not to be looked at */
 } hook;
 
 enum { SHORT_CALL_NS = 200000, SHORTS_IN_A_ROW = 8, LEAST_UNCOUNTED = 7, MOST_UNCOUNTED = 23, MOST_LEFT_OUT = 1000 };
+enum { FORK_PATIENCE_NS = 1000000000, FORK_LOOK_NS = 2000000 }; /* a fork waits no longer for imports, and looks so often */
 
 /* Of the calling thread; together, so that each function asks for their address once. */
 typedef struct Here {
   int depth;
-  int inside; /* a module that counts, or one that must not be captured, is running */
+  int inside;  /* a module that counts, or one that must not be captured, is running */
+  int working; /* its part of hook.working */
   /* What a signal handler of the program's raised while Python of ours ran: the call that it came into ends with it. */
   struct {
     PyObject *type, *value, *trace;
@@ -85,6 +91,10 @@ static PyObject* interrupted(Here* here, PyObject* result) {
   PyErr_Restore(type, value, trace);
   return NULL;
 }
+
+/* Of Python of ours, which another thread's fork may strike in the middle (see before_fork()). */
+static void begin_work(Here* here) { ++here->working, ++hook.working; }
+static void end_work(Here* here) { --here->working, --hook.working; }
 
 static uint64_t clock_ns(clockid_t clock) {
   struct timespec t;
@@ -186,8 +196,12 @@ static int world_is_quiet(void) {
 /* Asks what becomes of a module in which enough time was spent. */
 static void ask(Target* target, PyObject* module, int grad) {
   const uint64_t spent_ns = target->spent_ns;
-  target->state = TARGET_STOCK; /* while the answer is being found */
+  target->state = TARGET_STOCK;     /* while the answer is being found */
+  if (hook.attempt == NULL) return; /* a forked child's, since this call began */
+  Here* const here = &of_thread;
+  begin_work(here);
   PyObject* answer = PyObject_CallFunction(hook.attempt, "OdO", module, (double)spent_ns * 1e-9, grad ? Py_True : Py_False);
+  end_work(here);
   target = target_of(module, grad, hook.first_wait_ns); /* Python ran: the table may have changed */
   if (answer == NULL) forget_error();
   if (target == NULL || answer == NULL || answer == Py_None) {
@@ -220,9 +234,12 @@ static PyObject* inside_original(PyObject* function, PyObject* const* args, size
  * work: False (stock, for good), True (stock, but look inside), or a float (after so many seconds more in it attempt() is asked again).
  * An integer: the handler has seen enough for so many calls, which stock answers. */
 static void tell(PyObject* handler, PyObject* module, int grad, uint64_t took_ns, PyObject* result, int explored) {
+  Here* const here = &of_thread;
   PyObject* ns = PyLong_FromUnsignedLongLong(took_ns);
+  begin_work(here);
   PyObject* answer =
       ns == NULL ? NULL : PyObject_CallMethodObjArgs(handler, hook.took_name, ns, result, explored ? Py_True : Py_False, NULL);
+  end_work(here);
   Py_XDECREF(ns);
   if (answer == NULL) forget_error();
   Target* target = answer == Py_None ? NULL : target_of(module, grad, hook.first_wait_ns);
@@ -259,7 +276,9 @@ static PyObject* handled_call(PyObject* handler, int grad, PyObject* function, P
   Py_INCREF(handler);
   Here* const here = &of_thread;
   ++here->inside;
+  begin_work(here);
   PyObject* result = PyObject_Vectorcall(handler, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  end_work(here);
   --here->inside;
   if (result == NULL) ipexrun_leave_out_own_lines();
   if (result == hook.eager) {
@@ -297,7 +316,7 @@ static PyObject* countable_call(PyObject* function, PyObject* const* args, size_
   PyObject* module = args[0];
   Target* target = NULL;
   const int grad = hook.api->grad_enabled();
-  if (hook.api->enabled() && !is_followed()) target = target_of(module, grad, hook.first_wait_ns);
+  if (hook.api->enabled() && !is_followed() && ipexrun_has_stack()) target = target_of(module, grad, hook.first_wait_ns);
   if (target != NULL && (target->state == TARGET_COUNTING || target->state == TARGET_HANDLED) && target->left > 0) {
     --target->left;
     return inside_original(function, args, nargsf, kwnames);
@@ -539,6 +558,55 @@ static PyObject* same_tensors(PyObject* self, PyObject* args) {
   return answer;
 }
 
+/* Whether a thread that imports is another one than this. Runs no Python. */
+static int another_imports(void) {
+  Py_ssize_t position = 0;
+  PyObject *name, *weak;
+  int found = 0;
+  while (!found && PyDict_Next(hook.module_locks, &position, &name, &weak)) {
+    PyObject* lock = PyWeakref_CheckRef(weak) ? object_of(weak) : NULL;
+    PyObject* owner = lock == NULL ? NULL : PyObject_GetAttrString(lock, "owner");
+    if (owner != NULL && PyLong_Check(owner)) found = PyLong_AsUnsignedLongMask(owner) != PyThread_get_thread_ident();
+    Py_XDECREF(owner);
+    Py_XDECREF(lock);
+    PyErr_Clear();
+  }
+  return found;
+}
+
+static int others_work(void) { return hook.working != of_thread.working; }
+
+static PyObject* mind_imports(PyObject* self, PyObject* locks) {
+  (void)self;
+  if (!PyDict_CheckExact(locks)) return PyErr_Format(PyExc_TypeError, "importlib's dict of locks is needed");
+  Py_INCREF(locks);
+  Py_XSETREF(hook.module_locks, locks);
+  Py_RETURN_NONE;
+}
+
+/* What another thread imports because of us, a child would wait for, for ever, as soon as it imports the same: a fork waits a moment for
+ * it. It is not written in Python, where a signal handler could raise: nobody would learn of that. */
+static PyObject* before_fork(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  const uint64_t until = now_ns() + FORK_PATIENCE_NS;
+  while (hook.module_locks != NULL && others_work() && another_imports() && now_ns() < until) {
+    Py_BEGIN_ALLOW_THREADS;
+    nanosleep(&(struct timespec){.tv_nsec = FORK_LOOK_NS}, NULL);
+    Py_END_ALLOW_THREADS;
+  }
+  hook.crowded = PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != NULL;
+  Py_RETURN_NONE;
+}
+
+/* A child has none of the other threads. One of them may have held what a trace asks for and the program does not: an import, TorchDynamo's
+ * lock, that of torch's random numbers. Its modules are stock's then. Whether that is so. */
+static PyObject* after_fork_in_child(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  hook.working = of_thread.working;
+  if (hook.crowded) hook.attempt = NULL; /* never freed: this very call may come out of it */
+  return PyBool_FromLong(hook.crowded);
+}
+
 static PyObject* report(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   if (!need_api()) return NULL;
@@ -584,6 +652,9 @@ static PyMethodDef methods[] = {
      "same_tensors(objects, offset, tensors, places): whether each of these tensors still is torch's object of that address, which lies "
      "`offset` bytes "
      "in it, and its numbers lie where they did."},
+    {"mind_imports", mind_imports, METH_O, "mind_imports(locks): importlib's locks of modules, for before_fork()."},
+    {"before_fork", before_fork, METH_NOARGS, "Waits a moment for what other threads import because of us."},
+    {"after_fork_in_child", after_fork_in_child, METH_NOARGS, "Leaves modules to stock where Python had other threads; whether it had."},
     {"report", report, METH_NOARGS, "What the plugin did so far, as JSON."},
     {NULL, NULL, 0, NULL},
 };

@@ -4,15 +4,20 @@ enum { SLOTS = 1024, PROBES = 16 };
 
 static Target table[SLOTS];
 
-static int is_alive(PyObject* weak) {
+PyObject* object_of(PyObject* weak) {
 #if PY_VERSION_HEX >= 0x030D0000
   PyObject* object = NULL;
-  const int alive = PyWeakref_GetRef(weak, &object);
-  Py_XDECREF(object);
-  return alive == 1;
+  return PyWeakref_GetRef(weak, &object) == 1 ? object : NULL;
 #else
-  return PyWeakref_GetObject(weak) != Py_None;
+  PyObject* object = PyWeakref_GetObject(weak);
+  return object == Py_None ? NULL : Py_NewRef(object);
 #endif
+}
+
+static int is_alive(PyObject* weak) {
+  PyObject* object = object_of(weak);
+  Py_XDECREF(object);
+  return object != NULL;
 }
 
 static void set_free(Target* target) {

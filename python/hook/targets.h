@@ -33,4 +33,7 @@ typedef struct {
  * takes no weak references. Never raises. */
 Target* target_of(PyObject* module, int grad, uint64_t wait_ns);
 
+/* What a weak reference stands for, as a reference of the caller's; NULL when that is gone. */
+PyObject* object_of(PyObject* weak);
+
 #endif

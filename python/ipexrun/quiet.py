@@ -5,23 +5,29 @@ shown (each of the program's would be shown once more). A filter that matches on
 
 import contextlib
 import logging
+import os
 import re
 import sys
 import threading
 import warnings
 
+from . import forks
+
 _lock = threading.RLock()  # what a signal handler calls may come here while this thread holds it
+forks.renew(_lock)
 _depth = {}  # filter: how many are inside, of all threads
 _said = threading.local()  # .of: the kind that record() keeps on this thread, and what was said
 
 
 class OfThisThread(logging.Filter):
+    """A child that another thread forks meanwhile keeps it for good, and may give the thread's number to one of its own."""
+
     def __init__(self):
         super().__init__()
-        self.thread = threading.get_ident()
+        self.thread, self.process = threading.get_ident(), os.getpid()
 
     def filter(self, record):
-        return record.thread != self.thread
+        return record.thread != self.thread or os.getpid() != self.process
 
 
 class OfThreads:

@@ -9,6 +9,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -167,3 +168,64 @@ def test_a_program_beside_which_such_files_lie(tmp_path, shadows):
     said, more = done.stdout.splitlines()
     assert more == "[]", done.stderr
     assert f"would take {tmp_path}" in said if shadows else said == "traced"
+
+
+STRUCK = """
+import signal
+import sys
+import torch
+from torch import nn
+
+class Alarm(Exception):
+    pass
+
+def ring(*_):
+    raise Alarm
+
+def down(frames):
+    return down(frames - 1) if frames else model(x)
+
+torch.set_grad_enabled(False)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+x = torch.randn(8, 64)
+if sys.argv[1] == "frames":
+    for _ in range(4):
+        down(sys.getrecursionlimit() - 210)
+else:
+    # As soon as the import has come so far.
+    class Watch:
+        def find_spec(self, name, path=None, target=None):
+            if name == sys.argv[1]:
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+
+    import threading
+    sys.meta_path.insert(0, Watch())
+    signal.signal(signal.SIGALRM, ring)
+    try:
+        for _ in range(4):
+            model(x)
+    except Alarm:
+        print("rung")
+compiled = torch.compile(nn.Sequential(nn.Linear(64, 8)), backend="eager")
+print(tuple(compiled(x).shape))
+"""
+
+
+@pytest.mark.parametrize("where", ["torch._inductor.utils", "sympy.core.basic", "frames"])
+def test_what_strikes_the_import_leaves_no_half_of_it(tmp_path, where):
+    (tmp_path / "program.py").write_text(STRUCK)
+    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0"}
+    command = [f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", sys.executable, str(tmp_path / "program.py"), where]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.stdout.split("\n")[:-1] == ["rung"] * (where != "frames") + ["(8, 8)"], done.stderr
+
+
+def test_what_fails_apart_fails_here():
+    def fail():
+        raise ImportError("a file is missing")
+
+    with pytest.raises(ImportError, match="a file is missing"):
+        importing.apart(fail)
+    seen = []
+    importing.apart(lambda: seen.append(threading.current_thread()))
+    assert seen[0] is not threading.current_thread() and seen[0] not in threading.enumerate()

@@ -129,6 +129,7 @@ def world(monkeypatch):
     monkeypatch.setattr(inductor, "folder", lambda: "/nowhere")
     monkeypatch.setattr(inductor, "name_of", lambda text: f"name-{text}")
     monkeypatch.setattr(inductor, "state", lambda name: inductor.READY if name in world.ready else inductor.PENDING)
+    monkeypatch.setattr(inductor, "whole_path_of", inductor.path_of)
     monkeypatch.setattr(inductor, "start", start)
     monkeypatch.setattr(parts, "POLL_S", 0.0)
     monkeypatch.setattr(parts.remembered, "graph_choice", lambda name: world.known)
@@ -248,7 +249,7 @@ def test_a_part_that_cannot_be_compiled_is_refused_once_and_others_go_on(tmp_pat
     monkeypatch.setattr(inductor_child, "tried", lambda made, part: None)
     for name in ("bad", "good", "bad"):
         inductor_child.compile_once(str(tmp_path), name)
-    assert (tmp_path / "good.so").read_text() == "code" and (tmp_path / "bad.no").read_text().strip()
+    assert (tmp_path / "good.so").read_bytes() == inductor_child.sealed(b"code") and (tmp_path / "bad.no").read_text().strip()
     assert not glob.glob(f"{tmp_path}/*.lock") and not glob.glob(f"{tmp_path}/*.new")
 
 
@@ -261,6 +262,28 @@ def test_what_ends_the_process_that_opens_it_is_refused(code, said, tmp_path, mo
     monkeypatch.setattr(inductor_child, "compiled", lambda part: str(made))
     inductor_child.compile_once(str(tmp_path), "one")
     assert not (tmp_path / "one.so").exists() and said in (tmp_path / "one.no").read_text()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_it_is_refused_where_the_program_ignores_the_ends_of_its_children(tmp_path):
+    """Python then takes each of them for one that did well."""
+    (tmp_path / "one.part").write_text('{"inputs": [], "nodes": [], "values": []}')
+    made = tmp_path / "made"
+    crashes = "__attribute__((constructor)) static void f(void) { *(volatile int *)8 = 1; }"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", made, "-"], input=crashes, text=True, check=True)
+    program = f"""
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+sys.path.insert(0, {os.path.dirname(inductor_child.__file__)!r})
+import inductor_child
+inductor_child.compiled = lambda part: {str(made)!r}
+inductor_child.main({str(tmp_path)!r}, str(os.getppid()), "1", "0", "one")
+print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
+    assert not (tmp_path / "one.so").exists() and "SIGSEGV" in (tmp_path / "one.no").read_text()
 
 
 def test_a_trial_that_somebody_killed_is_no_refusal(tmp_path, monkeypatch):
@@ -291,6 +314,94 @@ def test_a_full_disk_is_no_refusal(tmp_path, monkeypatch):
     with pytest.raises(OSError):
         inductor_child.compile_once(str(tmp_path), "one")
     assert not (tmp_path / "one.no").exists()
+
+
+@pytest.mark.parametrize("said", ["a.cpp:9: fatal error: error writing to /tmp/a.s: No space left on device", "g++: fatal error: Killed signal terminated program cc1plus",
+                                  "cc1plus: out of memory allocating 65536 bytes", "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"])
+def test_a_compiler_without_room_is_no_refusal(tmp_path, monkeypatch, said):
+    (tmp_path / "one.part").write_text("{}")
+
+    def compiled(part):
+        raise RuntimeError(f"C++ compile error\n\nCommand:\ng++ a.cpp\n\nOutput:\n{said}")
+
+    monkeypatch.setattr(inductor_child, "compiled", compiled)
+    with pytest.raises(OSError):
+        inductor_child.compile_once(str(tmp_path), "one")
+    assert not (tmp_path / "one.no").exists()
+
+
+def test_a_refusal_says_what_the_compiler_says(tmp_path, monkeypatch):
+    (tmp_path / "one.part").write_text("{}")
+
+    def compiled(part):
+        raise RuntimeError("C++ compile error\n\nCommand:\ng++ a.cpp\n\nOutput:\nIn function f:\na.cpp:1:2: error: nothing of the kind\nmore")
+
+    monkeypatch.setattr(inductor_child, "compiled", compiled)
+    inductor_child.compile_once(str(tmp_path), "one")
+    assert (tmp_path / "one.no").read_text() == "a.cpp:1:2: error: nothing of the kind\n"
+
+
+@pytest.mark.parametrize("damage", [lambda code: code[:-1], lambda code: code[:20], lambda code: b"", lambda code: code[:9] + b"?" + code[10:]])
+def test_what_is_not_whole_is_not_opened(tmp_path, monkeypatch, damage):
+    """The loader would end the program, in this run and in each later one."""
+    monkeypatch.setattr(inductor, "folder", lambda: str(tmp_path))
+    code, path = inductor_child.sealed(b"code" * 99), tmp_path / "one.so"
+    path.write_bytes(code)
+    assert inductor.whole_path_of("one") == str(path)
+    path.write_bytes(damage(code))
+    with pytest.raises(OSError, match="damaged"):
+        inductor.whole_path_of("one")
+    assert inductor.state("one") == inductor.PENDING
+
+
+def test_folders_of_processes_that_were_killed_go(tmp_path):
+    folder = os.path.dirname(inductor_child.__file__)
+    scratch = f"import sys, os; sys.path.insert(0, {folder!r}); import inductor_child; made, held = inductor_child.scratch_in({str(tmp_path)!r}); print(made, flush=True); "
+    other = subprocess.Popen([sys.executable, "-c", scratch + "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    lives = other.stdout.readline().strip()
+    killed = subprocess.run([sys.executable, "-c", scratch + "os.kill(os.getpid(), 9)"], stdout=subprocess.PIPE, text=True).stdout.strip()
+    assert os.path.isdir(lives) and os.path.isdir(killed) and os.path.dirname(killed) == str(tmp_path)
+    mine, held = inductor_child.scratch_in(str(tmp_path))
+    with held:
+        assert sorted(os.listdir(tmp_path)) == sorted(map(os.path.basename, (lives, mine)))
+    other.communicate()
+
+
+def test_who_has_ended_and_was_not_asked_about_is_gone():
+    """Where nobody collects a process that ended, the program waited for it, or it for the program, for ever."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    assert os.path.exists(f"/proc/{ended.pid}") and inductor_child.started_at(ended.pid) == ""
+    ended.wait()
+
+
+def test_the_kernel_ends_a_compiler_before_the_program_where_memory_runs_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(inductor, "folder", lambda: str(tmp_path))
+    import fcntl
+
+    with open(tmp_path / "one.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it waits
+        _, process = inductor.start({"one": "nothing"})
+        for _ in range(100):
+            with open(f"/proc/{process.number}/oom_score_adj") as score:
+                if score.read() == "1000\n":
+                    break
+            time.sleep(0.1)
+        else:
+            pytest.fail("it is as dear as the program")
+
+
+def test_modules_beside_torch_hide_none_of_pythons_own(tmp_path, monkeypatch):
+    """Backports of old (pathlib, typing) lie in folders of packages, which come behind Python's own."""
+    beside = tmp_path / "packages"
+    beside.mkdir()
+    (beside / "torch").symlink_to(os.path.dirname(torch.__file__))
+    for name in ("pathlib", "random", "dataclasses"):
+        (beside / f"{name}.py").write_text("raise ImportError('not for this Python')\n")
+    monkeypatch.setattr(torch, "__file__", str(beside / "torch" / "__init__.py"))
+    program = f"import runpy; print(runpy.run_path({inductor_child.__file__!r})['torch_of_the_program']().__file__)"
+    done = subprocess.run([sys.executable, "-c", program], env=inductor.environment(), capture_output=True, text=True)
+    assert done.stdout.strip() == torch.__file__, done.stderr
 
 
 def test_it_ends_with_the_program_and_is_nobodys_child(tmp_path):
@@ -429,7 +540,7 @@ def test_the_next_one_has_them_at_once(first):
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("damage", ["empty", "text", "gone"])
+@pytest.mark.parametrize("damage", ["empty", "text", "cut", "gone"])
 def test_damaged_files_are_left(first, tmp_path, damage):
     import shutil
 
@@ -439,6 +550,8 @@ def test_damaged_files_are_left(first, tmp_path, damage):
     for path in glob.glob(f"{folder}/inductor/*.so"):
         if damage == "gone":
             os.unlink(path)
+        elif damage == "cut":
+            os.truncate(path, 20000)
         else:
             open(path, "w").write("" if damage == "empty" else "no library\n" * 1000)
     said = run(folder, seconds=30, IPEXRUN_INDUCTOR="kept")

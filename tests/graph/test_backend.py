@@ -230,6 +230,61 @@ def test_results_that_alias_inputs_do_so():
             assert same is x and view.data_ptr() == x.data_ptr()
 
 
+@pytest.mark.parametrize("kind, more", [(torch.optim.SGD, {"momentum": 0.9}), (torch.optim.Adam, {"foreach": False}), (torch.optim.AdamW, {})])
+def test_a_step_of_an_optimizer_may_be_compiled(kind, more):
+    """TorchDynamo keeps what it writes in the graph, which AOTAutograd counts before the inputs."""
+    both = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        weights = [nn.Parameter(torch.randn(8, 8)) for _ in range(3)]
+        optimizer = kind(weights, lr=0.1, **more)
+        step = torch.compile(optimizer.step, backend="ipex") if compiled else optimizer.step
+        for i in range(6):
+            for weight in weights:
+                weight.grad = torch.randn(8, 8, generator=torch.Generator().manual_seed(i))
+            step()
+        both.append(torch.stack([weight.detach() for weight in weights]))
+    torch.testing.assert_close(both[1], both[0])
+
+
+def two_of(tensor):
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    return TwoTensor(tensor, tensor + 1)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_tensor_that_consists_of_others_may_stand_beside_one_that_is_written(apart):
+    def function(two, x):
+        x.add_(1)
+        return two * 2, x + 1
+
+    fast = torch.compile(function, backend="ipex")
+    for i in range(6):
+        results = []
+        for one in (function, fast):
+            memory = torch.arange(24.0).view(4, 6) + i
+            written = memory.clone() if apart or i < 3 else memory
+            with torch.no_grad():
+                doubled, more = one(two_of(memory), written)
+            results.append((doubled.a, doubled.b, more, written))
+        assert all(torch.equal(mine, stock) for stock, mine in zip(*results))
+
+
+def test_a_tensor_without_memory_of_its_own_may_stand_beside_one_that_is_written():
+    def function(x, shown):
+        x.add_(1)
+        return x * 2, shown.is_mkldnn
+
+    given = torch.randn(4, 6).to_mkldnn()
+    fast = torch.compile(function, backend="ipex")
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.ones(4, 6)
+            assert torch.equal(fast(x, given)[0], torch.full((4, 6), 4.0)) and x[0, 0] == 2
+    assert not backend.share_memory([given, given.to_dense().to_sparse(), torch.ones(2)])
+
+
 def run(text, **environment):
     env = {k: v for k, v in os.environ.items() if not k.startswith("IPEXRUN_")}
     env.update(environment, PYTHONPATH=f"{BUILD}/lib/ipexrun/python", OMP_NUM_THREADS="1")
@@ -292,6 +347,39 @@ def test_under_the_launcher_the_program_need_not_import_us():
     done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "backends: True\n"
+
+
+SAVED = """
+import io, sys, torch
+model = torch.nn.Linear(8, 8).eval()
+fast, x, file = torch.compile(model, backend="ipex"), torch.randn(2, 8), io.BytesIO()
+with torch.no_grad():
+    for used in (False, True):
+        torch.save(fast, file)
+        file.seek(0)
+        assert torch.allclose(torch.load(file, weights_only=False)(x), model(x), atol=1e-2)
+        file.seek(0)
+        fast(x)
+torch.save(fast, sys.argv[1])
+"""
+LOADED = "import sys, torch; assert torch.load(sys.argv[1], weights_only=False)(torch.ones(2, 8)).shape == (2, 8)"
+
+
+@pytest.mark.skipif(not os.path.exists(f"{BUILD}/bin/ipexrun"), reason="needs the launcher")
+def test_a_compiled_module_may_be_saved(tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    for text in (SAVED, LOADED):
+        done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", text, tmp_path / "saved"], env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists(f"{BUILD}/bin/ipexrun"), reason="needs the launcher")
+def test_a_report_can_be_read_where_numbers_have_a_comma(tmp_path, comma):
+    text = PROGRAM.replace("import ipexrun\n", "").split("print(")[0]
+    text += "import locale; locale.setlocale(locale.LC_ALL, %r); assert locale.str(1.5) == '1,5'; import ipexrun; ipexrun.report()" % comma
+    environment = {**os.environ, "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"}
+    done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 class Graph:

@@ -6,6 +6,7 @@ number or dtype, products that leave our kernels.
 """
 
 import json
+import locale
 import sys
 
 import pytest
@@ -34,8 +35,6 @@ ALONE = {
     "views": lambda x, y: (x.transpose(1, 2) * 2 + y.permute(0, 2, 1)).reshape(-1) + 1,
     "lists": lambda x, y: [torch.cat([a * 2, b + 1], dim=-1) for a, b in zip(x.chunk(3, -1), y.split([4, 4, 4], -1))],
     "stacked": lambda x, y: torch.stack([x[:, 0] + y[:, 1], x[:, 1] * 2], dim=1).exp(),
-    "indices": lambda x, y: x.index_select(1, torch.tensor([2, 0])) * 2 + y[:, :2],
-    "gathered": lambda x, y: x.gather(2, (y * 0).long()) + y * 2,
     "layouts": lambda x, y: (x.unsqueeze(1) * 2).contiguous(memory_format=torch.channels_last) + y.unsqueeze(1),
     "where": lambda x, y: torch.where(x > 0, x, y * 0.5) + 2,
     "norm": lambda x, y: F.layer_norm(x + y, (12,)) * 2,
@@ -67,6 +66,16 @@ def test_the_text_of_a_part_means_what_the_part_computes(name):
         # views are made behind the part: what it gives is their memory
         flat = [one.double().flatten().sort().values for one in captured.stock]
         assert any(all(any(one.numel() == two.numel() and torch.allclose(one.double().flatten().sort().values, two) for two in flat) for one in results) for results in (mine, swapped))
+
+
+def test_numbers_have_a_point_whatever_the_program_writes(comma):
+    locale.setlocale(locale.LC_NUMERIC, comma)
+    try:
+        (text,) = Captured(lambda x: (x * 1.5 + 1e-07).exp(), numbers(2, 5)).texts
+    finally:
+        locale.setlocale(locale.LC_NUMERIC, "C")
+    found = [one["number"] for node in json.loads(text)["nodes"] for one in node["arguments"] if one is not None and "number" in one]
+    assert 1.5 in found and 1e-07 in found
 
 
 def test_products_stay_ours_and_what_lies_between_is_cut_out():
@@ -123,6 +132,31 @@ def test_random_and_complex_operators_are_none_of_a_part():
 
     for text in Captured(function, numbers(6, 8)).texts:
         assert not any("fft" in op or "complex" in op for op in operators(text))
+
+
+def test_quotients_of_whole_numbers_stay_torchs_where_they_may_divide_by_zero():
+    """torch's raise; those that Inductor compiles end the program."""
+    y = torch.arange(1, 49).view(6, 8)
+
+    def function(x, y):
+        whole = (y // 3 + y.remainder(5)) * 2
+        return torch.div(whole, y, rounding_mode="trunc"), whole // y + 1, whole % y, torch.fmod(whole, y) * 2, (x.exp() + 1) / (y * 2)
+
+    found = [op for text in Captured(function, numbers(6, 8), y).texts for op in operators(text)]
+    assert {"exp", "div", "mul"} <= set(found) and found.count("div") == 1 and not {"fmod"} & set(found)
+    assert (found.count("floor_divide"), found.count("remainder")) == (1, 1)
+
+
+def test_places_that_are_given_by_values_stay_torchs():
+    """torch's raise where one lies outside; what Inductor compiles ends the program, if a thread of several finds it."""
+
+    def function(x, places):
+        table = x.sin() * 2 + 1
+        found = table.gather(0, places), table.index_select(0, places[0]), F.embedding(places, table), table.take(places), table[places[0]]
+        return [one.cos() + 1 for one in found]
+
+    found = [op for text in Captured(function, numbers(6, 8), torch.arange(8).repeat(2, 1) % 6).texts for op in operators(text)]
+    assert {"sin", "cos", "add"} <= set(found) and not {"gather", "index_select", "embedding", "take", "index"} & set(found)
 
 
 def test_many_parts_of_one_text_are_one():

@@ -59,13 +59,14 @@ bool is_view(const Node& node) {
   });
 }
 
-/// For these there are kernels of ours or of oneDNN, or Inductor would call torch's own.
+/// For these there are kernels of ours or of oneDNN, or Inductor would call torch's own; or places are given by values, and of several threads
+/// the one that finds a place outside ends the program (std::terminate) where torch's operators raise IndexError.
 bool stays(std::string_view name) {
   static constexpr std::array kNames = {
       "addmv", "mv", "dot", "vdot", "linear", "matmul", "addbmm", "einsum", "sort", "topk", "kthvalue", "median", "mode", "searchsorted", "bucketize",
       "index_put", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "masked_scatter", "empty", "empty_like",
       "empty_strided", "new_empty", "new_empty_strided", "histc", "bincount", "unique_consecutive", "lstm", "gru", "cumsum", "cumprod",
-      "logcumsumexp", "grid_sampler_2d", "grid_sampler_3d", "cdist", "_cdist_forward", "im2col", "col2im", "stft", "istft", "native_dropout"};
+      "gather", "index", "index_select", "index_fill", "embedding", "take", "nll_loss_forward", "nll_loss2d_forward", "logcumsumexp", "grid_sampler_2d", "grid_sampler_3d", "cdist", "_cdist_forward", "im2col", "col2im", "stft", "istft", "native_dropout"};
   static constexpr std::array kPrefixes = {"convolution", "_convolution", "mkldnn", "_mkldnn", "_scaled_dot_product", "_embedding_bag", "max_pool",
                                            "avg_pool",    "adaptive_",    "_adaptive", "upsample_", "_upsample", "fft_", "_fft", "linalg_",
                                            "_linalg",     "_int_mm",      "_weight_int", "cholesky", "triangular", "lu_", "_lu", "cummax", "cummin"};
@@ -123,6 +124,15 @@ class Finder {
     return rows.size() >= 2 && columns.size() >= 2 && (rows[rows.size() - 2] == 1 || columns.back() == 1);
   }
 
+  /// Whole numbers: torch's operators raise, while compiled quotients end the program (SIGFPE).
+  [[nodiscard]] bool may_divide_by_zero(const Node& node, std::string_view name) const {
+    if (name != "div" && name != "floor_divide" && name != "remainder" && name != "fmod") return false;
+    const Seen& result = seen(node.outputs[0]);
+    if (!result.tensor || !at::isIntegralType(result.look.dtype, true)) return false;
+    const Argument& divisor = node.arguments[1];
+    return divisor.kind != Argument::Kind::kConstant || !divisor.constant.isInt() || divisor.constant.toInt() == 0;
+  }
+
   [[nodiscard]] bool fits(const Node& node) const {
     if (node.kind == Node::Kind::kItem) return made_.contains(node.arguments[0].value) && seen(node.outputs[0]).plain;
     if (node.kind != Node::Kind::kOperator || node.outputs.empty()) return false;
@@ -130,7 +140,7 @@ class Finder {
     if (!full.starts_with("aten::")) return false;
     const std::string_view name = full.substr(6);
     const bool product = name == "mm" || name == "bmm" || name == "addmm" || name == "baddbmm";
-    if (product ? !is_product_of_vectors(node) : stays(name)) return false;
+    if (product ? !is_product_of_vectors(node) : stays(name) || may_divide_by_zero(node, name)) return false;
     if (node.op->hasTag(at::Tag::nondeterministic_seeded) || node.op->hasTag(at::Tag::dynamic_output_shape) ||
         node.op->hasTag(at::Tag::data_dependent_output)) {
       return false;

@@ -5,6 +5,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "preload/plugin/plain_numbers.h"
+
 namespace ipexrun::preload::graph {
 namespace {
 
@@ -18,6 +20,7 @@ std::string list_text(const std::vector<std::int64_t>& numbers) {
 std::string number_text(double number) {
   if (std::isnan(number)) return "NaN";
   if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
+  const PlainNumbers plain;
   char text[40];
   std::snprintf(text, sizeof text, "%.17g", number);
   const std::string made(text);

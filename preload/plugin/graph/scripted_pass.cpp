@@ -416,6 +416,7 @@ void register_scripted_pass() {
     log::info("TorchScript is left alone: another library watches the operators of this process");
     return;
   }
+  scripted_watch_forks();
   static auto region = torch::class_<Region>("ipexrun", "ScriptedRegion");
   jit::registerOperator(jit::Operator(names().ask, ask_operation, c10::AliasAnalysisKind::PURE_FUNCTION));
   jit::registerOperator(jit::Operator(names().tell, tell_operation, c10::AliasAnalysisKind::CONSERVATIVE));

@@ -8,6 +8,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <pthread.h>
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 
 #include "configs/base/log.h"
 #include "preload/memory/room.h"
@@ -479,12 +481,12 @@ std::unique_ptr<Region::Form> Region::made(const c10::IValue* inputs, torch::jit
       form->fused[static_cast<std::size_t>(bf16)] = fused;
     }
     if (form->programs[0] == nullptr && form->programs[1] == nullptr) throw std::invalid_argument("nothing to fuse");
-    const std::lock_guard lock(note_->mutex);
+    const std::lock_guard lock(notes().mutex);
     if (note_->fused.empty()) note_->fused = form->fused[form->programs[1] != nullptr ? 1 : 0];
   } catch (const std::invalid_argument& problem) {
     form->left_alone = true;
     {
-      const std::lock_guard lock(note_->mutex);
+      const std::lock_guard lock(notes().mutex);
       if (note_->left_alone.empty()) note_->left_alone = problem.what();
     }
     const std::size_t count = form_count_.load(std::memory_order_relaxed);
@@ -701,7 +703,7 @@ void Region::drop_missing(Choice& choice, const Form& form) {
 }
 
 void Region::say(const std::string& choice, const ProgramTrial& trial) {
-  const std::lock_guard lock(note_->mutex);
+  const std::lock_guard lock(notes().mutex);
   note_->choice = choice;
   note_->left_alone.clear();
   note_->speed = trial.ratio() > 0 ? 1 / trial.ratio() : 0;
@@ -714,7 +716,7 @@ void Region::note_times(const Exploring& run) noexcept {
     const auto& program = run.form->programs[static_cast<std::size_t>(run.candidate)];
     torch::jit::Stack results;
     auto times = op_times(recorded(*run.form, run.inputs.data(), &results), *program, program_inputs(*run.form, run.inputs.data()));
-    const std::lock_guard lock(note_->mutex);
+    const std::lock_guard lock(notes().mutex);
     note_->times = std::move(times);
   } catch (const std::exception& problem) {
     log::debug("a scripted region: no times of its operators");
@@ -734,21 +736,21 @@ std::string in_quotes(const std::string& text) {
 
 }  // namespace
 
+void scripted_watch_forks() {
+  constexpr auto kUnlock = [] { notes().mutex.unlock(); };
+  ::pthread_atfork([] { notes().mutex.lock(); }, kUnlock, kUnlock);
+}
+
 std::uint64_t scripted_trials() noexcept { return trials.load(std::memory_order_relaxed); }
 
 std::vector<RegionFacts> scripted_facts() {
-  std::vector<std::shared_ptr<RegionNote>> all;
-  {
-    Notes& known = notes();
-    const std::lock_guard lock(known.mutex);
-    all = known.all;
-  }
+  Notes& known = notes();
+  const std::lock_guard lock(known.mutex);
   std::vector<RegionFacts> facts;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    RegionNote& note = *all[i];
+  for (std::size_t i = 0; i < known.all.size(); ++i) {
+    const RegionNote& note = *known.all[i];
     const std::uint64_t calls = note.calls.load(std::memory_order_relaxed);
     if (calls == 0) continue;
-    const std::lock_guard lock(note.mutex);
     facts.push_back({static_cast<std::int64_t>(i), note.where, note.choice, note.fused, note.left_alone, note.nodes, calls,
                      note.taken.load(std::memory_order_relaxed), note.speed, note.error, note.times});
   }

@@ -12,7 +12,6 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,13 +21,13 @@
 
 namespace ipexrun::preload::graph {
 
-/// What became of one region, for reports.
+/// What became of one region, for reports. One lock guards all notes, which forks take as well.
 struct RegionNote {
   std::string where;  ///< of the program's text, or of the module's name; "" unknown
   std::size_t nodes = 0;
   std::atomic<std::uint64_t> calls{0};
   std::atomic<std::uint64_t> taken{0};
-  std::mutex mutex;  ///< guards the rest
+  // Under the lock:
   std::string choice = "stock";
   std::string fused;  ///< in the form that was made first
   double speed = 0;   ///< 0: not decided
@@ -118,6 +117,9 @@ bool scripted_here();
 
 /// How many calls of regions in this process had both forms run: who waits for regions to be decided watches it stand still.
 std::uint64_t scripted_trials() noexcept;
+
+/// No fork while somebody notes what became of a region: its child would wait for him.
+void scripted_watch_forks();
 
 /// What a report says of one region.
 struct RegionFacts {

@@ -9,9 +9,12 @@ import threading
 
 import torch
 
+from .. import forks
+
 tracing_state, _is_tracing = torch._C._get_tracing_state, torch._C._is_tracing  # asked by these, nothing is noted
 TORCHS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__)))  # code of torch and of ours
 _lock = threading.RLock()
+forks.renew(_lock)
 _inside = {}  # thread: its Asked
 
 

@@ -5,12 +5,17 @@ seconds were seen. So a few of these files are read first, which says how long a
 Some of them have names that a program may give to files of its own, which lie before them on sys.path (a script called profile.py would run once more, inside
 of one of its calls): TorchDynamo is left out then.
 
+An import that a signal handler of the program's ends in the middle (ctrl-C, an alarm), or want of frames below the recursion limit, leaves modules half made: whoever
+imports them next, the program's own torch.compile() say, fails for good. So it goes on in a thread of its own, where neither can happen.
+
 Thread rule: under the interpreter lock."""
 
+import _thread  # not of threading.enumerate(), in which the program would see it
 import functools
 import importlib.util
 import os
 import sys
+import threading
 import time
 from importlib.machinery import SourceFileLoader
 
@@ -18,6 +23,10 @@ from ..problems import let_through
 from . import python_speed
 
 WHOLE = "torch._dynamo.convert_frame"
+LATER = (  # what its first trace imports, and that imports
+    "torch._dynamo.repro.after_dynamo", "torch._dynamo.repro.after_aot", "torch._dynamo.backends.debugging", "torch.export._trace", "torch.fx.experimental.validator",
+)
+STACK_BYTES = 8 << 20  # of the thread: those of the program may be small
 USUAL_S = 0.6  # of an import where Python is as fast as python_speed's reference, files at hand
 SAMPLE = {
     "torch": ("_dynamo/resume_execution.py", "_dynamo/variables/constant.py", "_dynamo/codegen.py", "_inductor/runtime/hints.py"),
@@ -136,6 +145,54 @@ def shadow():
     return _shadow(tuple(map(str, sys.path)), tuple(name for name in (*OF_PYTHON, *OF_OTHERS) if name in sys.modules))
 
 
+def import_all():
+    importlib.import_module(WHOLE)
+    for name in LATER:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # another version, or one that does without
+            pass
+
+
+def imports_here():
+    """Whether this thread is in the middle of an import, for which another one might wait."""
+    locks = [lock() for lock in list(getattr(importlib._bootstrap, "_module_locks", {}).values())]
+    return any(getattr(lock, "owner", None) == _thread.get_ident() for lock in locks)
+
+
+def apart(work):
+    """work() in a thread of its own. What a signal handler raises meanwhile waits for its end, too: an import that two threads are in fails in one of them."""
+    problems, at_work = [], _thread.allocate_lock()
+
+    def run():
+        try:
+            work()
+        except BaseException as problem:
+            problems.append(problem)
+        finally:
+            getattr(threading, "_active", {}).pop(_thread.get_ident(), None)  # where somebody asked for the current thread
+            at_work.release()
+
+    at_work.acquire()
+    usual = _thread.stack_size(STACK_BYTES)
+    try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError:  # no more threads, or none while Python ends
+        return work()
+    finally:
+        _thread.stack_size(usual)
+    raised, over = None, False
+    while not over:
+        try:
+            over = at_work.acquire()
+        except BaseException as problem:
+            raised = problem
+    if raised is not None:
+        raise raised
+    if problems:
+        raise problems[0]
+
+
 def import_now(clock=time.perf_counter):
     """Imports it; the seconds that took."""
     why = shadow()
@@ -144,5 +201,8 @@ def import_now(clock=time.perf_counter):
     if WHOLE in sys.modules:
         return 0.0
     began = clock()
-    importlib.import_module(WHOLE)
+    if imports_here():
+        import_all()
+    else:
+        apart(import_all)
     return clock() - began

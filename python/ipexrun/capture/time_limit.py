@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 
+from .. import forks
+
 LOOK_S = 0.25
 AGAIN_S = 1.0  # of CPU time after an exception that somebody swallowed
 
@@ -41,6 +43,7 @@ class Unraised:
 
     def __init__(self):
         self.lock, self.depth, self.before = threading.RLock(), 0, None
+        forks.renew(self.lock)
 
     def tell(self, what):
         if what.exc_type is not TookTooLong:

@@ -4,12 +4,15 @@ gains, in forms of their own.
 Thread rule: under the interpreter lock."""
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import plugin
 from ..problems import first_line, let_through
 from . import choices, decompositions, fast_paths, graph_notes, number_results, raised, unrounded
 from .compiler import Compiled, function_of
 from .translation import Translation, Unsupported
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def static_inputs(count):
@@ -95,7 +98,8 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
         return function_of(module)
     from torch._dynamo.backends.common import aot_autograd
 
-    mine = []
+    mine, held = [], held_by(module)
+    values = [*held, *example_inputs]
 
     def inference_graph(captured, inputs):
         compiled = compile_graph(captured, inputs, dtype, made, timed, where)
@@ -111,8 +115,9 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
         metadata = None if context is None else context.fw_metadata
         writes = metadata is None or any(one.mutates_data or one.mutates_metadata for one in metadata.input_info)
         if metadata is not None and any(one.mutates_data for one in metadata.input_info):
-            fixed = static_inputs(len(example_inputs))
-            written.append([i for i, one in enumerate(metadata.input_info) if one.mutates_data or i not in fixed])
+            fixed = static_inputs(len(values))
+            parted = len(metadata.input_info) != len(values)  # tensors that consist of others were taken apart: who is who cannot be told
+            written.append([i for i in range(len(values)) if parted or metadata.input_info[i].mutates_data or i not in fixed])
         compiled = inference_graph(captured, inputs)
         inside = inside_of(compiled)
         if isinstance(inside, Compiled):
@@ -122,8 +127,8 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph, decompositions=fast_paths.written_out(module))
     with decompositions.resizes_whole():
         compiled = compiler(module, example_inputs)
-    retreat = Retreat(module, compiled, mine, written[0] if written else [])
-    if written and share_memory(example_inputs):
+    retreat = Retreat(module, compiled, mine, written[0] if written else [], held)
+    if written and share_memory(values):
         retreat.compiled = function_of(module)
     if made is None:
         from ..training import step_graphs
@@ -135,10 +140,24 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     return retreat
 
 
+def held_by(module):
+    """Tensors that a graph of TorchDynamo's holds itself (those of an optimizer's step): AOTAutograd counts them before the inputs."""
+    return [one for _, one in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))]
+
+
 def share_memory(values):
     """Whether two of the tensors do."""
-    storages = [value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)]
+    storages = [storage for value in values if isinstance(value, torch.Tensor) for storage in storages_of(value)]
     return len(set(storages)) < len(storages)
+
+
+def storages_of(tensor):
+    if type(tensor) not in PLAIN and is_traceable_wrapper_subclass(tensor):
+        return [storage for name in tensor.__tensor_flatten__()[0] for storage in storages_of(getattr(tensor, name))]
+    try:
+        return [tensor.untyped_storage()._cdata]
+    except NotImplementedError:  # sparse ones and oneDNN's, of which there are no views
+        return []
 
 
 class Retreat:
@@ -146,15 +165,15 @@ class Retreat:
     was told, and a view of them is then none (stock torch 2.13 does so with backend "aot_eager"). What it does to its inputs it does at its
     end, so nothing has happened.
 
-    `watched` are the inputs of a graph that writes: those that it writes and those that the program gives. AOTAutograd compiles for memory that they
-    share or do not share and looks for neither again (stock torch 2.13 gives wrong results with "aot_eager"), so TorchDynamo's graph answers
-    wherever some share memory."""
+    `watched` are the inputs of a graph that writes: those that it writes and those that the program gives, counted behind those that the graph holds.
+    AOTAutograd compiles for memory that they share or do not share and looks for neither again (stock torch 2.13 gives wrong results with "aot_eager"),
+    so TorchDynamo's graph answers wherever some share memory."""
 
-    def __init__(self, captured, compiled, graphs, watched=()):
-        self.captured, self.compiled, self.graphs, self.watched = captured, compiled, graphs, watched
+    def __init__(self, captured, compiled, graphs, watched=(), held=()):
+        self.captured, self.compiled, self.graphs, self.watched, self.held = captured, compiled, graphs, watched, held
 
     def __call__(self, *arguments):
-        if self.watched and share_memory([arguments[i] for i in self.watched]):
+        if self.watched and self.shares_memory(arguments):
             return function_of(self.captured)(*arguments)
         try:
             return self.compiled(*arguments)
@@ -170,3 +189,7 @@ class Retreat:
                 graph.free()
                 graph.note["choice"] = f"left alone: {first_line(problem)}"
             return result
+
+    def shares_memory(self, arguments):
+        values = [*self.held, *arguments] if self.held else arguments
+        return share_memory([values[i] for i in self.watched])

@@ -4,6 +4,7 @@ A process of its own compiles (inductor_child.py), beside the program, at the lo
 Nothing here waits for it. Nothing raises but what Python raises without memory.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -16,7 +17,7 @@ import torch
 from .. import remembered
 from . import inductor_child
 
-VERSION = 2  # of what a name stands for; 2: it was run once before anybody got it
+VERSION = 3  # of what a name stands for; 2: it was run once before anybody got it; 3: its digest lies behind it
 NICE = 13  # a twentieth of a core that the program keeps busy, in which all its threads may wait for the slowest
 MINE = ("IPEXRUN_", "OMP_", "KMP_", "GOMP_", "MKL_", "TORCH_", "TORCHINDUCTOR_", "DNNL_", "MALLOC_", "PYTHON")  # not for the compiling process
 READY, REFUSED, PENDING = "ready", "refused", "pending"
@@ -90,6 +91,16 @@ def path_of(name):
     return os.path.join(folder(), name + ".so")
 
 
+def whole_path_of(name):
+    """Raises OSError for a file that is damaged, which goes: it is compiled again in its time."""
+    path = path_of(name)
+    if not inductor_child.is_whole(path):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise OSError(f"{path} was damaged")
+    return path
+
+
 def refusal(name):
     try:
         with open(path_of(name).removesuffix(".so") + ".no") as text:
@@ -101,9 +112,9 @@ def refusal(name):
 def environment():
     """Of the compiling process: none of our variables, and no library of ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(MINE) and name != "LD_PRELOAD"}
-    kept["PYTHONPATH"] = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
+    kept[inductor_child.TORCH_AT] = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
     if os.environ.get("PYTHONPATH"):
-        kept["PYTHONPATH"] += os.pathsep + os.environ["PYTHONPATH"]
+        kept["PYTHONPATH"] = os.environ["PYTHONPATH"]
     return kept
 
 

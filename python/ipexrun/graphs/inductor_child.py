@@ -6,10 +6,15 @@
 FOLDER/NAME.part becomes FOLDER/NAME.so, a shared object of AOTInductor, or FOLDER/NAME.no with a line that says why not. What was compiled is run once in a
 third process before anybody gets it: there are compilers (with a libstdc++ of their own inside) whose shared objects end the process that opens them. One
 process compiles a part, others wait for it. Ends, with its compilers, when process OWNER has ended. Run by inductor.py; imports nothing of this package.
+torch is that of the folder TORCH_AT.
 """
 
 import contextlib
 import fcntl
+import glob
+import hashlib
+import importlib.machinery
+import importlib.util
 import json
 import operator
 import os
@@ -23,6 +28,9 @@ import time
 
 LOOK_S = 0.5  # at the owner
 TRIAL_S = 600  # for a run of what was compiled: torch's import, mostly
+TORCH_AT, HELD = "IPEXRUN_TORCH_AT", "held"
+# What compilers say where the machine is to blame, not what they compile.
+NO_ROOM = ("no space left", "quota exceeded", "allocate memory", "memory exhausted", "out of memory", "killed")
 ITS_OWN_FAULT = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP}  # not SIGKILL: memory may have run out
 
 
@@ -31,14 +39,38 @@ def forget_our_folder():
     sys.path[:] = [one for one in sys.path if one != os.path.dirname(os.path.abspath(__file__))]
 
 
+def torch_of_the_program():
+    """The one that the program has, wherever that lies. Beside it may lie modules with names of Python's own, which come last as they do in the program."""
+    folder = os.environ.get(TORCH_AT)
+    if folder and "torch" not in sys.modules:
+        spec = importlib.machinery.PathFinder.find_spec("torch", [folder])
+        if spec is None:
+            raise OSError(f"no torch in {folder} any more")
+        sys.path.append(folder)  # for what torch needs
+        sys.modules["torch"] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules["torch"])
+        except Exception as problem:  # no fault of any part
+            del sys.modules["torch"]
+            raise OSError(f"torch cannot be imported: {problem}") from problem
+    import torch
+
+    return torch
+
+
 def main(folder, owner, threads, nice, *names):
     forget_our_folder()
+    # Where the program ignores SIGCHLD a process that crashed is taken for one that did well, and what it blocks would be blocked in compilers.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     with contextlib.suppress(OSError):
         os.nice(int(nice))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")  # where memory runs out the kernel ends us or our compilers, not the program
     with contextlib.suppress(OSError):
         os.setpgrp()  # our compilers are our group; a session of its own would be as important to the scheduler as the program
     threading.Thread(target=end_with, args=(int(owner),), daemon=True).start()
-    scratch = tempfile.mkdtemp(prefix="compiling-", dir=folder)
+    scratch, held = scratch_in(folder)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["TMPDIR"] = scratch
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     os.environ["OMP_NUM_THREADS"] = threads  # Inductor asks for it when it decides what runs on several
@@ -48,13 +80,29 @@ def main(folder, owner, threads, nice, *names):
                 compile_once(folder, name)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        held.close()
+
+
+def scratch_in(folder):
+    """A folder inside, and the file whose lock says that its process lives. Those of processes that were killed go."""
+    for left in glob.glob(os.path.join(glob.escape(folder), "compiling-*")):
+        with contextlib.suppress(OSError), open(os.path.join(left, HELD), "a") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    made = tempfile.mkdtemp(prefix=".new-", dir=folder)
+    held = open(os.path.join(made, HELD), "a")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    scratch = os.path.join(folder, os.path.basename(made).replace(".new-", "compiling-", 1))  # not before it is locked
+    os.rename(made, scratch)
+    return scratch, held
 
 
 def started_at(process):
-    """When the process was started, in ticks; "" where it is gone."""
+    """When the process was started, in ticks; "" where it is gone, or has ended and nobody asked how."""
     try:
         with open(f"/proc/{process}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[19]
+            fields = stat.read().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return ""
 
@@ -83,12 +131,32 @@ def make(path):
         with open(path + ".part") as text:
             made = compiled(json.load(text))
         tried(made, path + ".part")
-        shutil.copyfile(made, made + ".copy")
+        with open(made, "rb") as code, open(made + ".copy", "wb") as copy:
+            copy.write(sealed(code.read()))
         os.replace(made + ".copy", path + ".so")
     except (OSError, MemoryError, subprocess.TimeoutExpired):
         raise  # a full disk, say: another process may have more luck
     except Exception as problem:  # Inductor raises whatever it meets
-        write_whole(path + ".no", (str(problem).splitlines() or [""])[0][:300] or type(problem).__name__)
+        if any(words in str(problem).lower() for words in NO_ROOM):
+            raise OSError(line_of(problem)) from problem
+        write_whole(path + ".no", line_of(problem))
+
+
+def sealed(code):
+    """With its digest behind it, where the loader does not look: a shared object that is not whole ends the process that opens it."""
+    return code + hashlib.sha256(code).digest()
+
+
+def is_whole(path):
+    with open(path, "rb") as file:
+        code = file.read()
+    return len(code) > 32 and sealed(code[:-32]) == code
+
+
+def line_of(problem):
+    """The line that says most: a compiler's first error is far behind the first line."""
+    lines = str(problem).splitlines() or [""]
+    return next((line.strip() for line in lines if "error: " in line), lines[0])[:300] or type(problem).__name__
 
 
 def tried(made, part):
@@ -108,8 +176,7 @@ def run_once(made, part):
     import resource  # the program's folder may have one of its own
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it may well crash
-    import torch
-
+    torch = torch_of_the_program()
     with open(part) as text:
         part = json.load(text)
     results = torch._C._aoti.AOTIModelContainerRunnerCpu(made, 1).run(inputs_of(part, torch))
@@ -125,7 +192,7 @@ def write_whole(path, text):
 
 def compiled(part):
     """The path of its shared object."""
-    import torch
+    torch = torch_of_the_program()
     import torch._inductor
 
     graph, inputs = graph_of(part, torch)

@@ -188,7 +188,7 @@ class Parts:
         graph = self.owner.graph
         for name, text in self.names.items():
             if inductor.state(name) == inductor.READY:
-                graph.load_part(text, inductor.path_of(name))
+                graph.load_part(text, inductor.whole_path_of(name))
         chosen = graph.choose_parts(self.owner.tensors_of(values), self.owner.numbers_of(values))
         if chosen:
             self.phase = self.race
