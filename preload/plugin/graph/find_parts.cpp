@@ -66,7 +66,8 @@ bool stays(std::string_view name) {
       "addmv", "mv", "dot", "vdot", "linear", "matmul", "addbmm", "einsum", "sort", "topk", "kthvalue", "median", "mode", "searchsorted", "bucketize",
       "index_put", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "masked_scatter", "empty", "empty_like",
       "empty_strided", "new_empty", "new_empty_strided", "histc", "bincount", "unique_consecutive", "lstm", "gru", "cumsum", "cumprod",
-      "gather", "index", "index_select", "index_fill", "embedding", "take", "nll_loss_forward", "nll_loss2d_forward", "logcumsumexp", "grid_sampler_2d", "grid_sampler_3d", "cdist", "_cdist_forward", "im2col", "col2im", "stft", "istft", "native_dropout"};
+      "gather", "index", "index_select", "index_fill", "embedding", "take", "nll_loss_forward", "nll_loss2d_forward", "logcumsumexp",
+      "grid_sampler_2d", "grid_sampler_3d", "cdist", "_cdist_forward", "im2col", "col2im", "stft", "istft", "native_dropout"};
   static constexpr std::array kPrefixes = {"convolution", "_convolution", "mkldnn", "_mkldnn", "_scaled_dot_product", "_embedding_bag", "max_pool",
                                            "avg_pool",    "adaptive_",    "_adaptive", "upsample_", "_upsample", "fft_", "_fft", "linalg_",
                                            "_linalg",     "_int_mm",      "_weight_int", "cholesky", "triangular", "lu_", "_lu", "cummax", "cummin"};

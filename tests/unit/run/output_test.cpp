@@ -38,81 +38,73 @@ Fd reader_of(const std::string& path) { return Fd(::open(path.c_str(), O_RDONLY 
 
 void append(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::app | std::ios::binary) << text; }
 
+/// A log file, followed from byte `from` on.
+struct Followed {
+  TempFolder folder;
+  std::string path;
+  Pipe pipe;
+  Sink sink{pipe.write.get()};
+  LogFollower follower;
+
+  Followed(const std::string& content, const std::string& prefix, int from)
+      : path(folder.write("log", content)), follower(reader_of(path), from, prefix) {}
+};
+
 TEST(LogFollower, PassesCompleteLinesBehindThePrefix) {
-  const TempFolder folder;
-  const std::string path = folder.write("log", "old\n");
-  const Pipe pipe;
-  Sink sink(pipe.write.get());
-  LogFollower follower(reader_of(path), 4, "[1] ");
-  append(path, "a\nb");
-  EXPECT_TRUE(follower.step(sink));
-  EXPECT_EQ(pipe.all(), "[1] a\n");
-  append(path, "c\n\nlast");
-  EXPECT_TRUE(follower.step(sink));
-  EXPECT_EQ(pipe.all(), "[1] bc\n[1] \n");
-  follower.finish(sink);
-  follower.finish(sink);
-  sink.pump();
-  EXPECT_EQ(pipe.all(), "[1] last\n");
+  Followed log("old\n", "[1] ", 4);
+  append(log.path, "a\nb");
+  EXPECT_TRUE(log.follower.step(log.sink));
+  EXPECT_EQ(log.pipe.all(), "[1] a\n");
+  append(log.path, "c\n\nlast");
+  EXPECT_TRUE(log.follower.step(log.sink));
+  EXPECT_EQ(log.pipe.all(), "[1] bc\n[1] \n");
+  log.follower.finish(log.sink);
+  log.follower.finish(log.sink);
+  log.sink.pump();
+  EXPECT_EQ(log.pipe.all(), "[1] last\n");
 }
 
 TEST(LogFollower, ALineWithoutEndIsNotKeptForEver) {
-  const TempFolder folder;
-  const std::string path = folder.write("log", "");
-  const Pipe pipe;
-  Sink sink(pipe.write.get());
-  LogFollower follower(reader_of(path), 0, "[1] ");
-  append(path, std::string(40'000, 'x'));
-  EXPECT_TRUE(follower.step(sink));
-  EXPECT_EQ(pipe.all(), "");
-  append(path, std::string(40'000, 'x'));
-  EXPECT_TRUE(follower.step(sink));
+  Followed log("", "[1] ", 0);
+  append(log.path, std::string(40'000, 'x'));
+  EXPECT_TRUE(log.follower.step(log.sink));
+  EXPECT_EQ(log.pipe.all(), "");
+  append(log.path, std::string(40'000, 'x'));
+  EXPECT_TRUE(log.follower.step(log.sink));
   std::string seen;
-  for (; !sink.empty(); sink.pump()) seen += pipe.all();
-  EXPECT_EQ(seen + pipe.all(), "[1] " + std::string(80'000, 'x') + "\n");
+  for (; !log.sink.empty(); log.sink.pump()) seen += log.pipe.all();
+  EXPECT_EQ(seen + log.pipe.all(), "[1] " + std::string(80'000, 'x') + "\n");
 }
 
 TEST(LogFollower, GoesOnWithAFileThatWasEmptied) {
-  const TempFolder folder;
-  const std::string path = folder.write("log", "a long line\n");
-  const Pipe pipe;
-  Sink sink(pipe.write.get());
-  LogFollower follower(reader_of(path), 0, "");
-  EXPECT_TRUE(follower.step(sink));
-  folder.write("log", "new\n");
-  EXPECT_TRUE(follower.step(sink));
-  EXPECT_EQ(pipe.all(), "a long line\nnew\n");
+  Followed log("a long line\n", "", 0);
+  EXPECT_TRUE(log.follower.step(log.sink));
+  log.folder.write("log", "new\n");
+  EXPECT_TRUE(log.follower.step(log.sink));
+  EXPECT_EQ(log.pipe.all(), "a long line\nnew\n");
 }
 
 TEST(LogFollower, WithoutPrefixPassesBytesAsTheyCome) {
-  const TempFolder folder;
-  const std::string path = folder.write("log", "a\nb");
-  const Pipe pipe;
-  Sink sink(pipe.write.get());
-  LogFollower follower(reader_of(path), 0, "");
-  follower.step(sink);
-  EXPECT_EQ(pipe.all(), "a\nb");
+  Followed log("a\nb", "", 0);
+  log.follower.step(log.sink);
+  EXPECT_EQ(log.pipe.all(), "a\nb");
 }
 
 TEST(Sink, KeepsWhatADescriptorDoesNotTakeNow) {
-  const TempFolder folder;
   std::string content;
   for (int i = 0; i < 500'000; ++i) content += "line " + std::to_string(i) + "\n";
-  const std::string path = folder.write("log", content);
-  const Pipe pipe;
-  Sink sink(pipe.write.get());
-  LogFollower follower(reader_of(path), 0, "");
-  while (follower.step(sink), sink.has_room()) {
+  Followed log(content, "", 0);
+  while (log.follower.step(log.sink), log.sink.has_room()) {
   }
-  EXPECT_FALSE(follower.step(sink));  // no room, and nothing blocked
+  EXPECT_FALSE(log.follower.step(log.sink));  // no room, and nothing blocked
   std::string seen;
   bool at_end = false;
-  while (!at_end || !sink.empty()) {
-    seen += pipe.all();
-    sink.pump();
-    at_end = follower.step(sink);
+  while (!at_end || !log.sink.empty()) {
+    seen += log.pipe.all();
+    log.sink.pump();
+    at_end = log.follower.step(log.sink);
   }
-  seen += pipe.all();
+  seen += log.pipe.all();
   EXPECT_TRUE(seen == content);
 }
 
