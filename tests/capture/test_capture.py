@@ -2,6 +2,8 @@
 
 Risk covered: results, state, random streams, exceptions, hooks or memory that differ because a module was captured; a module that somebody
 else has captured; switches that do not switch.
+
+One file, though long: every case runs one program as stock and in each way of capturing, and they are compared by the same functions.
 """
 
 import json
