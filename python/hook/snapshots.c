@@ -56,17 +56,27 @@ static int have_codes(PyObject* contents) {
   return 1;
 }
 
-static PyObject* contents_of(PyObject* container) {
-  if (PyDict_Check(container)) {
-    PyObject* contents = PyTuple_New(2 * PyDict_GET_SIZE(container));
+/* Keys and values. Until Python 3.11 to make a tuple may collect garbage, whose finalizers may put things into the dict or take some out. */
+static PyObject* entries_of(PyObject* dict) {
+  for (;;) {
+    const Py_ssize_t size = PyDict_GET_SIZE(dict);
+    PyObject* entries = PyTuple_New(2 * size);
+    if (entries != NULL && PyDict_GET_SIZE(dict) != size) {
+      Py_DECREF(entries);
+      continue;
+    }
     Py_ssize_t position = 0;
     PyObject *key, *value;
-    for (Py_ssize_t i = 0; contents != NULL && PyDict_Next(container, &position, &key, &value); i += 2) {
-      PyTuple_SET_ITEM(contents, i, Py_NewRef(key));
-      PyTuple_SET_ITEM(contents, i + 1, Py_NewRef(value));
+    for (Py_ssize_t i = 0; entries != NULL && PyDict_Next(dict, &position, &key, &value); i += 2) {
+      PyTuple_SET_ITEM(entries, i, Py_NewRef(key));
+      PyTuple_SET_ITEM(entries, i + 1, Py_NewRef(value));
     }
-    return contents;
+    return entries;
   }
+}
+
+static PyObject* contents_of(PyObject* container) {
+  if (PyDict_Check(container)) return entries_of(container);
   if (PyList_Check(container)) return PyList_AsTuple(container);
   if (PyType_Check(container)) return methods_of((PyTypeObject*)container);
   return PyTuple_Pack(1, (PyObject*)Py_TYPE(container));

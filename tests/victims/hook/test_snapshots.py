@@ -2,6 +2,7 @@
 by `unchanged`, with the versions of dicts and without."""
 
 import array
+import gc
 import os
 import sys
 
@@ -118,6 +119,36 @@ def test_a_class_that_changes_all_the_time_is_read_each_time(held):
     del Plain.count
     held.plain.method()
     assert held.answers() == [True, True, True]
+
+
+@pytest.mark.parametrize("collections", range(1, 6))
+def test_a_dict_that_a_finalizer_changes_meanwhile(collections):
+    """Until Python 3.11 garbage is collected whenever a tuple is made; one that was made for fewer entries was written beyond its end."""
+    table = {number: object() for number in range(20)}
+
+    class Cycle:  # makes another one of itself in its finalizer, so that one of the collections comes at the tuple of the dict
+        def __init__(self, left):
+            self.left, self.itself = left, self
+
+        def __del__(self):
+            if self.left:
+                Cycle(self.left - 1)
+            else:
+                table.popitem()
+
+    thresholds = gc.get_threshold()
+    gc.disable()
+    gc.collect()
+    try:
+        Cycle(collections)
+        gc.set_threshold(1, 1, 1)
+        gc.enable()
+        (contents,) = HOOK.snapshot((table,))
+        gc.disable()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    assert len(contents) == 2 * len(table) and HOOK.unchanged((table,), (contents,))
 
 
 def test_versions_of_another_size_are_refused(held):
