@@ -3,6 +3,7 @@
 #include <cpuid.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -109,9 +111,33 @@ std::string read_at(int fd, std::size_t from, std::size_t size) {
   return text;
 }
 
-bool write_whole(int fd, std::string_view text) {
+/// At the end of the file; false and errno where it is not there afterwards. Where files may not grow so large (ulimit -f), writing would
+/// send SIGXFSZ, which ends a program that does not expect it.
+bool append_whole(int fd, std::string_view text) {
+  struct stat info {};
+  rlimit most{};
+  if (::fstat(fd, &info) != 0) return false;
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY &&
+      static_cast<rlim_t>(info.st_size) + text.size() > most.rlim_cur) {
+    errno = EFBIG;
+    return false;
+  }
   const ssize_t written = ::write(fd, text.data(), text.size());
+  if (written >= 0 && written != static_cast<ssize_t>(text.size())) errno = ENOSPC;
   return written == static_cast<ssize_t>(text.size());
+}
+
+/// A new file beside `path`, under a name for this process. In containers processes have the same few numbers again and again: what one
+/// left that was killed is in the way of the next, and goes once it is so old that nobody can be writing it.
+int open_fresh(const std::string& path, std::string* name) {
+  constexpr std::time_t kAbandonedSeconds = 60;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  *name = path + '.' + std::to_string(::getpid());
+  const int fd = ::open(name->c_str(), kFlags, 0600);
+  struct stat info {};
+  if (fd >= 0 || errno != EEXIST || ::lstat(name->c_str(), &info) != 0) return fd;
+  if (std::time(nullptr) - info.st_mtime < kAbandonedSeconds || ::unlink(name->c_str()) != 0) return -1;
+  return ::open(name->c_str(), kFlags, 0600);
 }
 
 }  // namespace
@@ -160,7 +186,8 @@ bool DecisionCache::read_file(std::string* text, bool* cut) {
   bool ours = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid();
   if (ours) {
     const std::string head = place_.head + '\n';
-    ours = read_at(fd, 0, head.size()) == head;
+    // Nothing at all is in what a disk lost that failed while the file was new: remember() begins it anew.
+    ours = info.st_size == 0 || read_at(fd, 0, head.size()) == head;
     const auto size = static_cast<std::size_t>(info.st_size);
     const std::size_t lines = size - std::min(size, head.size());
     *cut = lines > kMostCacheBytes;
@@ -259,10 +286,10 @@ bool DecisionCache::knows(const std::string& op) const {
 
 /// Another process may make it at the same moment: the file appears whole, under its name, or not at all.
 bool DecisionCache::make_file() {
-  const std::string fresh = path_ + '.' + std::to_string(::getpid());
-  const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  std::string fresh;
+  const int fd = open_fresh(path_, &fresh);
   if (fd < 0) return false;
-  const bool whole = write_whole(fd, place_.head + '\n');
+  const bool whole = append_whole(fd, place_.head + '\n');
   ::close(fd);
   const bool there = whole && (::link(fresh.c_str(), path_.c_str()) == 0 || errno == EEXIST);
   ::unlink(fresh.c_str());
@@ -280,7 +307,9 @@ void DecisionCache::remember(const Decision& decision) {
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
   int fd = ::open(path_.c_str(), kFlags);
   if (fd < 0 && errno == ENOENT && make_file()) fd = ::open(path_.c_str(), kFlags);
-  const bool written = fd >= 0 && write_whole(fd, decision_line(decision) + '\n');
+  struct stat info {};
+  const bool empty = fd >= 0 && ::fstat(fd, &info) == 0 && info.st_size == 0;
+  const bool written = fd >= 0 && append_whole(fd, (empty ? place_.head + '\n' : "") + decision_line(decision) + '\n');
   const int error = errno;
   if (fd >= 0) ::close(fd);
   if (written) return;
@@ -305,11 +334,13 @@ void DecisionCache::rewrite() {
       kept.resize(std::min(kept.size(), kMostKept));
       for (const Decision* one : kept) text += decision_line(*one) + '\n';
     }
-    const std::string fresh = path_ + '.' + std::to_string(::getpid());
-    const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    const bool whole = fd >= 0 && write_whole(fd, text);
-    if (fd >= 0) ::close(fd);
-    if (!whole || ::rename(fresh.c_str(), path_.c_str()) != 0) ::unlink(fresh.c_str());
+    std::string fresh;
+    const int fd = open_fresh(path_, &fresh);
+    if (fd >= 0) {
+      const bool whole = append_whole(fd, text);
+      ::close(fd);
+      if (!whole || ::rename(fresh.c_str(), path_.c_str()) != 0) ::unlink(fresh.c_str());
+    }
   }
   ::close(old);
 }

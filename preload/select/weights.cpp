@@ -15,6 +15,11 @@ constexpr std::uint64_t kSweepEveryUses = 256;
 /// window that slides over one large tensor would pass for a new weight for as long as the tensor lives.
 constexpr std::size_t kMaxKnown = 65536;
 
+/// Calls of days are more than an int holds; beyond this nobody asks how many there were.
+constexpr int kCountsTo = 1 << 16;
+
+int one_more(int count) { return std::min(count + 1, kCountsTo); }
+
 std::uint64_t verdict_key(std::uint32_t site, int candidate) {
   return static_cast<std::uint64_t>(site) * kMaxCandidates + static_cast<std::uint64_t>(candidate);
 }
@@ -109,7 +114,7 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
     weight->last_use = ++uses_;
     ++weight->calls;
     if (use.wants_grad) {
-      ++weight->forward_calls;
+      weight->forward_calls = one_more(weight->forward_calls);
       weight->wanted_grad = true;
     }
     // A step of it a use, however many there are. (A power of two: two counts that grow together may divide each other for long.)
@@ -136,7 +141,8 @@ WeightState WeightTable::check(const std::shared_ptr<Weight>& weight, const Weig
     weight->full_at_ns = now;
     weight->backward_seen = backward;
   }
-  const bool seen_enough = weight->sightings++ >= sightings_needed();
+  const bool seen_enough = weight->sightings >= sightings_needed();
+  weight->sightings = one_more(weight->sightings);
   if (!at_once && (!seen_enough || weight->value_changes >= kUnstableAfter)) return {};
   if (!at_once && use.wants_grad && weight->forward_calls <= kForwardCalls) return {};
   WeightState state;

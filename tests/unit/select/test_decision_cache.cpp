@@ -1,11 +1,14 @@
 // Risk: a damaged, foreign or stale file changes what a program does, processes damage each other's lines, or a failing disk is felt.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -143,6 +146,53 @@ TEST_F(DecisionCacheTest, a_foreign_file_is_neither_used_nor_changed) {
   cache.remember(decision(16));
   EXPECT_EQ(choice_of(cache, 16), "own_bf16");
   EXPECT_EQ(content(cache.path()), foreign);
+}
+
+TEST_F(DecisionCacheTest, an_empty_file_is_begun_anew) {
+  DecisionCache cache(place());
+  std::ofstream(cache.path()).close();
+  testing::internal::CaptureStderr();
+  cache.load(kNow);
+  cache.remember(decision(8));
+  cache.remember(decision(16));
+  EXPECT_EQ(choice_after_restart(8), "own_bf16");
+  EXPECT_EQ(choice_after_restart(16), "own_bf16");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(DecisionCacheTest, what_a_killed_process_of_this_number_left_is_in_nobodys_way) {
+  DecisionCache cache(place());
+  const std::string left = cache.path() + '.' + std::to_string(::getpid());
+  std::ofstream(left) << "# te";
+  cache.remember(decision(8));
+  EXPECT_FALSE(fs::exists(cache.path())) << "another process of this number may be writing it, in another container";
+  const timeval long_ago[2] = {{kNow, 0}, {kNow, 0}};
+  ASSERT_EQ(::utimes(left.c_str(), long_ago), 0);
+  DecisionCache next(place());
+  next.remember(decision(8));
+  EXPECT_EQ(choice_after_restart(8), "own_bf16");
+  EXPECT_FALSE(fs::exists(left));
+}
+
+TEST_F(DecisionCacheTest, a_program_whose_files_may_not_grow_is_not_ended) {
+  DecisionCache(place()).remember(decision(8));
+  for (const rlim_t most : {rlim_t{0}, static_cast<rlim_t>(fs::file_size(DecisionCache(place()).path())) + 10}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit limit{most, most};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      DecisionCache cache(place());
+      cache.load(kNow);
+      cache.remember(decision(16));
+      cache.remember(decision(32));
+      ::_exit(choice_of(cache, 32) == "own_bf16" ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "SIGXFSZ is " << SIGXFSZ;
+  }
+  EXPECT_EQ(choice_after_restart(8), "own_bf16");
+  EXPECT_EQ(choice_after_restart(16), "none");
 }
 
 TEST_F(DecisionCacheTest, a_link_or_a_pipe_in_its_place_is_left_alone) {

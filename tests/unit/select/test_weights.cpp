@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <climits>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -79,6 +80,16 @@ TEST_F(WeightsTest, two_earlier_uses_with_the_same_bytes_make_a_weight) {
   EXPECT_EQ(use(weight).weight, nullptr);
   EXPECT_EQ(use(weight).weight, nullptr);
   EXPECT_NE(use(weight).weight, nullptr);
+}
+
+TEST_F(WeightsTest, a_weight_is_one_after_as_many_calls_as_a_server_makes_in_days) {
+  FakeWeight weight;
+  weight.wants_grad = true;
+  for (int i = 0; i < 20; ++i) use(weight);
+  ASSERT_NE(use(weight).weight, nullptr);
+  Weight& known = *table.find(weight.use().key);
+  known.sightings = known.forward_calls = INT_MAX - 1;
+  for (int i = 0; i < 4; ++i) EXPECT_NE(use(weight).weight, nullptr);
 }
 
 TEST_F(WeightsTest, bytes_that_change_between_uses_start_the_count_again) {
