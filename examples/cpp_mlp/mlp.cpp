@@ -28,10 +28,10 @@ struct Ranker : torch::nn::Module {
 
 int main(int argc, char** argv) {
   std::map<std::string, int64_t> option{{"--batch", 64}, {"--width", 1024}, {"--layers", 8}, {"--calls", 400}};
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const auto found = option.find(argv[i]);
-    if (found == option.end()) {
-      std::cerr << "mlp: unknown option " << argv[i] << "\n";
+    if (found == option.end() || i + 1 == argc) {
+      std::cerr << "usage: mlp [--batch N] [--width N] [--layers N] [--calls N]\n";
       return 2;
     }
     found->second = std::atoll(argv[i + 1]);

@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
   std::vector<std::vector<int64_t>> inputs;
   int64_t integers = 0;
   int64_t calls = 200;
-  for (int i = 2; i + 1 < argc; i += 2) {
+  bool right = argc % 2 == 0;  // a file, and pairs
+  for (int i = 2; right && i < argc; i += 2) {
     const std::string option = argv[i];
     if (option == "--sizes") {
       inputs.push_back(sizes_of(argv[i + 1]));
@@ -44,11 +45,10 @@ int main(int argc, char** argv) {
     } else if (option == "--calls") {
       calls = std::atoll(argv[i + 1]);
     } else {
-      std::cerr << "serve: unknown option " << option << "\n";
-      return 2;
+      right = false;
     }
   }
-  if (argc < 2 || inputs.empty()) {
+  if (!right || inputs.empty() || calls < 1) {
     std::cerr << "usage: serve MODEL.pt --sizes 1,128 [--sizes ...] [--integers BELOW] [--calls N]\n";
     return 2;
   }
@@ -67,6 +67,9 @@ int main(int argc, char** argv) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::cout << "checksum: " << result.to(torch::kDouble).abs().mean().item<double>() << "\n"
               << "call: " << 1e3 * seconds / static_cast<double>(calls) << " ms\n";
+  } catch (const c10::Error& problem) {
+    std::cerr << "serve: " << problem.what_without_backtrace() << "\n";
+    return 1;
   } catch (const std::exception& problem) {
     std::cerr << "serve: " << problem.what() << "\n";
     return 1;
