@@ -101,7 +101,7 @@ bool OpTrial::may_round_training() const {
   return forced_ || racing_ || state_.options.dtype != DtypePolicy::kAuto || call_.steps.value_or(state_.training.steps());
 }
 
-/// Nobody uses them any more.
+/// Nobody uses them any more; where another site does, they are made again.
 void OpTrial::drop_packs(int candidate) {
   if (site_->state.load(std::memory_order_relaxed) == SiteState::kExploring) return;  // whose timing needs them once more
   for (int i = 0; i < weight_count_; ++i) {
@@ -266,6 +266,7 @@ bool OpTrial::verify(int candidate) noexcept {
     for (int i = 0; known_ && i < weight_count_; ++i) {
       state_.weights.set_verdict(*weights_[static_cast<std::size_t>(i)].weight, site_->number, candidate, good);
     }
+    if (!good && known_) drop_packs(candidate);
   } catch (const std::exception&) {
     return false;
   }

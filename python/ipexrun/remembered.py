@@ -17,6 +17,8 @@ CAPTURED, STOCK, INSIDE = "captured", "stock", "inside"  # INSIDE: nothing of th
 UNDECIDED = "undecided"  # it was traced, and the process ended before anything was known
 PINNABLE = (CAPTURED, STOCK, INSIDE)
 
+MOST_CALLS = 1024  # kinds of calls of one module that are kept in mind: the names in a dictionary may be others in each
+
 _unknown = set()  # modules of whose pinned choice the program was told that there is no such thing
 
 class _Nothing:
@@ -105,10 +107,13 @@ class OfModule:
 
     def of_call(self, signature):
         """CAPTURED, STOCK, INSIDE, UNDECIDED, or "" where nothing is known."""
-        if signature not in self.calls:
+        known = self.calls.get(signature)
+        if known is None:
             known = self.name and (self.pinned() or _plugin().recall(self.operator, self.key(signature)))
+            if len(self.calls) >= MOST_CALLS:
+                self.calls.clear()
             self.calls[signature] = known
-        return self.calls[signature]
+        return known
 
     def remember(self, signature, choice, stock_ns=0, choice_ns=0, samples=0, reason="faster"):
         if self.name:

@@ -14,6 +14,7 @@ import torch
 
 sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
 
+from ipexrun import remembered  # noqa: E402
 from ipexrun.capture import call_kinds, fits, sizes  # noqa: E402
 
 
@@ -163,3 +164,12 @@ def test_a_module_whose_calls_hold_too_much_is_left_alone_and_those_inside_are_n
 
 def test_sizes_are_bounded_likewise():
     assert sizes.things((shared(25),), {}) is None
+
+
+def test_kinds_that_never_come_again_are_not_all_kept():
+    """The keys of a dict are the names of users, say."""
+    module = remembered.OfModule(torch.nn.Linear(2, 2))
+    for user in range(3 * remembered.MOST_CALLS):
+        signature = call_kinds.signature_of_call(({f"user {user}": torch.zeros(1)},), {})
+        assert module.of_call(signature) == ""
+    assert len(module.calls) <= remembered.MOST_CALLS

@@ -106,3 +106,29 @@ def test_training_keeps_no_packs():
         IPEXRUN_SELECT="on",
     )
     assert done.stdout.split() == ["0"]
+
+
+@needs_bf16
+def test_a_weight_whose_numbers_are_not_good_enough_keeps_no_pack():
+    program = """
+    import json
+    plugin_loader.start()
+    def packs():
+        return json.loads(sys.modules["_ipexrun_hook"].report())["pack_bytes"]
+    torch.manual_seed(0)
+    good, bad = torch.nn.Linear(512, 512), [torch.nn.Linear(512, 512) for _ in range(4)]
+    near_equal = 1000 + 1e-3 * torch.randn(256, 512)  # beside rows that cancel: what is left of them is rounding
+    with torch.no_grad():
+        for layer in bad:
+            layer.weight -= layer.weight.mean(1, keepdim=True)
+        for _ in range(60):
+            good(torch.randn(256, 512))
+        before = packs()
+        for _ in range(12):
+            for layer in bad:
+                layer(near_equal)
+    print(json.dumps({"before": before, "after": packs()}))
+    """
+    found = json.loads(run_python(program, IPEXRUN_SELECT="on", IPEXRUN_DTYPE="bfloat16").stdout)
+    assert found["before"] > 0
+    assert found["after"] <= found["before"]
