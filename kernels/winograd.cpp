@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/amx/winograd.h"
 #include "kernels/bf16.h"
 #include "kernels/choose.h"
 #include "kernels/ref/winograd.h"
@@ -27,6 +28,16 @@ constexpr WinogradVariant kF32[] = {
     {"ref", 0, 1, ref::winograd_scratch_bytes, ref::winograd},
 };
 
+constexpr WinogradVariant kParts[] = {
+#ifdef IPEXRUN_KERNELS_AMX
+    {"amx", kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16, kStepK, amx::winograd_scratch_bytes, amx::winograd},
+#endif
+    {"ref", 0, 1, ref::winograd_scratch_bytes, ref::winograd},
+};
+
+/// Beyond it scratch would be more than a thread keeps from call to call, and sums be stored between blocks of channels.
+constexpr std::int64_t kPartsMostChannels = 768;
+
 constexpr WinogradVariant kBf16[] = {
 #ifdef IPEXRUN_KERNELS_AVX512_BF16
     {"avx512_bf16", kLevelAvx512 | kIsaAvx512Bf16, kStepK, avx512_bf16::winograd_scratch_bytes, avx512_bf16::winograd},
@@ -34,12 +45,13 @@ constexpr WinogradVariant kBf16[] = {
     {"ref", 0, 1, ref::winograd_scratch_bytes, ref::winograd},
 };
 
-const WinogradVariant& variant_of(std::int64_t channels, bool bf16, IsaSet isa) {
-  const WinogradVariants table = winograd_variants(bf16);
+const WinogradVariant& variant_in(const WinogradVariants& table, std::int64_t channels, IsaSet isa) {
   std::size_t i = 0;
   while (i + 1 < table.count && (!isa_has(isa, table.first[i].needs) || channels % table.first[i].channels_at_once != 0)) ++i;
   return table.first[i];
 }
+
+const WinogradVariant& variant_of(std::int64_t channels, bool bf16, IsaSet isa) { return variant_in(winograd_variants(bf16), channels, isa); }
 
 struct PackJob {
   const void* weight;
@@ -128,6 +140,8 @@ struct Checked {
 
 }  // namespace
 
+WinogradVariants winograd_parts_variants() { return {kParts, sizeof(kParts) / sizeof(kParts[0])}; }
+
 WinogradVariants winograd_variants(bool bf16) {
   return bf16 ? WinogradVariants{kBf16, sizeof(kBf16) / sizeof(kBf16[0])} : WinogradVariants{kF32, sizeof(kF32) / sizeof(kF32[0])};
 }
@@ -149,6 +163,13 @@ bool winograd_supported(std::int64_t channels, std::int64_t n, bool bf16, int ti
   return packed_winograd_bytes(channels, n, bf16, tile) != 0 && variant_of(channels, bf16, isa).needs != 0;
 }
 
+bool winograd_has_parts(const WinogradArgs& args, IsaSet isa) {
+  constexpr std::int64_t kTiles = 32;  // that are multiplied at once
+  const std::int64_t tiles = args.images * winograd_tiles(args.out[0], args.tile) * winograd_tiles(args.out[1], args.tile);
+  return !args.bf16 && args.tile == 2 && tiles >= kTiles && args.n >= kPanelColumns && args.channels <= kPartsMostChannels &&
+         variant_in(winograd_parts_variants(), args.channels, isa).needs != 0;
+}
+
 const char* winograd_variant(std::int64_t channels, bool bf16, IsaSet isa) { return variant_of(channels, bf16, isa).name; }
 
 WinogradResult winograd(const WinogradArgs& args, const Parallel& parallel, IsaSet isa) {
@@ -156,9 +177,12 @@ WinogradResult winograd(const WinogradArgs& args, const Parallel& parallel, IsaS
   if (tiles <= 0 || args.n <= 0) return WinogradResult::kDone;
   const std::int64_t places = winograd_places(args.tile);
   const int workers = workers_for(places * tiles, args.n, std::max<std::int64_t>(args.channels, 1), parallel);
-  const Shares shares = shares_of(tiles, args.n, places * steps_of(args.channels), workers, of_tiles(args.bf16 ? kGridCostsBf16 : kGridCostsF32));
+  const bool parts = args.parts && winograd_has_parts(args, isa);
+  const GridCosts costs = parts ? kGridCostsParts : of_tiles(args.bf16 ? kGridCostsBf16 : kGridCostsF32);
+  const Shares shares = shares_of(tiles, args.n, places * steps_of(args.channels), workers, costs);
+  const WinogradVariant& variant = parts ? variant_in(winograd_parts_variants(), args.channels, isa) : variant_of(args.channels, args.bf16, isa);
   std::atomic<bool> refused{false};
-  if (!run_blocks(args, Checked{variant_of(args.channels, args.bf16, isa), refused}, shares, parallel)) return WinogradResult::kNoMemory;
+  if (!run_blocks(args, Checked{variant, refused}, shares, parallel)) return WinogradResult::kNoMemory;
   return refused.load(std::memory_order_relaxed) ? WinogradResult::kNotFinite : WinogradResult::kDone;
 }
 

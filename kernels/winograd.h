@@ -9,7 +9,7 @@
 // Errors: a channel's sums are shorter than those of windows, the sums of tiles add to them; with numbers of one size 1.1 to 1.9 times those of windows
 // for F(2x2, 3x3), 3 to 4 times for F(4x4, 3x3), 4e-7 to 9e-7 of the result's RMS (tests/unit/kernels/winograd_test.cpp holds bounds). bf16 inside:
 // transformed pixels and weights are rounded, sums are fp32; 1.5 times the errors of windows that are rounded. Differences of numbers that are infinite
-// are not what windows give: such calls are refused.
+// are not what windows give: such calls are refused. On request products are of fp32 in parts (linear_f32.h), for F(2x2, 3x3).
 // Thread rule: all functions may be called concurrently; what is packed is immutable.
 #pragma once
 
@@ -25,6 +25,7 @@ namespace ipexrun::kernels {
 
 struct WinogradArgs {
   bool bf16 = false;               ///< inside; else everything is fp32
+  bool parts = false;              ///< fp32 in parts where winograd_has_parts(): who is faster depends on who else uses the core
   int tile = 2;                    ///< results of a tile, down and across: 2, or 4 where all is fp32
   const void* from = nullptr;      ///< the first pixel of the first image; a pixel's channels lie side by side
   DType from_dtype = DType::kF32;
@@ -56,6 +57,9 @@ void pack_winograd(const void* weight, DType dtype, const std::int64_t strides[4
 
 /// True when `isa` has a variant for these channels that is worth offering: not the reference.
 bool winograd_supported(std::int64_t channels, std::int64_t n, bool bf16, int tile, IsaSet isa);
+
+/// Whether args.parts would make a difference that is worth trying: tiles of AMX, enough tiles of pixels to fill them, channels in steps of 32.
+bool winograd_has_parts(const WinogradArgs& args, IsaSet isa);
 
 enum class WinogradResult : int {
   kDone,

@@ -60,5 +60,7 @@ struct WinogradVariant {
 
 using WinogradVariants = Variants<WinogradVariant>;
 WinogradVariants winograd_variants(bool bf16);
+/// Of fp32 in parts, by the pack of fp32.
+WinogradVariants winograd_parts_variants();
 
 }  // namespace ipexrun::kernels

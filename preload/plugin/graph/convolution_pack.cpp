@@ -103,6 +103,7 @@ int candidate_of(Method method) {
     case Method::kWindowsF32:
     case Method::kPartsF32:
     case Method::kWinogradF32:
+    case Method::kWinogradPartsF32:
     case Method::kWinogradLargeF32:
       return kOwnF32;
     case Method::kOnednnBf16:
@@ -163,10 +164,13 @@ at::Tensor bias_for(const at::Tensor& bias, Method method) {
 
 }  // namespace
 
-Method pack_of(Method method) { return method == Method::kPartsF32 ? Method::kWindowsF32 : method; }
+Method pack_of(Method method) {
+  if (method == Method::kPartsF32) return Method::kWindowsF32;
+  return method == Method::kWinogradPartsF32 ? Method::kWinogradF32 : method;
+}
 
 bool is_winograd(Method method) {
-  return method == Method::kWinogradF32 || method == Method::kWinogradBf16 || method == Method::kWinogradLargeF32;
+  return pack_of(method) == Method::kWinogradF32 || method == Method::kWinogradBf16 || method == Method::kWinogradLargeF32;
 }
 
 int winograd_tile(Method method) { return method == Method::kWinogradLargeF32 ? 4 : 2; }

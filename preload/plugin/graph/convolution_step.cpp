@@ -401,6 +401,7 @@ at::Tensor ConvolutionStep::run_winograd(const Operands& operands, const Convolu
   const kernels::ConvStrides strides = kernel_strides(image);
   kernels::WinogradArgs args;
   args.bf16 = method == Method::kWinogradBf16;
+  args.parts = method == Method::kWinogradPartsF32;
   args.tile = winograd_tile(method);
   args.from = image.const_data_ptr();
   args.from_dtype = kernel_dtype(image);

@@ -57,6 +57,15 @@ bool may_take_winograd(const ConvolutionCall& call) {
   return call.dims() == 2 && is(call.kernel, 3) && is(call.stride, 1) && is(call.dilation, 1);
 }
 
+bool has_parts_by_tiles(const ConvolutionCall& call, IsaSet isa) {
+  kernels::WinogradArgs args;
+  args.images = call.x->size(0);
+  for (std::size_t i = 0; i < 2; ++i) args.out[i] = call.out[i + 1];
+  args.channels = call.in_channels();
+  args.n = call.out_channels();
+  return kernels::winograd_has_parts(args, isa);
+}
+
 }  // namespace
 
 bool is_relu(const Convolution& convolution) {
@@ -110,6 +119,7 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
     if (windows && kernels::linear_f32_has_parts(args, isa)) ways.add(Method::kPartsF32);
     if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), false, 2, isa)) {
       ways.add(Method::kWinogradF32);
+      if (has_parts_by_tiles(call, isa)) ways.add(Method::kWinogradPartsF32);
       if (large_tiles() && has_fewer_products(call)) ways.add(Method::kWinogradLargeF32);
     }
   }
@@ -149,6 +159,8 @@ const char* name_of_raced(Method method) {
     case Method::kWinogradF32:
     case Method::kWinogradBf16:
       return "F(2x2, 3x3)";
+    case Method::kWinogradPartsF32:
+      return "F(2x2, 3x3) of parts of bf16";
     case Method::kWinogradLargeF32:
       return "F(4x4, 3x3)";
   }

@@ -75,7 +75,7 @@ struct DuelMemory {
 
 class Duel {
  public:
-  static constexpr int kMostWays = 5;
+  static constexpr int kMostWays = 6;
 
   /// Before its first run. `key` outlives it.
   void remember_in(const DuelKey* key, const DuelMemory& memory) noexcept {

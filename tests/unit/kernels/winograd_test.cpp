@@ -2,6 +2,7 @@
 // place, sums that are further from the truth than a float32 convolution may be, infinities that become something else than by windows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -34,6 +35,7 @@ struct Shape {
   int threads = 1;
   bool backwards = false;  ///< see backward_parallel()
   bool bf16 = false;
+  bool parts = false;
   int tile = 2;
   DType from = DType::kF32;
   DType to = DType::kF32;
@@ -76,6 +78,7 @@ class ProblemOfTiles {
     std::memcpy(strides_, strides, sizeof strides);
     args.bf16 = s.bf16;
     args.tile = s.tile;
+    args.parts = s.parts;
     args.from = image.data();
     args.from_dtype = s.from;
     args.to = to.data();
@@ -157,6 +160,7 @@ struct Level {
   IsaSet isa;
   bool bf16;
   int tile;
+  bool parts = false;
 };
 
 class WinogradOnIsa : public testing::TestWithParam<Level> {
@@ -165,7 +169,8 @@ class WinogradOnIsa : public testing::TestWithParam<Level> {
     for (const bool halves : {false, true}) {
       s.bf16 = GetParam().bf16;
       s.tile = GetParam().tile;
-      if (halves && !s.bf16) break;
+      s.parts = GetParam().parts;
+      if (halves && !s.bf16 && !s.parts) break;
       s.from = s.to = halves ? DType::kBf16 : DType::kF32;
       check_one(s);
     }
@@ -203,6 +208,8 @@ TEST_P(WinogradOnIsa, ChannelsAroundEachBlock) {
 TEST_P(WinogradOnIsa, ManyTiles) {
   check({.images = 2, .channels = 32, .n = 70, .in = {40, 37}, .bias = true, .threads = 3});
   check({.channels = 256, .n = 64, .in = {14, 14}, .threads = 2});
+  check({.channels = 64, .n = 330, .in = {12, 30}, .bias = true, .gap = 1, .threads = 2});
+  check({.channels = 768, .n = 40, .in = {16, 17}, .bias = true});
 }
 
 TEST_P(WinogradOnIsa, WhatComesAfter) {
@@ -211,6 +218,9 @@ TEST_P(WinogradOnIsa, WhatComesAfter) {
       for (const bool first : {true, false}) {
         for (const std::int64_t n : {32, 40}) {
           check({.n = n, .in = {5, 7}, .bias = true, .gap = 2, .unary = unary, .binary = binary, .binary_first = first, .threads = 2});
+          if (GetParam().parts) {
+            check({.channels = 32, .n = n, .in = {13, 11}, .gap = 2, .unary = unary, .binary = binary, .binary_first = first, .threads = 2});
+          }
         }
       }
     }
@@ -219,7 +229,7 @@ TEST_P(WinogradOnIsa, WhatComesAfter) {
 
 TEST_P(WinogradOnIsa, AsNearToTheTruthAsTheRuleAsks) {
   for (const std::int64_t channels : {16, 64, 256, 512}) {
-    ProblemOfTiles problem({.channels = channels, .n = 32, .in = {10, 10}, .bf16 = GetParam().bf16, .tile = GetParam().tile});
+    ProblemOfTiles problem({.channels = channels, .n = 32, .in = {12, 12}, .bf16 = GetParam().bf16, .parts = GetParam().parts, .tile = GetParam().tile});
     ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
     EXPECT_LT(problem.check("errors"), GetParam().bf16 ? 6e-3 : GetParam().tile == 2 ? 6e-7 : 1e-6) << channels;
   }
@@ -229,7 +239,8 @@ TEST_P(WinogradOnIsa, NumbersThatAreNotFiniteAreRefused) {
   for (const float number : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 3e38f}) {
     if (number == 3e38f && GetParam().isa == 0) continue;  // which doubles hold
     for (const int threads : {1, 2}) {
-      ProblemOfTiles problem({.channels = 32, .n = 64, .in = {9, 9}, .threads = threads, .bf16 = GetParam().bf16, .tile = GetParam().tile});
+      ProblemOfTiles problem(
+          {.channels = 32, .n = 64, .in = {9, 11}, .threads = threads, .bf16 = GetParam().bf16, .parts = GetParam().parts, .tile = GetParam().tile});
       for (const std::int64_t at : {0, 4 * 32 + 5, 80 * 32 + 31}) {
         const std::int64_t another = at == 0 ? 64 : at - 64;  // two pixels on, in the same channel
         const float before = problem.pixels[static_cast<std::size_t>(at)];
@@ -244,7 +255,7 @@ TEST_P(WinogradOnIsa, NumbersThatAreNotFiniteAreRefused) {
 }
 
 TEST_P(WinogradOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
-  ProblemOfTiles problem({.images = 3, .channels = 32, .n = 130, .in = {20, 21}, .bias = true, .bf16 = GetParam().bf16, .tile = GetParam().tile});
+  ProblemOfTiles problem({.images = 3, .channels = 32, .n = 130, .in = {20, 21}, .bias = true, .bf16 = GetParam().bf16, .parts = GetParam().parts, .tile = GetParam().tile});
   ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
   const std::string serial(problem.to.data(), problem.to.bytes());
   for (int threads = 2; threads <= 4; ++threads) {
@@ -265,12 +276,65 @@ std::vector<Level> levels() {
       if (!bf16) all.push_back({isa, bf16, 4});
     }
   }
+  for (const IsaSet isa : levels_of(winograd_parts_variants())) {
+    if (isa != 0) all.push_back({isa, false, 2, true});
+  }
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, WinogradOnIsa, testing::ValuesIn(levels()), [](const auto& level) {
-  return std::string(winograd_variant(32, level.param.bf16, level.param.isa)) + (level.param.bf16 ? "_inside_bf16" : "") + (level.param.tile == 4 ? "_larger" : "");
+  return (level.param.parts ? "parts_amx" : std::string(winograd_variant(32, level.param.bf16, level.param.isa))) + (level.param.bf16 ? "_inside_bf16" : "") + (level.param.tile == 4 ? "_larger" : "");
 });
+
+/// Numbers that three parts of bf16 cannot stand for: as by vectors, whose results are near the truth for any.
+TEST_P(WinogradOnIsa, NumbersOfAnySize) {
+  if (GetParam().bf16) GTEST_SKIP() << "operands are rounded";
+  for (const float scale : {1e-35f, 1e-20f, 1e-8f, 1e8f, 1e15f}) {
+    for (const bool of_weights : {false, true}) {
+      for (const int threads : {1, 2}) {
+        ProblemOfTiles problem({.images = 2, .channels = 64, .n = 96, .in = {13, 22}, .threads = threads, .parts = GetParam().parts, .tile = GetParam().tile});
+        // A few pixels, or one channel out: what lies beside them stays as large as it was.
+        for (std::int64_t i = 0; i < 64 * 9; ++i) {
+          if (of_weights) problem.weight[static_cast<std::size_t>(64 * 9 * 40 + i)] *= scale;
+          if (!of_weights) problem.set_pixel(64 * 100 + i, problem.pixels[static_cast<std::size_t>(64 * 100 + i)] * scale);
+        }
+        ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone) << scale;
+        double worst = 0;
+        for (std::int64_t result = 0; result < problem.results; ++result) {
+          for (const std::int64_t n : {0, 39, 40, 41, 95}) {
+            if (of_weights == (n != 40)) continue;
+            worst = std::max(worst, std::fabs(problem.seen(result, n) - problem.sum(result, n)));
+          }
+        }
+        EXPECT_LT(worst, 1e-4 * (of_weights ? static_cast<double>(scale) : std::max(1.0, static_cast<double>(scale)))) << scale << of_weights;
+      }
+    }
+  }
+}
+
+TEST(Winograd, PartsAreOfferedWhereTilesAreFilled) {
+  WinogradArgs args;
+  args.images = 1;
+  args.out[0] = args.out[1] = 14;
+  args.channels = args.n = 64;
+  args.parts = true;
+  const IsaSet amx = kLevelAvx512 | kIsaAvx512Bf16 | kIsaAmxBf16;
+  EXPECT_FALSE(winograd_has_parts(args, kLevelAvx512));
+  if (!winograd_has_parts(args, amx)) GTEST_SKIP() << "not compiled here";
+  const auto with = [&](std::int64_t WinogradArgs::*what, std::int64_t value) {
+    WinogradArgs other = args;
+    other.*what = value;
+    return winograd_has_parts(other, amx);
+  };
+  EXPECT_FALSE(with(&WinogradArgs::channels, 48));
+  EXPECT_FALSE(with(&WinogradArgs::channels, 800));
+  EXPECT_FALSE(with(&WinogradArgs::n, 31));
+  args.out[0] = 6;
+  EXPECT_FALSE(with(&WinogradArgs::images, 1));
+  EXPECT_TRUE(with(&WinogradArgs::images, 2));
+  args.tile = 4;
+  EXPECT_FALSE(with(&WinogradArgs::images, 8));
+}
 
 TEST(Winograd, NothingIsOfferedWithoutVectorsOrForOddChannels) {
   EXPECT_FALSE(winograd_supported(64, 64, false, 2, 0));
