@@ -9,6 +9,8 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <new>
 #include <optional>
 
@@ -20,10 +22,28 @@
 namespace ipexrun::preload {
 namespace {
 
+std::atomic<int>& sites_of(Op op) noexcept {
+  static constinit std::array<std::atomic<int>, kOpCount> counts{};
+  return counts[static_cast<std::size_t>(op)];
+}
+
+/// Calls of one operator that come in ever other sizes (images of photographs that are made smaller) are as many kinds: an operator may
+/// have half of as many sites as are left, so that there is room for the others that the program comes to.
+bool has_room_for_site(const TierState& state, Op op) noexcept {
+  return 2 * sites_of(op).load(std::memory_order_relaxed) < kMaxSites - state.sites.size();
+}
+
+/// Null where there is no room.
+Site* insert(TierState& state, Op op, std::unique_ptr<Site> site) noexcept {
+  Site* made = state.sites.insert(std::move(site));
+  if (made != nullptr) sites_of(op).fetch_add(1, std::memory_order_relaxed);
+  return made;
+}
+
 Site* site_of(TierState& state, const OpCall& call) noexcept {
   const SiteId id = call.site_id();
   if (Site* known = state.sites.find(id)) return known;
-  if (state.sites.full()) return nullptr;
+  if (!has_room_for_site(state, call.op)) return nullptr;
   try {
     auto site = std::make_unique<Site>();
     site->id = id;
@@ -34,7 +54,7 @@ Site* site_of(TierState& state, const OpCall& call) noexcept {
     site->needless_after_clear_win = 1u << kOnednnF32Packed | 1u << kMklF32Packed;
     site->must_beat_stock = state.options.dtype != DtypePolicy::kBfloat16 || !call.changes_dtype();
     recall(state, *site);
-    return state.sites.insert(std::move(site));
+    return insert(state, call.op, std::move(site));
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -45,6 +65,7 @@ Site& exact_site(TierState& state, const OpCall& call, Site& of) noexcept {
   SiteId id = of.id;
   id.form |= kFormExact;
   if (Site* known = state.sites.find(id)) return known->candidates.empty() ? of : *known;
+  if (!has_room_for_site(state, call.op)) return of;
   try {
     auto site = std::make_unique<Site>();
     site->id = id;
@@ -55,7 +76,7 @@ Site& exact_site(TierState& state, const OpCall& call, Site& of) noexcept {
       if (!drifts(state, of, candidate)) site->candidates.push_back(candidate);
     }
     recall(state, *site);
-    Site* made = state.sites.insert(std::move(site));
+    Site* made = insert(state, call.op, std::move(site));
     return made == nullptr || made->candidates.empty() ? of : *made;
   } catch (const std::bad_alloc&) {
     return of;

@@ -132,3 +132,20 @@ def test_a_weight_whose_numbers_are_not_good_enough_keeps_no_pack():
     found = json.loads(run_python(program, IPEXRUN_SELECT="on", IPEXRUN_DTYPE="bfloat16").stdout)
     assert found["before"] > 0
     assert found["after"] <= found["before"]
+
+
+def test_ever_other_sizes_of_one_operator_leave_room_for_the_others():
+    program = """
+    import json
+    plugin_loader.start()
+    with torch.no_grad():
+        for size in range(5000):
+            torch.nn.functional.max_pool2d(torch.zeros(1, 1, 32 + size % 80, 32 + size // 80), 2)
+        for _ in range(3):
+            torch.mm(x, w)
+    sites = json.loads(sys.modules["_ipexrun_hook"].report())["sites"]
+    print(json.dumps([site["site"].partition("|")[0] for site in sites]))
+    """
+    found = json.loads(run_python(program, IPEXRUN_SELECT="on").stdout)
+    assert found.count("max_pool2d_with_indices") > 1000
+    assert "mm" in found
