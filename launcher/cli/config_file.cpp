@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -88,6 +89,17 @@ bool is_utf8(const std::string& text) {
   }
 }
 
+/// Decisions go to the program as lines of fields that tabs separate.
+bool is_one_field(const std::string& text) {
+  return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
+}
+
+/// As the plugin reads it (parse_decision_line).
+bool is_choice(const std::string& text) {
+  constexpr std::size_t kLongest = 64;
+  return !text.empty() && text.size() <= kLongest && std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
 nlohmann::json scalar_json(const YAML::Node& node) {
   // A quoted scalar has the tag "!": text even when it looks like a number.
   if (node.Tag() != "!") {
@@ -107,11 +119,15 @@ Status read_decisions(const Place& place, const YAML::Node& value, ConfigFile* o
       if (!pair.first.IsScalar() || !pair.second.IsScalar()) return here.error("a decision has plain values only");
       if (!is_utf8(pair.first.Scalar()) || !is_utf8(pair.second.Scalar()))
         return place_of(place.path, pair.first).error("a decision has text that is not UTF-8", "save the file as UTF-8");
+      if (!is_one_field(pair.second.Scalar()))
+        return place_of(place.path, pair.second).error("the " + pair.first.Scalar() + " of a decision has a tab or a line feed in it");
       decision[pair.first.Scalar()] = scalar_json(pair.second);
     }
     if (!decision.contains("site") || !decision.contains("choice")) return here.error("a decision needs site and choice");
     SiteKey site;
-    if (!decision["site"].is_string() || !decision["choice"].is_string() || !parse_site_key(decision["site"].get<std::string>(), &site))
+    if (!decision["choice"].is_string() || !is_choice(decision["choice"].get<std::string>()))
+      return here.error("choice " + decision["choice"].dump() + " is none", "such as \"own_bf16\" or \"stock\"");
+    if (!decision["site"].is_string() || !parse_site_key(decision["site"].get<std::string>(), &site))
       return here.error("site " + decision["site"].dump() + " is none", "such as \"addmm|f32,f32,f32|ct|m=128,n=768,k=768|t=2|amx|2.13\"");
     out->decisions.push_back(decision.dump());
   }

@@ -20,15 +20,26 @@ namespace {
 const std::set<std::string> kMeasured = {
     "faster", "slower", "inaccurate", "rolled back", "remembered", "none of its graphs gained", "as a whole it was not faster"};
 
+/// Under which the plugin makes and looks up decisions: it computes nothing of float32 in float16.
+std::string dtype_inside(const std::string& asked) { return asked == "float16" ? "float32" : asked; }
+
+/// Times and counts as somebody may have written them, 1.5e3 or 1e300.
+std::int64_t whole(double number, double most) {
+  return number >= 0 ? static_cast<std::int64_t>(std::min(number, most)) : 0;  // 0 for NaN
+}
+
+constexpr double kMostNs = 1e15;
+constexpr double kMostSamples = 1e9;
+
 }  // namespace
 
 std::string decisions_text(const Options& options) {
   std::string out;
   for (const std::string& text : options.decisions) {
     const nlohmann::json fields = nlohmann::json::parse(text);
-    const auto number = [&](const char* key) {
+    const auto number = [&](const char* key, double most = kMostNs) {
       const auto field = fields.find(key);
-      return field != fields.end() && field->is_number() ? field->get<std::int64_t>() : 0;
+      return field != fields.end() && field->is_number() ? whole(field->get<double>(), most) : 0;
     };
     const auto word = [&](const char* key, const std::string& fallback) {
       const auto field = fields.find(key);
@@ -39,9 +50,9 @@ std::string decisions_text(const Options& options) {
     decision.choice = word("choice", "stock");
     decision.stock_ns = number("stock_ns");
     decision.choice_ns = number("choice_ns");
-    decision.samples = static_cast<int>(number("samples"));
+    decision.samples = static_cast<int>(number("samples", kMostSamples));
     decision.reason = "pinned";
-    decision.dtype = word("dtype", options.dtype);
+    decision.dtype = dtype_inside(word("dtype", options.dtype));
     out += decision_line(decision) + '\n';
   }
   return out;
@@ -77,7 +88,7 @@ std::vector<std::string> decisions_found(const Options& options, const RunOutcom
                                           {"stock_ns", site->stock_ns},
                                           {"choice_ns", site->choice_ns},
                                           {"samples", site->samples},
-                                          {"dtype", options.dtype}};
+                                          {"dtype", dtype_inside(options.dtype)}};
     out.push_back(entry.dump());
   }
   return out;

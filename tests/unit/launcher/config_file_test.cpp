@@ -94,6 +94,10 @@ TEST_F(ConfigFile_, errors_name_file_line_and_key) {
   EXPECT_THAT(refusal("decisions: [{choice: x}]\n"), HasSubstr("site and choice"));
   EXPECT_THAT(refusal("decisions: [{site: mm, choice: x}]\n"), HasSubstr("site \"mm\" is none"));
   EXPECT_THAT(refusal("decisions: [{site: 7, choice: x}]\n"), HasSubstr("site 7 is none"));
+  EXPECT_THAT(refusal("decisions: [{site: 'mm|f32|c|m=1|t=2|amx|2.13', choice: 7}]\n"), HasSubstr("choice 7 is none"));
+  EXPECT_THAT(refusal("decisions: [{site: 'mm|f32|c|m=1|t=2|amx|2.13', choice: ''}]\n"), HasSubstr("choice \"\" is none"));
+  EXPECT_THAT(refusal("decisions: [{site: 'mm|f32|c|m=1|t=2|amx|2.13', choice: \"x\\ty\"}]\n"),
+              HasSubstr("the choice of a decision has a tab"));
   EXPECT_THAT(refusal("latency-mode: true\nthroughput-mode: true\n"), HasSubstr("contradict"));
 }
 

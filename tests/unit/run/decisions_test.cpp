@@ -35,6 +35,27 @@ TEST(Decisions, text_is_what_the_plugin_reads) {
   EXPECT_FALSE(std::getline(lines, line));
 }
 
+TEST(Decisions, float16_is_what_it_acts_as_inside) {
+  Options options = with_decision();
+  options.dtype = "float16";
+  Decision parsed;
+  ASSERT_TRUE(parse_decision_line(decisions_text(options).substr(0, decisions_text(options).find('\n')), &parsed));
+  EXPECT_EQ(parsed.dtype, "float32");
+}
+
+TEST(Decisions, numbers_that_no_clock_gave_are_harmless) {
+  for (const char* number : {"1e300", "-5", "null", "\"soon\"", "1.5e3"}) {
+    Options options;
+    options.decisions = {std::string(R"({"site": ")") + kSite + R"(", "choice": "own_bf16", "stock_ns": )" + number + R"(, "samples": )" +
+                         number + "}"};
+    const std::string text = decisions_text(options);
+    Decision parsed;
+    ASSERT_TRUE(parse_decision_line(text.substr(0, text.find('\n')), &parsed)) << number;
+    EXPECT_GE(parsed.stock_ns, 0);
+    EXPECT_GE(parsed.samples, 0);
+  }
+}
+
 TEST(Decisions, every_instance_is_told_where_they_are) {
   const TempFolder folder;
   LaunchPlan plan;
