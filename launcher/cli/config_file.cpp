@@ -94,12 +94,6 @@ bool is_one_field(const std::string& text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
 }
 
-/// As the plugin reads it (parse_decision_line).
-bool is_choice(const std::string& text) {
-  constexpr std::size_t kLongest = 64;
-  return !text.empty() && text.size() <= kLongest && std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
-}
-
 nlohmann::json scalar_json(const YAML::Node& node) {
   // A quoted scalar has the tag "!": text even when it looks like a number.
   if (node.Tag() != "!") {
@@ -125,7 +119,7 @@ Status read_decisions(const Place& place, const YAML::Node& value, ConfigFile* o
     }
     if (!decision.contains("site") || !decision.contains("choice")) return here.error("a decision needs site and choice");
     SiteKey site;
-    if (!decision["choice"].is_string() || !is_choice(decision["choice"].get<std::string>()))
+    if (!decision["choice"].is_string() || decision["choice"].get<std::string>().empty())
       return here.error("choice " + decision["choice"].dump() + " is none", "such as \"own_bf16\" or \"stock\"");
     if (!decision["site"].is_string() || !parse_site_key(decision["site"].get<std::string>(), &site))
       return here.error("site " + decision["site"].dump() + " is none", "such as \"addmm|f32,f32,f32|ct|m=128,n=768,k=768|t=2|amx|2.13\"");
