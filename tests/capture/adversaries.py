@@ -721,6 +721,28 @@ def what_torch_computes_otherwise_where_it_compiles():
 
 
 @case
+def random_numbers_that_nobody_reads():
+    functional = nn.functional
+    draws = [lambda x: functional.dropout(x, 0.3, training=True), torch.randn_like, lambda x: torch.empty(4).normal_(), lambda x: torch.randperm(5),
+             lambda x: functional.rrelu(x, training=True), lambda x: functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)]
+
+    class Model(Block):
+        def __init__(self, draw):
+            super().__init__()
+            self.draw = draw
+
+        def forward(self, x):
+            self.draw(x)
+            return super().forward(x)
+
+    out = []
+    for draw in draws:
+        torch.manual_seed(1)
+        out += called(Model(draw).eval(), [data(i, 2, 8, 64) for i in range(CALLS)]) + [torch.rand(3)]
+    return out
+
+
+@case
 def what_a_program_computes_otherwise_where_it_is_compiled():
     class Model(Block):
         def forward(self, x):

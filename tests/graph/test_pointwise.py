@@ -163,3 +163,11 @@ def test_bfloat16_is_compared_with_what_it_has_of_a_number(compare):
     x[1], x[2] = 0.5, 0.9
     row(lambda x: torch.where(compare(x, 0.7), x * 2, -x), x)
     row(lambda x, limit: torch.where(compare(x, limit), x * 2, -x), x, torch.tensor(0.7), rows=None)
+
+
+def test_a_filled_copy_is_contiguous():
+    """Of what lies otherwise, too: torch's masked_fill() copies it so before it fills."""
+    hidden = torch.arange(17) % 2 == 0
+    row(lambda x: (x * 2).masked_fill(hidden, 0.0), numbers(17, 5).t(), operators=0)
+    row(lambda x: (x * 2).masked_fill(hidden, 0.0), numbers(5, 17), operators=2)
+    row(lambda x, where: (x * 2).masked_fill(where, 0.0), numbers(1, 17), numbers(17, 3).t() > 0, operators=0)

@@ -133,7 +133,11 @@ class Emitter {
     if (both && (is("logical_and", {""}) || is("bitwise_and", {"Tensor"}))) return line(Point::kMultiply, {at(0), at(1)});
     if (both && (is("logical_or", {""}) || is("bitwise_or", {"Tensor"}))) return line(Point::kMaximum, {at(0), at(1)});
     if (is("where", {"self"})) return boolean(0) ? line(Point::kWhere, {at(0), at(1), at(2)}) : kRefused;
-    if (is("masked_fill", {"Scalar"})) return real(0) && boolean(1) ? line(Point::kWhere, {at(1), at(2), at(0)}) : kRefused;
+    if (is("masked_fill", {"Scalar"})) {  // its result is contiguous, however the operand lies
+      const Value x = value_of(argument(0));
+      const bool lies_as_result = x != kNone && match_.facts(x).contiguous && match_.facts(x).sizes == match_.facts(node_.outputs[0]).sizes;
+      return real(0) && boolean(1) && lies_as_result ? line(Point::kWhere, {at(1), at(2), at(0)}) : kRefused;
+    }
     return kUnknown;
   }
 

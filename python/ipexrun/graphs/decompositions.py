@@ -1,4 +1,5 @@
-"""What torch's tracing would write out in small operators, though the operator itself has a kernel: kept whole in graphs that we capture."""
+"""What torch's tracing would write out in small operators, though the operator itself has a kernel: kept whole in graphs that we capture. And what it would
+leave out, though a program can tell."""
 
 import contextlib
 import threading
@@ -37,3 +38,11 @@ def resizes_whole():
             for op, key, kernel in aside:
                 op.py_kernels.setdefault(key, kernel)
                 op._dispatch_cache.clear()
+
+
+def draws_kept():
+    """While it lasts, tracing keeps operators that draw random numbers which nobody reads (a dropout whose result is not used): the numbers that the program
+    draws next depend on them. AOTAutograd leaves them out, unless this is asked for; in this thread alone."""
+    from torch._inductor import config
+
+    return config.patch(fallback_random=True) if hasattr(config, "fallback_random") else contextlib.nullcontext()
