@@ -4,6 +4,27 @@
 #include <cmath>
 
 namespace ipexrun::preload {
+namespace {
+
+/// The thread's CPU clock is a system call: short calls, which hardly ever meet a stall, do without.
+constexpr std::int64_t kWorthAskingNs = 50'000;
+
+bool meets_stalls(const Site& site) noexcept { return site.stock_ns.load(std::memory_order_relaxed) >= kWorthAskingNs; }
+
+/// Whether the calling thread does all of a call. Then what it stands still is the doing of others, which comes at regular distances where
+/// they take turns on its core: in races of some pairs it met one of the two alone, who lost (or won) for it.
+bool by_this_thread(const Site& site) noexcept { return site.id.threads == 1 && meets_stalls(site); }
+
+/// What `run` says that it took on the wall, which may be negative, without such stalls.
+template <typename Run>
+std::int64_t less_stalls(Clock& clock, const Site& site, Run run) {
+  if (!by_this_thread(site)) return run();
+  const std::int64_t start = clock.thread_cpu_ns();
+  const std::int64_t wall_ns = run();
+  return wall_ns < 0 ? wall_ns : std::clamp<std::int64_t>(clock.thread_cpu_ns() - start, 1, wall_ns);
+}
+
+}  // namespace
 
 /// The right to measure: one thread of the process at a time, never waited for. Two races at once would time each other.
 class Selector::Claim {
@@ -38,9 +59,7 @@ bool Selector::may_race(const Site& site) const noexcept {
 }
 
 Selector::StockTime Selector::time_stock(Site& site, Trial& trial) {
-  // The thread's CPU clock is a system call: short calls, which hardly ever meet a stall, do without.
-  constexpr std::int64_t kWorthAskingNs = 50'000;
-  const bool ask = site.stock_ns.load(std::memory_order_relaxed) >= kWorthAskingNs;
+  const bool ask = meets_stalls(site);
   const std::int64_t cpu_start = ask ? clock_.thread_cpu_ns() : 0;
   const std::int64_t start = clock_.now_ns();
   trial.run_stock();
@@ -132,7 +151,9 @@ int Selector::run_decided(Site& site, Trial& trial, int choice) {
     return recheck(site, trial, choice);
   }
   const bool sampled = site.calls.load(std::memory_order_relaxed) % kSampleEvery == 0;
-  const std::int64_t start = sampled ? clock_.now_ns() : 0;
+  const bool by_cpu = sampled && by_this_thread(site);
+  const auto now_ns = [&] { return by_cpu ? clock_.thread_cpu_ns() : clock_.now_ns(); };
+  const std::int64_t start = sampled ? now_ns() : 0;
   const Readiness ready = trial.prepare(choice, Purpose::kAnswer);
   if (ready == Readiness::kUnverified) return check_first(site, trial, choice);
   if (ready != Readiness::kReady || !trial.run(choice)) {
@@ -142,7 +163,7 @@ int Selector::run_decided(Site& site, Trial& trial, int choice) {
   }
   site.failures.store(0, std::memory_order_relaxed);
   take(site, trial, choice);
-  if (sampled) note_sample(site, clock_.now_ns() - start);
+  if (sampled) note_sample(site, std::max<std::int64_t>(now_ns() - start, 1));
   return choice;
 }
 
@@ -243,9 +264,12 @@ int Selector::explore(Site& site, Trial& trial) {
     return kStock;
   }
   // The first lookup of a call checks the weight's bytes; later ones in the same call do not, so its time is added to each run.
-  const std::int64_t lookup_start = clock_.now_ns();
-  const std::uint64_t weight = trial.weight();
-  const std::int64_t lookup_ns = clock_.now_ns() - lookup_start;
+  std::uint64_t weight = kUnknownWeight;
+  const std::int64_t lookup_ns = less_stalls(clock_, site, [&] {
+    const std::int64_t start = clock_.now_ns();
+    weight = trial.weight();
+    return clock_.now_ns() - start;
+  });
   note_stranger(site, weight == kUnknownWeight);
   if (!is_probe(site, weight)) return answer(site, trial);
   const std::int64_t before = site.stock_ns.load(std::memory_order_relaxed);
@@ -279,21 +303,24 @@ Selector::Answered Selector::run_pair(Site& site, Trial& trial, int challenger, 
   const bool check = unverified && (rival == kStock || !site.warm);
   const bool rival_answers = rival != kStock && !check && trial.prepare(rival, Purpose::kAnswer) == Readiness::kReady;
   StockTime stock{0, 0};
+  std::int64_t stock_ns = 0;  // for the race
   const auto run_stock = [&] {
     stock = time_stock(site, trial);
+    stock_ns = by_this_thread(site) ? std::clamp<std::int64_t>(stock.cpu_ns, 1, stock.wall_ns) : stock.wall_ns;
     site.stock_ns.store(stock.wall_ns, std::memory_order_relaxed);
-    if (site.warm) site.stock_times.push_back(static_cast<double>(stock.wall_ns));
+    if (site.warm) site.stock_times.push_back(static_cast<double>(stock_ns));
   };
+  const auto time = [&](int candidate) { return less_stalls(clock_, site, [&] { return time_candidate(trial, candidate); }); };
   if (rival != kStock && !rival_answers) run_stock();
   std::int64_t rival_ns = 0;
-  std::int64_t challenger_ns = challenger_first ? time_candidate(trial, challenger) : 0;
+  std::int64_t challenger_ns = challenger_first ? time(challenger) : 0;
   if (rival == kStock) {
     run_stock();
-    rival_ns = stock.wall_ns;
+    rival_ns = stock_ns;
   } else {
-    rival_ns = time_candidate(trial, rival);
+    rival_ns = time(rival);
   }
-  if (!challenger_first) challenger_ns = time_candidate(trial, challenger);
+  if (!challenger_first) challenger_ns = time(challenger);
   Answered answered{kStock, stock.cpu_ns, stock.wall_ns};
   if (rival_answers && rival_ns >= 0) {
     take(site, trial, rival);
@@ -429,14 +456,15 @@ int Selector::recheck(Site& site, Trial& trial, int choice) {
   const std::int64_t wall_start = clock_.now_ns();
   const std::int64_t cpu_start = clock_.thread_cpu_ns();
   const bool choice_first = site.recheck.pairs() % 2 == 1;
-  std::int64_t choice_ns = choice_first ? time_candidate(trial, choice) : 0;
+  const auto time_choice = [&] { return less_stalls(clock_, site, [&] { return time_candidate(trial, choice); }); };
+  std::int64_t choice_ns = choice_first ? time_choice() : 0;
   const auto [stock_ns, stock_cpu_ns] = time_stock(site, trial);
-  if (!choice_first) choice_ns = time_candidate(trial, choice);
+  if (!choice_first) choice_ns = time_choice();
   tier_ns_.fetch_add(stock_cpu_ns, std::memory_order_relaxed);
   explored_ns_.fetch_add(clock_.thread_cpu_ns() - cpu_start - stock_cpu_ns, std::memory_order_relaxed);
   note_beside(site, wall_start, stock_ns);
   if (choice_ns < 0) return kStock;
-  site.recheck.add(stock_ns, choice_ns);
+  site.recheck.add(by_this_thread(site) ? std::min(stock_cpu_ns, stock_ns) : stock_ns, choice_ns);
   if (site.recheck.pairs() < kRecheckPairs) return kStock;
   site.stock_ns.store(site.recheck.rival_ns(), std::memory_order_relaxed);
   site.choice_ns.store(site.recheck.challenger_ns(), std::memory_order_relaxed);

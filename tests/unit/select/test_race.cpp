@@ -218,5 +218,24 @@ TEST(Median, of_even_and_odd_counts) {
   EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
 }
 
+/// Two programs take turns on a core, every 4 ms: a stall in each fourth call of a row of 1 ms is always the same rival's.
+TEST(Race, stalls_that_meet_one_rival_alone_win_nothing) {
+  Race race;
+  for (int i = 0; i < kMostPairs && race.result() == RaceResult::kUndecided; ++i) race.add(i % 2 == 0 ? 5000 : 1000, 995);
+  EXPECT_EQ(race.result(), RaceResult::kLost);
+  EXPECT_NEAR(race.ratio(), 0.995, 1e-9) << "no more is believed than what the fastest calls say";
+  EXPECT_TRUE(race.disturbed());
+}
+
+TEST(Race, stalls_that_meet_the_challenger_alone_lose_nothing_at_once) {
+  Race race;
+  for (int i = 0; i < 7; ++i) race.add(1000, i % 2 == 0 ? 4800 : 800);
+  EXPECT_EQ(race.result(), RaceResult::kUndecided);
+  EXPECT_TRUE(race.disturbed()) << "the rival was never met, but the race says little";
+  EXPECT_EQ(race.ratio(), 1) << "neither the pairs nor the fastest calls are believed";
+  for (int i = 0; i < 12; ++i) race.add(1000, 800);
+  EXPECT_NE(race.result(), RaceResult::kLost);
+}
+
 }  // namespace
 }  // namespace ipexrun::preload

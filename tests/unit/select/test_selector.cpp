@@ -273,6 +273,35 @@ TEST_F(SelectorTest, time_in_which_the_thread_stood_still_spends_no_budget) {
   EXPECT_LT(calls_until_decided[true], 30);
 }
 
+/// Somebody else has the core for 4 ms after each 3 ms of ours.
+TEST_F(SelectorTest, what_others_take_of_the_core_decides_nothing_about_calls_of_one_thread) {
+  for (const double share : {0.85, 1.02}) {
+    Selector own(clock, SelectorOptions{}, nullptr);
+    Site one;
+    one.candidates = {1};
+    one.id.threads = 1;
+    std::int64_t left_ns = 2'000'000;
+    FakeTrial own_trial(clock);
+    own_trial.cost = [&](int c) -> std::int64_t {
+      std::int64_t ns = c == kStock ? 900'000 : static_cast<std::int64_t>(share * 900'000);
+      for (; ns > left_ns; left_ns = 3'000'000) {
+        clock.advance(left_ns);
+        ns -= left_ns;
+        clock.stand_still(4'000'000);
+      }
+      left_ns -= ns;
+      return ns;
+    };
+    for (int i = 0; i < 2000; ++i) own.call(one, own_trial);
+    EXPECT_EQ(one.state.load(), SiteState::kDecided);
+    EXPECT_EQ(one.choice.load(), share < 1 ? 1 : kStock);
+    if (share < 1) {
+      EXPECT_NEAR(static_cast<double>(one.choice_ns.load()) / static_cast<double>(one.stock_ns.load()), share, 0.01);
+      EXPECT_LT(own.explorations(), 12u) << "calls that are sampled are not suspicious for it either";
+    }
+  }
+}
+
 TEST_F(SelectorTest, what_a_choice_saved_pays_for_exploring_the_next_site) {
   trial.cost = [](int c) { return c == kStock ? 100'000'000 : c == 1 ? 60'000'000 : 58'000'000; };
   calls(60);
