@@ -10,6 +10,7 @@ torch.compile's backend "ipex" known (registration.py).
 import _frozen_importlib
 import _frozen_importlib_external
 import _imp
+import atexit
 import posix
 import sys
 import time
@@ -333,6 +334,20 @@ def may_round(hook):
     return hook.optimizing() and environment.get(b"IPEXRUN_DTYPE", b"auto") == b"auto" and environment.get(b"IPEXRUN_SELECT") != b"off"
 
 
+def leave(hook):
+    """The program has ended. Python clears its modules one after the other, and rightly only those that nobody else holds: files are written to the end then,
+    and finalizers find what they need. TorchDynamo keeps modules that it met, by name, in the globals of the module of ours whose calls it compiles, and
+    in a cache."""
+    if not hook.at_exit():
+        return
+    calls = vars(sys.modules.get("ipexrun.capture.dynamo_calls", sys))
+    for name in [name for name in calls if name.startswith("__import_")]:
+        calls.pop(name, None)
+    cached = getattr(sys.modules.get("torch._dynamo.symbolic_convert"), "_import_module", None)
+    if hasattr(cached, "cache_clear"):
+        cached.cache_clear()
+
+
 def start(torch):
     """Loads the extension into a process whose torch is complete. Never raises: the program goes on without us."""
     try:
@@ -377,6 +392,7 @@ def start(torch):
                 bench=bool(bench),
                 **capture,
             )
+            atexit.register(leave, hook)
         say("loaded" + ", module calls are timed" * bool(bench) + ", hot modules are captured" * bool(capture))
     except Exception as problem:
         sys.modules.pop(HOOK, None)  # creating it has registered it

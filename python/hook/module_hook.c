@@ -607,6 +607,15 @@ static PyObject* after_fork_in_child(PyObject* self, PyObject* unused) {
   return PyBool_FromLong(hook.crowded);
 }
 
+/* The program has ended. Handlers hold functions of the program's, and these its globals, which Python could not clear any more: files that
+ * are open would lose what was written last, and finalizers would not run. */
+static PyObject* at_exit(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  hook.attempt = NULL; /* never freed, see above */
+  forget_targets();
+  return PyBool_FromLong(!others_work());
+}
+
 static PyObject* report(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   if (!need_api()) return NULL;
@@ -655,6 +664,7 @@ static PyMethodDef methods[] = {
     {"mind_imports", mind_imports, METH_O, "mind_imports(locks): importlib's locks of modules, for before_fork()."},
     {"before_fork", before_fork, METH_NOARGS, "Waits a moment for what other threads import because of us."},
     {"after_fork_in_child", after_fork_in_child, METH_NOARGS, "Leaves modules to stock where Python had other threads; whether it had."},
+    {"at_exit", at_exit, METH_NOARGS, "Leaves modules to stock, and lets go of what answered them; whether no thread is in it any more."},
     {"report", report, METH_NOARGS, "What the plugin did so far, as JSON."},
     {NULL, NULL, 0, NULL},
 };

@@ -47,3 +47,7 @@ Target* target_of(PyObject* module, int grad, uint64_t wait_ns) {
   *room = (Target){.module = module, .grad = grad, .weak = weak, .wait_ns = wait_ns};
   return room;
 }
+
+void forget_targets(void) {
+  for (int i = 0; i < SLOTS; ++i) set_free(&table[i]);
+}

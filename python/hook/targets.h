@@ -33,6 +33,9 @@ typedef struct {
  * takes no weak references. Never raises. */
 Target* target_of(PyObject* module, int grad, uint64_t wait_ns);
 
+/* Lets go of all handlers. May run code of the program's. */
+void forget_targets(void);
+
 /* What a weak reference stands for, as a reference of the caller's; NULL when that is gone. */
 PyObject* object_of(PyObject* weak);
 
