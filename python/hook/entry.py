@@ -335,9 +335,9 @@ def may_round(hook):
 
 
 def leave(hook):
-    """The program has ended. Python clears its modules one after the other, and rightly only those that nobody else holds: files are written to the end then,
-    and finalizers find what they need. TorchDynamo keeps modules that it met, by name, in the globals of the module of ours whose calls it compiles, and
-    in a cache."""
+    """The program has ended. Python clears its modules one after the other, and rightly only those that nobody else holds: files are written to
+    the end then, and finalizers find what they need. TorchDynamo keeps modules that it met, by name, in the globals of the module of ours whose
+    calls it compiles, and in a cache."""
     if not hook.at_exit():
         return
     calls = vars(sys.modules.get("ipexrun.capture.dynamo_calls", sys))

@@ -56,7 +56,7 @@ static int have_codes(PyObject* contents) {
   return 1;
 }
 
-/* Keys and values. Until Python 3.11 to make a tuple may collect garbage, whose finalizers may put things into the dict or take some out. */
+/* Keys and values. Until Python 3.11 to make a tuple may collect garbage, whose finalizers may change the dict. */
 static PyObject* entries_of(PyObject* dict) {
   for (;;) {
     const Py_ssize_t size = PyDict_GET_SIZE(dict);

@@ -33,6 +33,8 @@ def set_enabled(on):
 
 def force(candidate):
     """Use the named candidate wherever it supports the call, without measuring; "" ends it. False when nothing has that name."""
+    if not isinstance(candidate, str):
+        raise TypeError(f"force() takes the name of a candidate, and not {type(candidate).__name__}")
     hook = _hook()
     return False if hook is None else hook.force(candidate)
 

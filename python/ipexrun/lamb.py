@@ -21,8 +21,8 @@ class Lamb(torch.optim.Optimizer):
         for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
             if not value >= 0:
                 raise ValueError(f"Lamb: {name} is {value}, and may not be negative")
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"Lamb: betas are {betas}, and each is at least 0 and less than 1")
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"Lamb: betas are {betas}, and have to be two numbers, each at least 0 and less than 1")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
 
     @torch.no_grad()
@@ -44,6 +44,8 @@ class Lamb(torch.optim.Optimizer):
                 continue
             if one.grad.is_sparse:
                 raise RuntimeError("Lamb does not support sparse gradients")
+            if one.is_complex():
+                raise RuntimeError("Lamb does not support complex parameters")
             state = self.state[one]
             if not state:
                 state.update(step=0, exp_avg=torch.zeros_like(one), exp_avg_sq=torch.zeros_like(one))

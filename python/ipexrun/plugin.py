@@ -41,9 +41,10 @@ def has_classes():
 def lib_dir():
     """lib/ipexrun of the build or the installation that this package belongs to."""
     here = os.path.dirname(os.path.abspath(__file__))
-    beside = os.path.dirname(os.path.dirname(here))  # lib/ipexrun/python/ipexrun
-    installed = os.path.join(sys.prefix, "lib", "ipexrun")  # site-packages, where pip put the package
-    return next((folder for folder in (beside, installed) if os.path.isdir(os.path.join(folder, "plugins"))), None)
+    prefix = os.path.normpath(os.path.join(here, *[os.pardir] * 4))  # of lib/python3.x/site-packages/ipexrun: not always Python's (pip --user, Debian)
+    folders = [os.path.join(here, os.pardir, os.pardir)]  # lib/ipexrun/python/ipexrun
+    folders += [os.path.join(where, lib, "ipexrun") for where in (prefix, sys.prefix) for lib in ("lib", "lib64")]
+    return next((os.path.normpath(folder) for folder in folders if os.path.isdir(os.path.join(folder, "plugins"))), None)
 
 
 def library(name):

@@ -511,5 +511,8 @@ def test_public_package():
     assert ipexrun.set_enabled(False) and not ipexrun.is_active()
     assert ipexrun.set_enabled(True) and ipexrun.is_active()
     assert ipexrun.force("known") and not ipexrun.force("unknown")
+    for wrong in (None, 3, b"known"):
+        with pytest.raises(TypeError, match="takes the name of a candidate, and not"):
+            ipexrun.force(wrong)
     report = ipexrun.report()
     assert report["module_calls_timed"] and report["taken"] == 3 and len(report["long"]) == 10000
