@@ -244,6 +244,30 @@ TEST_F(SelectorTest, a_new_weight_at_a_decided_site_is_checked_before_its_result
   EXPECT_NE(selector.call(site, trial), kStock);
 }
 
+/// Calls of a remembered winner that take more than half of what exploring may cost at the begin: the warm start was stock's for good.
+TEST_F(SelectorTest, a_known_winner_of_long_calls_is_checked_and_used) {
+  for (int other = 0; other < 2; ++other) {  // the second one finds the budget used up
+    Site known;
+    known.candidates = {1};
+    settle(known, 1, Decision{.site = {}, .choice = "own", .stock_ns = 200'000'000, .choice_ns = 150'000'000}, false);
+    trial.cost = [](int c) { return c == kStock ? 200'000'000 : 150'000'000; };
+    trial.verified = {};
+    int waited = 0;
+    while (selector.call(known, trial) == kStock && waited < 100) ++waited;
+    EXPECT_LE(waited, other == 0 ? 1 : 12);
+  }
+}
+
+TEST_F(SelectorTest, weights_that_wait_leave_time_to_explore_with) {
+  Site known;
+  known.candidates = {1};
+  settle(known, 1, Decision{.site = {}, .choice = "own", .stock_ns = 1'000'000, .choice_ns = 500'000}, false);
+  trial.cost = [](int) { return 1'000'000; };
+  trial.readiness = Readiness::kNotNow;
+  for (int i = 0; i < 100; ++i) selector.call(known, trial);
+  EXPECT_NEAR(static_cast<double>(selector.tier_ns()), 1e8, 5e6);
+}
+
 TEST_F(SelectorTest, exploring_stops_at_the_budget_and_goes_on_as_the_program_runs) {
   trial.cost = [](int c) { return c == kStock ? 200'000'000 : 100'000'000; };
   calls(10);
