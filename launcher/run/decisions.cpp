@@ -1,13 +1,16 @@
 #include "launcher/run/decisions.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 
+#include "configs/base/log.h"
 #include "configs/contract/decision.h"
 #include "configs/contract/env.h"
 #include "configs/contract/event_ring.h"
@@ -30,6 +33,32 @@ std::int64_t whole(double number, double most) {
 
 constexpr double kMostNs = 1e15;
 constexpr double kMostSamples = 1e9;
+
+/// Of the first instance; 0: not known before it runs.
+int threads_of(const LaunchPlan& plan) {
+  if (plan.instances.empty()) return 0;
+  const auto asked = plan.instances.front().env.find("OMP_NUM_THREADS");
+  if (asked == plan.instances.front().env.end()) return plan.instances.front().threads;
+  int threads = 0;
+  const auto [end, failure] = std::from_chars(asked->second.data(), asked->second.data() + asked->second.size(), threads);
+  return failure == std::errc() && end == asked->second.data() + asked->second.size() ? threads : 0;
+}
+
+/// Sites differ by the number of threads, so that decisions of another one are asked for by no call. One line where none is left.
+void say_if_for_other_threads(const std::string& text, int threads) {
+  int theirs = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    Decision decision;
+    if (!parse_decision_line(line, &decision)) continue;
+    if (decision.site.threads == threads) return;
+    theirs = decision.site.threads;
+  }
+  if (threads > 0 && theirs > 0)
+    log::once(log::Level::kWarn, "threads of decisions",
+              "the config's decisions are for " + std::to_string(theirs) + (theirs == 1 ? " thread" : " threads") + ", instances have " +
+                  std::to_string(threads) + ": what is faster is measured anew");
+}
 
 }  // namespace
 
@@ -98,8 +127,10 @@ Status pin_decisions(const Options& options, const std::string& run_dir, LaunchP
   if (options.decisions.empty() || !options.optimize) return ok_status();
   if (run_dir.empty()) return Error{kExitFailure, "the config's decisions cannot be handed to the program: there is no run folder", ""};
   const std::string path = run_dir + "/decisions";
+  const std::string text = decisions_text(options);
+  say_if_for_other_threads(text, threads_of(*plan));
   std::ofstream file(path);
-  file << decisions_text(options);
+  file << text;
   file.close();
   if (!file) return Error{kExitFailure, "the config's decisions cannot be written to '" + path + "'", "set TMPDIR to a writable folder"};
   for (InstancePlan& instance : plan->instances) instance.env[env::name(env::Id::kDecisions)] = path;

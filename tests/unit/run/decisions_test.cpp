@@ -67,6 +67,21 @@ TEST(Decisions, every_instance_is_told_where_they_are) {
   }
 }
 
+TEST(Decisions, those_for_another_number_of_threads_are_told) {
+  const TempFolder folder;
+  const auto said = [&folder](const std::string& threads) {
+    LaunchPlan plan;
+    plan.instances.resize(1);
+    plan.instances[0].env["OMP_NUM_THREADS"] = threads;
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(pin_decisions(with_decision(), folder.path(), &plan).ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said("2"), "");
+  EXPECT_EQ(said("2,1"), "") << "not known";
+  EXPECT_EQ(said("8"), "ipexrun: the config's decisions are for 2 threads, instances have 8: what is faster is measured anew\n");
+}
+
 TEST(Decisions, launch_only_and_no_decisions_change_nothing) {
   LaunchPlan plan;
   plan.instances.resize(1);
