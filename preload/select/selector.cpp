@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace ipexrun::preload {
 namespace {
@@ -14,6 +15,9 @@ bool meets_stalls(const Site& site) noexcept { return site.stock_ns.load(std::me
 /// Whether the calling thread does all of a call. Then what it stands still is the doing of others, which comes at regular distances where
 /// they take turns on its core: in races of some pairs it met one of the two alone, who lost (or won) for it.
 bool by_this_thread(const Site& site) noexcept { return site.id.threads == 1 && meets_stalls(site); }
+
+/// Not pinned, and not seen in this process to be faster.
+bool is_remembered(const Site& site) noexcept { return std::strcmp(site.reason.load(std::memory_order_relaxed), "remembered") == 0; }
 
 /// What `run` says that it took on the wall, which may be negative, without such stalls.
 template <typename Run>
@@ -440,8 +444,9 @@ void Selector::note_sample(Site& site, std::int64_t taken_ns) {
   if (site.recent.size() < kRecentSamples) return;
   const double now = median(site.recent);
   site.recent.clear();
-  // The machine may simply be slower now than it was: only stock's time of now can tell.
-  if (now > kSuspiciousRatio * static_cast<double>(site.choice_ns.load(std::memory_order_relaxed))) {
+  // The machine may simply be slower now than it was: only stock's time of now can tell. And a choice that takes as long as it did in an
+  // earlier process may have won there against a stock that something held back (a cap on its instructions, another program).
+  if (is_remembered(site) || now > kSuspiciousRatio * static_cast<double>(site.choice_ns.load(std::memory_order_relaxed))) {
     site.recheck = Race();
     site.rechecking.store(true, std::memory_order_relaxed);
   }
@@ -470,12 +475,16 @@ int Selector::recheck(Site& site, Trial& trial, int choice) {
   if (site.recheck.pairs() < kRecheckPairs) return kStock;
   site.stock_ns.store(site.recheck.rival_ns(), std::memory_order_relaxed);
   site.choice_ns.store(site.recheck.challenger_ns(), std::memory_order_relaxed);
+  const bool was_remembered = is_remembered(site);
   if (site.recheck.ratio() > 1) {
     site.choice.store(kStock, std::memory_order_relaxed);
     site.reason.store("rolled back", std::memory_order_relaxed);
+  } else if (was_remembered) {
+    site.reason.store("faster", std::memory_order_relaxed);  // by what was seen in this process
   }
   site.rechecking.store(false, std::memory_order_relaxed);
-  if (site.choice.load(std::memory_order_relaxed) == kStock && on_decision_ != nullptr) on_decision_(site);
+  const bool decided = was_remembered || site.choice.load(std::memory_order_relaxed) == kStock;
+  if (decided && on_decision_ != nullptr) on_decision_(site);
   return kStock;
 }
 

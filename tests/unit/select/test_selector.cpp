@@ -258,6 +258,28 @@ TEST_F(SelectorTest, a_known_winner_of_long_calls_is_checked_and_used) {
   }
 }
 
+/// It won in an earlier process beside a stock that was held back: it takes as long as it did, so that nothing of its own is suspicious.
+TEST_F(SelectorTest, a_remembered_winner_is_held_against_stock_once) {
+  static int decisions;
+  decisions = 0;
+  for (const double share : {0.8, 1.1}) {
+    Selector own(clock, SelectorOptions{}, [](Site&) { ++decisions; });
+    Site known;
+    known.candidates = {1};
+    settle(known, 1, Decision{.site = {}, .choice = "own", .stock_ns = 3'000'000, .choice_ns = static_cast<std::int64_t>(share * 1e6)},
+           false);
+    trial.cost = [share](int c) { return c == kStock ? 1'000'000 : static_cast<std::int64_t>(share * 1e6); };
+    for (int i = 0; i < 600; ++i) own.call(known, trial);
+    EXPECT_EQ(known.choice.load(), share < 1 ? 1 : kStock);
+    EXPECT_STREQ(known.reason.load(), share < 1 ? "faster" : "rolled back");
+    EXPECT_EQ(known.stock_ns.load(), 1'000'000) << "what a report says it saves is of this process";
+    const auto explorations = own.explorations();
+    for (int i = 0; i < 2000; ++i) own.call(known, trial);
+    EXPECT_EQ(own.explorations(), explorations);
+  }
+  EXPECT_EQ(decisions, 2) << "the next process is told";
+}
+
 TEST_F(SelectorTest, weights_that_wait_leave_time_to_explore_with) {
   Site known;
   known.candidates = {1};
