@@ -5,6 +5,7 @@
 #include <ATen/ops/sub.h>
 #include <torch/library.h>
 
+#include <cmath>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
@@ -175,6 +176,15 @@ struct Call {
   std::string op;
 };
 
+/// The powers that torch computes as roots (but of float16), which differ from others at -0 and -infinity.
+void take_root(Call& call) {
+  if (call.operands[0].scalar_type() == at::kHalf || at::isComplexType(call.operands[1].scalar_type())) return;
+  const double exponent = call.operands[1].item<double>();
+  if (exponent != 0.5 && exponent != -0.5) return;
+  call.op = exponent > 0 ? "sqrt" : "rsqrt";
+  call.operands.pop_back();
+}
+
 Call read(const Row& row, const torch::jit::Stack& stack, std::size_t count) {
   Call out;
   out.op = row.op;
@@ -214,6 +224,7 @@ Call read(const Row& row, const torch::jit::Stack& stack, std::size_t count) {
   }
   if (!low) out.op += "_max";
   if (low && !high) out.op += "_min";
+  if (std::string_view(row.form) == "tSo" && out.op == "pow" && at::isFloatingType(out.operands[0].scalar_type())) take_root(out);
   return out;
 }
 
@@ -267,6 +278,10 @@ bool run(const Row& row, Call& call) {
   // What a parameter does to the type of integers is torch's business.
   for (const at::Scalar& parameter : call.parameters)
     if (parameter.isFloatingPoint() && !at::isFloatingType(type)) return false;
+  if (call.op.rfind("clamp", 0) == 0) {  // a bound that is NaN makes all results NaN
+    for (const at::Scalar& bound : call.parameters)
+      if (bound.isFloatingPoint() && std::isnan(bound.toDouble())) return false;
+  }
   Grid grid;
   if (!make_grid(iterator, grid)) return false;
   const Tensor& out = iterator.tensor(0);
@@ -284,7 +299,8 @@ bool run(const Row& row, Call& call) {
       options += std::string(" -D") + letter + "=" + kernel_type(operand.scalar_type());
       if (iterator.is_cpu_scalar(k)) {
         options += std::string(" -DVALUE_") + letter;
-        arguments.push_back(value_of(operand.item(), type));
+        // In the operands' type, as torch has it: of 300 beside bytes 44 is left.
+        arguments.push_back(value_of(type == at::kInt ? operand.to(common).item() : operand.item(), type));
         bytes.push_back(0);
         continue;
       }

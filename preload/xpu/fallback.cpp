@@ -41,6 +41,11 @@ class Call {
       : op_(op), in_float_(in_float), inputs_(arguments) {
     const std::string& name = op.schema().name();
     whole_storage_ = name.rfind("aten::as_strided", 0) == 0;
+    // Their factors are those of the transpose where the operand is contiguous, and their gradients ask the operand on xpu whether it is.
+    whole_storage_ = whole_storage_ || name == "aten::_linalg_det" || name == "aten::_linalg_slogdet";
+    // Where nobody asks for gradients it leaves out the places that the gradient of a largest value reads.
+    as_recorded_ = name == "aten::_sparse_mm_reduce_impl";
+    keeps_statistics_ = name == "aten::native_batch_norm" || name == "aten::batch_norm_update_stats";
     find_device();
   }
 
@@ -72,6 +77,10 @@ class Call {
     return type->kind() == c10::TypeKind::GeneratorType;
   }
   static bool is_written(const c10::Argument& formal) { return formal.alias_info() != nullptr && formal.alias_info()->isWrite(); }
+  /// Schemas of old do not say so.
+  [[nodiscard]] bool is_statistic(const c10::Argument& formal) const {
+    return keeps_statistics_ && (formal.name() == "running_mean" || formal.name() == "running_var");
+  }
 
   void find_device() {
     std::optional<c10::Device> from_tensor, asked;
@@ -106,6 +115,7 @@ class Call {
       out = out.to(at::kFloat);
     }
     if (out.layout() == at::kStrided) bytes_ += static_cast<double>(out.nbytes());
+    if (as_recorded_ && tensor.requires_grad()) out.set_requires_grad(true);
     copies_[tensor.unsafeGetTensorImpl()] = out;
     return out;
   }
@@ -120,7 +130,7 @@ class Call {
   }
 
   c10::IValue argument(const c10::IValue& value, const c10::Argument& formal) {
-    const bool written = is_written(formal);
+    const bool written = is_written(formal) || is_statistic(formal);
     if (value.isTensor()) return copied_in(value.toTensor(), written);
     if (value.isTensorList()) {
       c10::List<at::Tensor> out;
@@ -206,6 +216,8 @@ class Call {
   const c10::OperatorHandle& op_;
   bool in_float_;
   bool whole_storage_ = false;
+  bool keeps_statistics_ = false;  ///< running means and variances are written
+  bool as_recorded_ = false;       ///< copies are recorded for gradients where the arguments are
   bool on_device_ = true;
   const torch::jit::Stack& inputs_;
   c10::Device device_{c10::DeviceType::XPU, 0};

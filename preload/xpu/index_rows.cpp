@@ -38,12 +38,14 @@ void select_rows(const Tensor& out, const Tensor& in, const Tensor& index, RowsO
   const auto inner = rows.inner * static_cast<std::int64_t>(out.element_size()) / static_cast<std::int64_t>(bytes);
   const std::int64_t lines = rows.outer * index.numel(), n = lines * inner;
   if (fills_vectors(out, bytes, inner))
-    return launch_rows(
-        out, raw_kernel(out, bytes, n, "select_whole_rows"),
-        {write(out), read(in), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size), count(lines)}, inner,
-        lines);
+    return launch_rows(out, raw_kernel(out, bytes, n, "select_whole_rows"),
+                       {write(out), read(in), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size),
+                        count(rows.least()), count(lines)},
+                       inner, lines);
   launch_linear(out, raw_kernel(out, bytes, n, "select_rows"),
-                {write(out), read(in), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size), count(n)}, n);
+                {write(out), read(in), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size),
+                 count(rows.least()), count(n)},
+                n);
 }
 
 void put_rows(const Tensor& out, const Tensor& values, const Tensor& index, RowsOf rows) {
@@ -53,13 +55,13 @@ void put_rows(const Tensor& out, const Tensor& values, const Tensor& index, Rows
   const auto inner = rows.inner * static_cast<std::int64_t>(out.element_size()) / static_cast<std::int64_t>(bytes);
   const std::int64_t lines = rows.outer * index.numel(), n = lines * inner;
   if (!single && fills_vectors(out, bytes, inner))
-    return launch_rows(
-        out, raw_kernel(out, bytes, n, "put_whole_rows"),
-        {write(out), read(values), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size), count(lines)}, inner,
-        lines);
+    return launch_rows(out, raw_kernel(out, bytes, n, "put_whole_rows"),
+                       {write(out), read(values), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size),
+                        count(rows.least()), count(lines)},
+                       inner, lines);
   launch_linear(out, raw_kernel(out, bytes, n, "put_rows"),
-                {write(out), read(values), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size), flag(single),
-                 count(n)},
+                {write(out), read(values), read(index), index_mark(out), count(inner), count(index.numel()), count(rows.size),
+                 count(rows.least()), flag(single), count(n)},
                 n);
 }
 
@@ -71,8 +73,9 @@ void add_rows(const Tensor& out, const Tensor& in, const Tensor& index, RowsOf r
   TORCH_CHECK(many < std::numeric_limits<std::int32_t>::max(), "sums over more than 2^31 indices on xpu");
   const auto ints = at::TensorOptions().device(out.device()).dtype(at::kInt);
   const Tensor head = at::empty({rows.size}, ints).fill_(-1), next = at::empty({many}, ints);
-  launch_linear(out, raw_kernel(out, 4, many, "link"),
-                {write(head), write(next), read(index), index_mark(out), count(rows.size), count(skipped), count(many)}, many);
+  launch_linear(
+      out, raw_kernel(out, 4, many, "link"),
+      {write(head), write(next), read(index), index_mark(out), count(rows.size), count(rows.least()), count(skipped), count(many)}, many);
   const std::int64_t n = rows.outer * many * rows.inner;
   const bool whole = out.scalar_type() == at::kLong;
   const std::string options = (whole ? std::string("-DT=long -DX=long") : real_options(out)) + index_option(n);

@@ -8,6 +8,8 @@ namespace ipexrun::preload::xpu {
 /// How a tensor is seen: [outer, size, inner], indices go along `size`.
 struct RowsOf {
   std::int64_t outer, size, inner;
+  bool from_end = false;  ///< indices below 0 count from the end, as in x[i]; else they point outside
+  [[nodiscard]] std::int64_t least() const { return from_end ? -size : 0; }
 };
 
 /// The indices as kernels take them: long, contiguous.

@@ -92,7 +92,7 @@ bool pick(const Tensor& self, const c10::List<std::optional<Tensor>>& given, Pic
   if (first == end) return false;
   const at::IntArrayRef sizes = view.sizes();
   out.self = view;
-  out.rows = {product(sizes.slice(0, first)), product(sizes.slice(first, end - first)), product(sizes.slice(end))};
+  out.rows = {product(sizes.slice(0, first)), product(sizes.slice(first, end - first)), product(sizes.slice(end)), true};
   out.sizes = sizes.slice(0, first).vec();
   const at::IntArrayRef picked = indices[first].sizes();
   out.sizes.insert(out.sizes.end(), picked.begin(), picked.end());
@@ -108,6 +108,7 @@ bool pick(const Tensor& self, const c10::List<std::optional<Tensor>>& given, Pic
     launch_linear(joined, kernel, {write(joined), read(one), index_mark(joined), count(sizes[k]), count(n)}, n);
   }
   out.index = joined;
+  out.rows.from_end = false;
   return true;
 }
 

@@ -106,3 +106,32 @@ def test_fallbacks_are_counted(device):
     torch.ones(3).xpu().digamma()
     rows = {row["name"]: row for row in device.report()["fallbacks"]}
     assert rows["aten::digamma"]["calls"] == 1 and rows["aten::digamma"]["bytes"] > 0
+
+
+def test_gradients_of_determinants_of_a_part():
+    """The factors that the gradient takes are those of the transpose where the matrix is contiguous."""
+    torch.manual_seed(0)
+    base = torch.randn(5, 10).abs() + 9 * torch.eye(10)[::2]
+    for function in (torch.linalg.det, lambda m: torch.linalg.slogdet(m)[1], torch.logdet):
+        for part in (lambda m: m[:, ::2], lambda m: m[:, :5], lambda m: m[:, ::2].t(), lambda m: m[:, ::2].contiguous()):
+            here, there = base.clone().requires_grad_(), base.xpu().requires_grad_()
+            function(part(here)).backward(), function(part(there)).backward()
+            torch.testing.assert_close(there.grad.cpu(), here.grad)
+
+
+def test_gradients_of_the_largest_products_of_sparse_rows(child):
+    done = child("""if True:
+        import torch, ipexrun
+        from ipexrun import xpu
+        assert not xpu.install()
+        torch.manual_seed(0)
+        rows, columns = torch.randn(5, 5).relu(), torch.randn(5, 3)
+        for reduce in ("amax", "amin", "mean", "sum"):
+            found = []
+            for where in ("cpu", "xpu"):
+                a, b = rows.to_sparse_csr().to(where).requires_grad_(), columns.clone().to(where).requires_grad_()
+                torch.sparse.mm(a, b, reduce).sum().backward()
+                found.append([a.grad.to_dense().cpu(), b.grad.cpu()])
+            torch.testing.assert_close(*found)
+    """)
+    assert done.returncode == 0, done.stderr

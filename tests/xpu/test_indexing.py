@@ -77,3 +77,22 @@ def test_an_index_that_points_outside_is_told_and_writes_nothing():
     with pytest.raises(IndexError):
         torch.xpu.synchronize()
     assert x.tolist() == [1, 1, 1, 1]
+
+
+COUNTED_FROM_THE_END = {
+    "embedding": lambda x, i: F.embedding(i, x),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "gather": lambda x, i: x.gather(0, i[None]),
+    "scatter": lambda x, i: x.scatter(0, i[None], 1.0),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[None], torch.ones(1, 1, device=i.device)),
+    "index_add": lambda x, i: x.index_add(0, i, x[:1]),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED_FROM_THE_END)
+def test_indices_below_0_are_for_brackets_alone(name):
+    """They read, or wrote, the last row where torch raises."""
+    with pytest.raises(IndexError, match="index out of range on xpu"):
+        COUNTED_FROM_THE_END[name](of(10, 4).xpu(), torch.tensor([-1]).xpu()).cpu()
+    x = of(10, 4)
+    assert torch.equal(x.xpu()[torch.tensor([-1, -10]).xpu()].cpu(), x[[-1, -10]])

@@ -153,3 +153,34 @@ def test_sums_of_other_types():
     half = torch.randn(4, 200).half()
     torch.testing.assert_close(F.softmax(half.xpu(), -1).cpu().float(), F.softmax(half.float(), -1), rtol=2e-3, atol=1e-3)
     torch.testing.assert_close(half.xpu().mean(1).cpu().float(), half.float().mean(1), rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_bounds_signs_and_roots_of_odd_numbers(dtype):
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 4.0, -4.0], dtype=dtype)
+    for function in (lambda v: v.clamp(1, -1), lambda v: v.clamp(-1, nan), lambda v: v.clamp(min=nan), lambda v: v.clamp(max=nan), lambda v: v.clamp(-inf, inf),
+                     torch.sign, lambda v: v.pow(0.5), lambda v: v**-0.5, lambda v: v.pow(3)):
+        mine, right = function(x.xpu()).cpu(), function(x)
+        torch.testing.assert_close(mine, right, equal_nan=True)
+        assert torch.equal(mine.signbit(), right.signbit()) or right.isnan().any()
+    whole = torch.tensor([4, 9, 0])
+    torch.testing.assert_close((whole.xpu() ** 0.5).cpu(), whole**0.5)
+
+
+def test_numbers_beside_bytes():
+    x = torch.tensor([44, 255, 0], dtype=torch.uint8)
+    for function in (lambda v: v == 300, lambda v: v == -1, lambda v: v > -1, lambda v: v < 256, lambda v: v < 44.5, lambda v: v.char() * 100, lambda v: v - 5):
+        assert torch.equal(function(x.xpu()).cpu(), function(x))
+
+
+def test_running_statistics_that_lie_apart():
+    """The CPU answers, and torch's schema does not say that it writes them."""
+    x = torch.randn(3, 2, 5)
+    found = []
+    for where in ("cpu", "xpu"):
+        mean, variance = (torch.full((2, 2), value, device=where)[:, 0] for value in (0.0, 1.0))
+        F.batch_norm(x.to(where), mean, variance, training=True, momentum=0.3)
+        found.append(torch.stack([mean, variance]).cpu())
+    torch.testing.assert_close(*found)
+    assert found[0][0].abs().min() > 0

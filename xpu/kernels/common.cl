@@ -275,6 +275,7 @@ typedef struct {
     STORE(O, AT(MEM_TYPE(O), out) + batch * shape.out_batch + (row) * shape.out_row + (column) * shape.out_col, value_);          \
   }
 
-// An index from -size to size - 1 becomes 0 to size - 1. Others are marked (preload/xpu/index_check.h) and become -1.
+// An index from `low` (0, or -size where counting from the end is allowed) to size - 1 becomes 0 to size - 1. Others are marked
+// (preload/xpu/index_check.h) and become -1.
 #define MARK(name) atomic_or((volatile __global int *)(name##_base + name##_offset), 1)
-#define WRAPPED(index, size, mark) ((index) >= -(size) && (index) < (size) ? ((index) < 0 ? (index) + (size) : (index)) : (MARK(mark), -1L))
+#define WRAPPED(index, size, low, mark) ((index) >= (low) && (index) < (size) ? ((index) < 0 ? (index) + (size) : (index)) : (MARK(mark), -1L))

@@ -52,7 +52,7 @@ inline float near_erf(float x) {
 #define op_isnan(a, b, c) ((a) != (a))
 #define op_isneginf(a, b, c) ((a) == -INFINITY)
 #define op_isposinf(a, b, c) ((a) == INFINITY)
-#define op_sign(a, b, c) ((a) > ZERO ? ONE : (a) < ZERO ? -ONE : (a))
+#define op_sign(a, b, c) ((a) > ZERO ? ONE : (a) < ZERO ? -ONE : ZERO)
 #define op_log1p(a, b, c) log1p(a)
 #define op_expm1(a, b, c) expm1(a)
 #define op_round(a, b, c) rint(a)
@@ -79,8 +79,8 @@ inline float near_erf(float x) {
 #define op_gelu(a, b, c) ((a) * (XT)0.5 * (ONE + ERF((a) * (XT)0.70710678118654752440)))
 #define GELU_INNER(a) ((XT)0.79788456080286535588 * ((a) + (XT)0.044715 * (a) * (a) * (a)))
 #define op_gelu_tanh(a, b, c) ((XT)0.5 * (a) * (ONE + tanh(GELU_INNER(a))))
-// Bounds: NaN stays.
-#define op_clamp(a, b, c) ((a) < s ? s : (a) > t ? t : (a))
+// Bounds: NaN stays. Where the lower one is above the upper one, the upper one is the result.
+#define op_clamp(a, b, c) ((a) < s && s <= t ? s : (a) < s || (a) > t ? t : (a))
 #define op_clamp_min(a, b, c) ((a) < s ? s : (a))
 #define op_clamp_max(a, b, c) ((a) > s ? s : (a))
 // Gradients: a is that of the result, b the saved operand or result.

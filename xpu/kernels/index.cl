@@ -1,26 +1,27 @@
-// Reading and writing where a tensor of indices says. Indices are long; one that points outside is marked and skipped (common.cl).
+// Reading and writing where a tensor of indices says. Indices are long; one that points outside is marked and skipped (common.cl). `low`: the least one,
+// -size for x[i], which counts from the end as well, else 0.
 // -DRAW=: an integer as wide as what is moved; -DINDEX= counts elements; -DT= -DX= types of elements and of sums.
 
 #ifdef RAW
 // out[o, i, x] = in[o, index[i], x]; `inner` x's, `many` indices, `size` rows.
-__kernel void select_rows(MEM(out), MEM(in), MEM(index), MEM(mark), long inner, long many, long size, long n) {
+__kernel void select_rows(MEM(out), MEM(in), MEM(index), MEM(mark), long inner, long many, long size, long low, long n) {
   const long at = get_global_id(0);
   if (at >= n) return;
   const INDEX row = (INDEX)at / (INDEX)inner, x = (INDEX)at - row * (INDEX)inner;
   const INDEX o = row / (INDEX)many, i = row - o * (INDEX)many;
-  const long raw = AT(long, index)[i], from = WRAPPED(raw, size, mark);
+  const long raw = AT(long, index)[i], from = WRAPPED(raw, size, low, mark);
   RAW value = (RAW)(0);
   if (from >= 0) value = AT(RAW, in)[((long)o * size + from) * inner + x];
   AT(RAW, out)[at] = value;
 }
 
 // out[o, index[i], x] = values[o, i, x], or values[0] everywhere (single).
-__kernel void put_rows(MEM(out), MEM(values), MEM(index), MEM(mark), long inner, long many, long size, int single, long n) {
+__kernel void put_rows(MEM(out), MEM(values), MEM(index), MEM(mark), long inner, long many, long size, long low, int single, long n) {
   const long at = get_global_id(0);
   if (at >= n) return;
   const INDEX row = (INDEX)at / (INDEX)inner, x = (INDEX)at - row * (INDEX)inner;
   const INDEX o = row / (INDEX)many, i = row - o * (INDEX)many;
-  const long raw = AT(long, index)[i], to = WRAPPED(raw, size, mark);
+  const long raw = AT(long, index)[i], to = WRAPPED(raw, size, low, mark);
   if (to >= 0) AT(RAW, out)[((long)o * size + to) * inner + x] = AT(RAW, values)[single ? 0 : at];
 }
 
@@ -38,19 +39,19 @@ inline void copy_row(__global RAW *to, __global const RAW *from, long first, lon
   for (; x + 16 <= end; x += 16) vstore16(vload16(0, from + x), 0, to + x);
   for (; x < end; ++x) to[x] = from[x];
 }
-__kernel void select_whole_rows(MEM(out), MEM(in), MEM(index), MEM(mark), long inner, long many, long size, long rows) {
+__kernel void select_whole_rows(MEM(out), MEM(in), MEM(index), MEM(mark), long inner, long many, long size, long low, long rows) {
   const long first = (long)get_global_id(0) * ROW_PART, row = get_global_id(1);
   if (row >= rows) return;
-  const long raw = AT(long, index)[row % many], from = WRAPPED(raw, size, mark);
+  const long raw = AT(long, index)[row % many], from = WRAPPED(raw, size, low, mark);
   __global RAW *to = AT(RAW, out) + row * inner;
   if (from >= 0) copy_row(to, AT(RAW, in) + (row / many * size + from) * inner, first, inner);
   else
     for (long x = first; x < min(inner, first + ROW_PART); ++x) to[x] = 0;
 }
-__kernel void put_whole_rows(MEM(out), MEM(values), MEM(index), MEM(mark), long inner, long many, long size, long rows) {
+__kernel void put_whole_rows(MEM(out), MEM(values), MEM(index), MEM(mark), long inner, long many, long size, long low, long rows) {
   const long first = (long)get_global_id(0) * ROW_PART, row = get_global_id(1);
   if (row >= rows) return;
-  const long raw = AT(long, index)[row % many], to = WRAPPED(raw, size, mark);
+  const long raw = AT(long, index)[row % many], to = WRAPPED(raw, size, low, mark);
   if (to >= 0) copy_row(AT(RAW, out) + (row / many * size + to) * inner, AT(RAW, values) + row * inner, first, inner);
 }
 #endif
@@ -62,7 +63,7 @@ __kernel void gather(MEM(out), MEM(in), MEM(index), MEM(mark), long size, long s
   if (i0 >= grid.sizes[0] || i1 >= grid.sizes[1] || i2 >= rows_of(&grid)) return;
   long at[3];
   offsets_of(&grid, i0, i1, i2, 3, at);
-  const long raw = *(__global long *)(index_base + index_offset + at[2]), from = WRAPPED(raw, size, mark);
+  const long raw = *(__global long *)(index_base + index_offset + at[2]), from = WRAPPED(raw, size, 0, mark);
   RAW value = (RAW)(0);
   if (from >= 0) value = *(__global RAW *)(in_base + in_offset + at[1] + from * stride);
   *(__global RAW *)(out_base + out_offset + at[0]) = value;
@@ -72,7 +73,7 @@ __kernel void scatter(MEM(out), MEM(in), MEM(index), MEM(mark), long size, long 
   if (i0 >= grid.sizes[0] || i1 >= grid.sizes[1] || i2 >= rows_of(&grid)) return;
   long at[3];
   offsets_of(&grid, i0, i1, i2, 3, at);
-  const long raw = *(__global long *)(index_base + index_offset + at[2]), to = WRAPPED(raw, size, mark);
+  const long raw = *(__global long *)(index_base + index_offset + at[2]), to = WRAPPED(raw, size, 0, mark);
   if (to >= 0) *(__global RAW *)(out_base + out_offset + at[0] + to * stride) = *(__global RAW *)(in_base + in_offset + at[1]);
 }
 // The element of a contiguous tensor that scatter would write, in the order of the indices. Operands: to (long), out, index.
@@ -81,7 +82,7 @@ __kernel void destinations(MEM(to), MEM(index), MEM(mark), long size, long strid
   if (i0 >= grid.sizes[0] || i1 >= grid.sizes[1] || i2 >= rows_of(&grid)) return;
   long at[3];
   offsets_of(&grid, i0, i1, i2, 3, at);
-  const long raw = *(__global long *)(index_base + index_offset + at[2]), here = WRAPPED(raw, size, mark);
+  const long raw = *(__global long *)(index_base + index_offset + at[2]), here = WRAPPED(raw, size, 0, mark);
   *(__global long *)(to_base + to_offset + at[0]) = here < 0 ? -1 : (at[1] + here * stride) / element;
 }
 
@@ -89,16 +90,16 @@ __kernel void destinations(MEM(to), MEM(index), MEM(mark), long size, long strid
 __kernel void join_index(MEM(so_far), MEM(index), MEM(mark), long size, long n) {
   const long i = get_global_id(0);
   if (i >= n) return;
-  const long raw = AT(long, index)[i], here = WRAPPED(raw, size, mark), before = AT(long, so_far)[i];
+  const long raw = AT(long, index)[i], here = WRAPPED(raw, size, -size, mark), before = AT(long, so_far)[i];
   AT(long, so_far)[i] = here < 0 || before < 0 ? -1 : before * size + here;
 }
 
 // Sums over equal indices, without atomic sums: the sources of a row become a list, which one work item then walks.
 // head[row]: a source of that row or -1; next[i]: another source of the same row or -1. `skipped`: a row that gets nothing.
-__kernel void link(MEM(head), MEM(next), MEM(index), MEM(mark), long size, long skipped, long n) {
+__kernel void link(MEM(head), MEM(next), MEM(index), MEM(mark), long size, long low, long skipped, long n) {
   const long i = get_global_id(0);
   if (i >= n) return;
-  const long raw = AT(long, index)[i], row = WRAPPED(raw, size, mark);
+  const long raw = AT(long, index)[i], row = WRAPPED(raw, size, low, mark);
   if (row < 0 || row == skipped) return;
   AT(int, next)[i] = atomic_xchg((volatile __global int *)AT(int, head) + row, (int)i);
 }
