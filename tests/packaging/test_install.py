@@ -82,6 +82,11 @@ def test_the_installed_binary_knows_its_version_and_plugin(installed):
     assert "0.1.0" in run(installed / "bin" / "ipexrun", "--version").stdout
 
 
+def test_what_pip_shows_names_the_license(installed):
+    shown = run(installed / "bin" / "python", "-m", "pip", "show", "ipexrun").stdout
+    assert "License: Apache-2.0\n" in shown  # not the whole of its text
+
+
 def test_the_installed_package_runs_the_binary(installed):
     out = run(installed / "bin" / "python", "-m", "ipexrun", "--version").stdout
     assert "0.1.0" in out
