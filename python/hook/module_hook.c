@@ -611,9 +611,10 @@ static PyObject* after_fork_in_child(PyObject* self, PyObject* unused) {
  * are open would lose what was written last, and finalizers would not run. */
 static PyObject* at_exit(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
-  hook.attempt = NULL; /* never freed, see above */
+  hook.attempt = NULL;                           /* never freed, see above */
+  if (others_work()) return Py_NewRef(Py_False); /* a daemon's thread, which runs on while Python ends */
   forget_targets();
-  return PyBool_FromLong(!others_work());
+  Py_RETURN_TRUE;
 }
 
 static PyObject* report(PyObject* self, PyObject* unused) {
