@@ -249,7 +249,7 @@ TEST_F(SelectorTest, a_known_winner_of_long_calls_is_checked_and_used) {
   for (int other = 0; other < 2; ++other) {  // the second one finds the budget used up
     Site known;
     known.candidates = {1};
-    settle(known, 1, Decision{.site = {}, .choice = "own", .stock_ns = 200'000'000, .choice_ns = 150'000'000}, false);
+    settle(known, 1, Decision{.site = {}, .choice = "own", .stock_ns = 200'000'000, .choice_ns = 150'000'000, .reason = ""}, false);
     trial.cost = [](int c) { return c == kStock ? 200'000'000 : 150'000'000; };
     trial.verified = {};
     int waited = 0;
@@ -266,7 +266,8 @@ TEST_F(SelectorTest, a_remembered_winner_is_held_against_stock_once) {
     Selector own(clock, SelectorOptions{}, [](Site&) { ++decisions; });
     Site known;
     known.candidates = {1};
-    settle(known, 1, Decision{.site = {}, .choice = "own", .stock_ns = 3'000'000, .choice_ns = static_cast<std::int64_t>(share * 1e6)},
+    settle(known, 1,
+           Decision{.site = {}, .choice = "own", .stock_ns = 3'000'000, .choice_ns = static_cast<std::int64_t>(share * 1e6), .reason = ""},
            false);
     trial.cost = [share](int c) { return c == kStock ? 1'000'000 : static_cast<std::int64_t>(share * 1e6); };
     for (int i = 0; i < 600; ++i) own.call(known, trial);
@@ -283,7 +284,7 @@ TEST_F(SelectorTest, a_remembered_winner_is_held_against_stock_once) {
 TEST_F(SelectorTest, weights_that_wait_leave_time_to_explore_with) {
   Site known;
   known.candidates = {1};
-  settle(known, 1, Decision{.site = {}, .choice = "own", .stock_ns = 1'000'000, .choice_ns = 500'000}, false);
+  settle(known, 1, Decision{.site = {}, .choice = "own", .stock_ns = 1'000'000, .choice_ns = 500'000, .reason = ""}, false);
   trial.cost = [](int) { return 1'000'000; };
   trial.readiness = Readiness::kNotNow;
   for (int i = 0; i < 100; ++i) selector.call(known, trial);
