@@ -113,10 +113,10 @@ void Supervisor::end_all(Ending why) {
 
 void Supervisor::forward(const signalfd_siginfo& info) {
   const int signal = static_cast<int>(info.ssi_signo);
-  // A key press reaches the whole foreground process group: an instance that is in it has the signal already.
+  // A key press reaches the whole foreground process group, as does what is sent to a group: an instance that is in it has the signal already.
   const bool by_warden = settings_.warden != nullptr && settings_.warden->pid != 0 && info.ssi_code == SI_QUEUE &&
                          static_cast<pid_t>(info.ssi_pid) == settings_.warden->pid;
-  const bool from_terminal = info.ssi_code == SI_KERNEL || (by_warden && info.ssi_int == kFromTerminal);
+  const bool to_group = info.ssi_code == SI_KERNEL || (by_warden && info.ssi_int == kToWholeGroup);
   const bool many = instances_.size() > 1;
   if (asks_for_end(signal)) {
     stop_signal_ = signal;
@@ -135,7 +135,7 @@ void Supervisor::forward(const signalfd_siginfo& info) {
     if (!instance.alive) continue;
     if (asks_for_end(signal)) instance.outcome.stopped_by_us = true;
     if (signal == SIGCONT) instance.stopped = false;
-    if (instance.own_group || !from_terminal) send(instance, signal);
+    if (instance.own_group || !to_group) send(instance, signal);
   }
 }
 

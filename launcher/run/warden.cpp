@@ -12,13 +12,14 @@
 #include "configs/base/log.h"
 #include "launcher/run/processes.h"
 #include "launcher/run/signals.h"
+#include "launcher/run/witness.h"
 
 namespace ipexrun::launcher {
 namespace {
 
-void pass_on(pid_t launcher, const signalfd_siginfo& info) {
+void pass_on(pid_t launcher, const signalfd_siginfo& info, Witness& witness) {
   sigval value{};
-  value.sival_int = info.ssi_code == SI_KERNEL ? kFromTerminal : 0;
+  value.sival_int = info.ssi_code == SI_KERNEL || witness.saw(static_cast<int>(info.ssi_signo)) ? kToWholeGroup : 0;
   ::sigqueue(launcher, static_cast<int>(info.ssi_signo), value);
 }
 
@@ -30,11 +31,13 @@ void mirror_stop(pid_t launcher) {
 
 /// Waits for the launcher. Returns its exit code.
 int wait_for(pid_t launcher, SignalScope& signals) {
+  Witness witness;
   for (;;) {
     int status = 0;
     const pid_t ended = ::waitpid(launcher, &status, WNOHANG);
     if (ended == launcher && WIFEXITED(status)) return WEXITSTATUS(status);
     if (ended == launcher) {
+      witness.end();  // no descendant of the launcher's
       const std::size_t left = end_descendants(Reach::kAll);
       if (asks_for_end(WTERMSIG(status)) && left == 0) return 128 + WTERMSIG(status);  // before the program was started: no news
       log::error(fmt::format("the launcher itself was ended by signal {}; {}", WTERMSIG(status),
@@ -46,7 +49,7 @@ int wait_for(pid_t launcher, SignalScope& signals) {
     pollfd entry{signals.fd(), POLLIN, 0};
     ::poll(&entry, 1, -1);
     while (const auto info = signals.next()) {
-      if (info->ssi_signo != SIGCHLD) pass_on(launcher, *info);
+      if (info->ssi_signo != SIGCHLD) pass_on(launcher, *info, witness);
     }
   }
 }

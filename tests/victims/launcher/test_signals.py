@@ -32,6 +32,25 @@ def test_one_instance_gets_a_forwarded_signal_once_and_its_exit_code_counts(run_
     assert witness.wait_for_end() == b"up\ngot %d\n" % number
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_to_the_whole_group_is_seen_once(run_plan, witness, start, python, number):
+    launcher = start([run_plan, "--", python, "-c", COUNTER], env={"LAST": "12"}, start_new_session=True)
+    witness.wait_for(b"up\n")
+    os.killpg(launcher.pid, number)
+    witness.wait_for(b"got %d\n" % number)
+    launcher.send_signal(signal.SIGUSR2)  # to it alone, once a second delivery of the first would have come
+    assert launcher.wait(60) == 7
+    assert witness.wait_for_end() == b"up\ngot %d\ngot 12\n" % number
+
+
+def test_several_groups_get_what_is_sent_to_the_launchers(run_plan, witness, start, python):
+    launcher = start([run_plan, "--cpus", "-", "--cpus", "-", "--", python, "-c", COUNTER], env={"LAST": "10"}, start_new_session=True)
+    witness.wait_for(b"up\n", 2)
+    os.killpg(launcher.pid, signal.SIGUSR1)
+    assert launcher.wait(60) == 7
+    assert witness.wait_for_end().count(b"got 10\n") == 2
+
+
 def test_all_instances_get_it(run_plan, witness, start, python):
     launcher = start([run_plan, "--cpus", "-", "--cpus", "-", "--", python, "-c", COUNTER], env={"LAST": "10"})
     witness.wait_for(b"up\n", 2)
