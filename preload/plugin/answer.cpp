@@ -28,8 +28,10 @@ std::atomic<int>& sites_of(Op op) noexcept {
 }
 
 /// Calls of one operator that come in ever other sizes (images of photographs that are made smaller) are as many kinds: an operator may
-/// have half of as many sites as are left, so that there is room for the others that the program comes to.
+/// have half of as many sites as are left, so that there is room for the others that the program comes to. Where a candidate is forced
+/// nothing is tried that others could miss.
 bool has_room_for_site(const TierState& state, Op op) noexcept {
+  if (tier_forced() != kStock) return !state.sites.full();
   return 2 * sites_of(op).load(std::memory_order_relaxed) < kMaxSites - state.sites.size();
 }
 

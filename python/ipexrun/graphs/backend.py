@@ -125,7 +125,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
         return compiled
 
     compiler = aot_autograd(fw_compiler=forward_training_graph, bw_compiler=training_graph, inference_compiler=watched_graph, decompositions=fast_paths.written_out(module))
-    with decompositions.resizes_whole(), decompositions.draws_kept():
+    with decompositions.resizes_whole(), decompositions.draws_kept(values):
         compiled = compiler(module, example_inputs)
     retreat = Retreat(module, compiled, mine, written[0] if written else [], held)
     if written and share_memory(values):

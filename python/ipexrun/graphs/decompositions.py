@@ -40,9 +40,11 @@ def resizes_whole():
                 op._dispatch_cache.clear()
 
 
-def draws_kept():
+def draws_kept(values):
     """While it lasts, tracing keeps operators that draw random numbers which nobody reads (a dropout whose result is not used): the numbers that the program
-    draws next depend on them. AOTAutograd leaves them out, unless this is asked for; in this thread alone."""
+    draws next depend on them. AOTAutograd leaves them out, unless this is asked for; in this thread alone. Not of training graphs (`values`: what goes in):
+    a backward half would draw once more what the forward half has drawn."""
     from torch._inductor import config
 
-    return config.patch(fallback_random=True) if hasattr(config, "fallback_random") else contextlib.nullcontext()
+    training = torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in values)
+    return config.patch(fallback_random=True) if hasattr(config, "fallback_random") and not training else contextlib.nullcontext()
