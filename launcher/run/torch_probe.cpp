@@ -69,6 +69,34 @@ bool sees_system_packages(const fs::path& prefix) {
   return false;
 }
 
+/// What *.pth files in a folder of packages add to it: folders, one a line, as module site reads them (lines of code are not run).
+std::vector<fs::path> folders_of_pth(const fs::path& packages) {
+  std::vector<fs::path> files;
+  std::error_code failure;
+  for (fs::directory_iterator it(packages, failure), end; !failure && it != end; it.increment(failure)) {
+    if (it->path().extension() == ".pth" && it->path().filename().string().front() != '.') files.push_back(it->path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<fs::path> out;
+  for (const fs::path& one : files) {
+    std::ifstream file(one);
+    for (std::string line; std::getline(file, line);) {
+      line.erase(line.find_last_not_of(" \t\r") + 1);
+      if (line.empty() || line.front() == '#' || line.compare(0, 7, "import ") == 0 || line.compare(0, 7, "import\t") == 0) continue;
+      out.push_back(packages / line);  // an absolute one stays what it is
+    }
+  }
+  return out;
+}
+
+bool has_libtorch_cpu(const fs::path& folder, std::string* path) {
+  std::error_code failure;
+  const fs::path library = folder / "torch" / "lib" / "libtorch_cpu.so";
+  if (!fs::exists(library, failure)) return false;
+  *path = library.string();
+  return true;
+}
+
 }  // namespace
 
 std::string find_libtorch_cpu(const std::string& python, const std::map<std::string, std::string>& env) {
@@ -86,7 +114,13 @@ std::string find_libtorch_cpu(const std::string& python, const std::map<std::str
     if (end > at) folders.emplace_back(own.substr(at, end - at));
     at = end + 1;
   }
-  const auto add = [&folders](std::vector<fs::path> more) { folders.insert(folders.end(), more.begin(), more.end()); };
+  const auto add = [&folders](const std::vector<fs::path>& more) {
+    for (const fs::path& packages : more) {
+      folders.push_back(packages);
+      const std::vector<fs::path> added = folders_of_pth(packages);
+      folders.insert(folders.end(), added.begin(), added.end());
+    }
+  };
   if (environment) add(package_folders(prefix, version));
   if (!environment || sees_system_packages(prefix)) {
     if (value_of(env, "PYTHONNOUSERSITE").empty() && !value_of(env, "HOME").empty())
@@ -95,11 +129,11 @@ std::string find_libtorch_cpu(const std::string& python, const std::map<std::str
     if (!real.empty()) add(package_folders(real.parent_path().parent_path(), version));
     if (real.parent_path() == "/usr/bin") add(package_folders("/usr/local", version));
   }
+  std::string found;
   for (const fs::path& folder : folders) {
-    const fs::path library = folder / "torch" / "lib" / "libtorch_cpu.so";
-    if (fs::exists(library, failure)) return library.string();
+    if (has_libtorch_cpu(folder, &found)) break;
   }
-  return "";
+  return found;
 }
 
 PythonFacts ask_python(const std::string& python) {

@@ -103,6 +103,15 @@ TEST(FindLibtorchCpu, LooksWhereThatPythonLooks) {
   EXPECT_EQ(find_libtorch_cpu(python, {{"HOME", folder.path("home")}, {"PYTHONNOUSERSITE", "1"}}), system);
   const std::string own = torch_in(folder, "venv/lib/python3.11/site-packages");
   EXPECT_EQ(find_libtorch_cpu(python, {{"HOME", folder.path("home")}}), own);
+  const std::string python39 = folder.path("other/bin/python3.9");
+  folder.write("other/bin/python3.9", "");
+  folder.write("other/lib/python3.9/site-packages/b.pth", "# none\nimport os; os.environ\n\n../../../elsewhere \r\n");
+  EXPECT_EQ(find_libtorch_cpu(python39, {}), "");
+  const std::string named = torch_in(folder, "other/elsewhere");
+  EXPECT_TRUE(std::filesystem::equivalent(find_libtorch_cpu(python39, {}), named));
+  folder.write("other/lib/python3.9/site-packages/a.pth", folder.path("far"));
+  const std::string far = torch_in(folder, "far");
+  EXPECT_EQ(find_libtorch_cpu(python39, {}), far);
   const std::string first = torch_in(folder, "mine");
   EXPECT_EQ(find_libtorch_cpu(python, {{"PYTHONPATH", folder.path("none") + ":" + folder.path("mine")}}), first);
 }
