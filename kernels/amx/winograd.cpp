@@ -4,7 +4,7 @@
 // Loops, outermost first: blocks of tiles, whose transformed pixels are split as they are written, chunks of panels, the places of a tile
 // (whose pixels stay in L2 for all panels of a chunk), panels, strips of 32 tiles. A panel's weights, packed as for vectors, are split
 // beside the products of the ones before. What the places of a chunk give waits, a line a place and tile, until results are put together.
-// Tiles or weights that parts cannot stand for take the rest of their block to the vectors' kernel.
+// Tiles or weights that parts cannot stand for take their block of tiles to the vectors' kernel.
 #include "kernels/amx/winograd.h"
 
 #include "kernels/amx/parts_products.h"
@@ -70,10 +70,12 @@ class Product {
   bool run() {
     shared_ = core_is_shared();
     tile_configure(config_for(16));
-    std::int64_t tile = block_.row_begin;
-    while (tile < block_.row_end && run_tiles(tile)) tile += plan_.tiles;
+    bool finite = true;
+    for (std::int64_t tile = block_.row_begin; tile < block_.row_end; tile += plan_.tiles) {
+      const std::int64_t tiles = at_most(block_.row_end - tile, plan_.tiles);
+      if (!run_tiles(tile, tiles)) finite = by_vectors(tile, tiles) && finite;
+    }
     tile_release();
-    const bool finite = tile >= block_.row_end || by_vectors(tile);
     return !is_nan_in(checks_) && finite;
   }
 
@@ -95,8 +97,7 @@ class Product {
   }
 
   /// All panels of a block of tiles. False where parts cannot stand for something.
-  bool run_tiles(std::int64_t tile) {
-    const std::int64_t tiles = at_most(block_.row_end - tile, plan_.tiles);
+  bool run_tiles(std::int64_t tile, std::int64_t tiles) {
     // Panels decide on the size of blocks, too: what is there may be the last of several.
     const bool same = block_.same_rows && tiles == block_.row_end - block_.row_begin && head_->tile == tile && head_->tiles == tiles;
     if (!same) transform(tile, tiles);
@@ -185,12 +186,13 @@ class Product {
     }
   }
 
-  /// From `tile` on. False where a number is not finite.
-  bool by_vectors(std::int64_t tile) {
-    LinearBlock rest = block_;
-    rest.row_begin = tile;
-    rest.same_rows = false;
-    return avx512::winograd(args_, rest, spare_);
+  /// False where a number is not finite.
+  bool by_vectors(std::int64_t tile, std::int64_t tiles) {
+    LinearBlock block = block_;
+    block.row_begin = tile;
+    block.row_end = tile + tiles;
+    block.same_rows = false;
+    return avx512::winograd(args_, block, spare_);
   }
 
   const WinogradArgs& args_;
@@ -211,14 +213,15 @@ class Product {
 
 std::size_t winograd_scratch_bytes(const WinogradArgs& args, const LinearBlock& block) {
   const PartsPlan plan = parts_plan(args, block);
-  std::int64_t vectors = 0;
-  for (std::int64_t tile = block.row_begin; tile < block.row_end; tile += plan.tiles) {  // cut otherwise they may want more for fewer tiles
-    LinearBlock rest = block;
-    rest.row_begin = tile;
-    vectors = at_least(static_cast<std::int64_t>(avx512::winograd_scratch_bytes(args, rest)), vectors);
-  }
-  return static_cast<std::size_t>(kHeadBytes + kPlaces * plan.place_bytes + 2 * plan.b_bytes + ceil_div(plan.sums_bytes, 64) * 64 +
-                                  vectors);
+  const auto by_vectors = [&](std::int64_t tiles) {
+    LinearBlock part = block;
+    part.row_end = block.row_begin + tiles;
+    return static_cast<std::int64_t>(avx512::winograd_scratch_bytes(args, part));
+  };
+  // Vectors may want more for the last block of tiles than for longer ones.
+  const std::int64_t tiles = block.row_end - block.row_begin;
+  const std::int64_t vectors = at_least(by_vectors(at_most(tiles, plan.tiles)), by_vectors((tiles - 1) % plan.tiles + 1));
+  return static_cast<std::size_t>(kHeadBytes + kPlaces * plan.place_bytes + 2 * plan.b_bytes + plan.sums_bytes + vectors);
 }
 
 bool winograd(const WinogradArgs& args, const LinearBlock& block, void* scratch) {

@@ -89,14 +89,6 @@ std::vector<fs::path> folders_of_pth(const fs::path& packages) {
   return out;
 }
 
-bool has_libtorch_cpu(const fs::path& folder, std::string* path) {
-  std::error_code failure;
-  const fs::path library = folder / "torch" / "lib" / "libtorch_cpu.so";
-  if (!fs::exists(library, failure)) return false;
-  *path = library.string();
-  return true;
-}
-
 }  // namespace
 
 std::string find_libtorch_cpu(const std::string& python, const std::map<std::string, std::string>& env) {
@@ -129,11 +121,11 @@ std::string find_libtorch_cpu(const std::string& python, const std::map<std::str
     if (!real.empty()) add(package_folders(real.parent_path().parent_path(), version));
     if (real.parent_path() == "/usr/bin") add(package_folders("/usr/local", version));
   }
-  std::string found;
   for (const fs::path& folder : folders) {
-    if (has_libtorch_cpu(folder, &found)) break;
+    const fs::path library = folder / "torch" / "lib" / "libtorch_cpu.so";
+    if (fs::exists(library, failure)) return library.string();
   }
-  return found;
+  return "";
 }
 
 PythonFacts ask_python(const std::string& python) {
