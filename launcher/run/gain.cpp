@@ -20,8 +20,8 @@ std::string gain_paragraph(IsaSet isa, const Machine& machine) {
         "with --dtype auto (the default), which keeps float32 at every boundary and checks the accuracy of each site.\n";
   } else if (isa_has(isa, kIsaAvx512Bf16)) {
     out +=
-        "This CPU has bf16 dot products (AVX512-BF16): linear layers can gain with --dtype auto, less than with AMX, and hardly\n"
-        "where these take twice as long as float32's, as on Intel's cores.\n";
+        "This CPU has bf16 dot products (AVX512-BF16): linear layers can gain with --dtype auto, less than with AMX, and not\n"
+        "where they take longer than float32's, as on the Intel Xeon without AMX that was measured.\n";
   } else if (isa_has(isa, kIsaAvx512)) {
     out += "This CPU has AVX-512 but no bf16 arithmetic: linear layers gain from packed weights in float32.\n";
   } else if (isa_has(isa, kIsaAvx2)) {
