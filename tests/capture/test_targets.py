@@ -299,6 +299,33 @@ def test_parts_of_a_graph_whose_calls_come_no_more_keep_no_call_from_the_module(
     assert target.phase == target.capture, "time without a graph counts while graphs rest"
 
 
+@pytest.mark.parametrize(
+    "speed, rounds, convolutions, gains",
+    [
+        (2.0, True, False, True),
+        (0.55, True, False, False),  # AVX512-BF16 of Intel's cores
+        (2.0, False, False, False),  # float32 asked for, products in parts would take longer
+        (8.0, False, False, True),  # AMX: float32 in parts
+        (0.0, False, True, True),
+        (0.0, False, False, False),
+    ],
+)
+def test_products_gain_where_the_cpu_multiplies_faster_as_a_graph_does(speed, rounds, convolutions, gains):
+    from ipexrun.capture import prices
+
+    assert prices.products_gain(speed, rounds, convolutions) is gains
+
+
+def test_which_modules_are_mostly_convolutions():
+    from ipexrun.capture import capture
+
+    images = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Conv2d(8, 8, 3), torch.nn.Linear(8, 2))
+    patches = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+    assert capture.mostly_convolutions(images)
+    assert not capture.mostly_convolutions(patches)
+    assert not capture.mostly_convolutions(torch.nn.Sequential(torch.nn.ReLU()))
+
+
 def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatch):
     """Also risk: calls of a second are tried after three; a call of a thousand operators is traced as if it had ten."""
     from ipexrun.capture import capture, modes, prices
@@ -308,12 +335,12 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
     monkeypatch.setattr(prices, "_scale", None)
     monkeypatch.setattr(modes, "AT_ONCE", False)
 
-    def calls_until_traced(call_s, operators=10, changes=False, doubtful=False, rounds=False):
+    def calls_until_traced(call_s, operators=10, changes=False, doubtful=False, rounds=False, gains=True):
         target, now = object.__new__(capture.Target), [0.0]
         target.clock, target.builder = (lambda: now[0]), SimpleNamespace(operators_counted=lambda: operators)
         target.timed, target.express, target.verdict, target.sizes = {}, None, None, SimpleNamespace(change=lambda: changes)
         target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.operators, target.counts_more = 0, 0.0, 0, 0, 10, 0, capture.COUNTS
-        target.rounds = rounds
+        target.rounds, target.products_gain = rounds, gains
         target.want_s = prices.PATIENCE * prices.predicted_s(10)
         target.wait_s = target.want_s / 2  # the other half was spent before
         target.wait_longer_s = prices.PATIENCE * prices.predicted_s(10) * (prices.LATER - 0.5)
@@ -327,6 +354,9 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
     assert calls_until_traced(0.01) == pytest.approx(prices.LIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.02)
     assert calls_until_traced(1.0) == pytest.approx(prices.LIKELY * (price + prices.TRIAL_CALLS), abs=1.01)
     assert calls_until_traced(1.0, rounds=True) == pytest.approx(prices.LIKELY * price, abs=1.01), "where bf16 is native"
+    assert calls_until_traced(1.0, rounds=True, gains=False) == pytest.approx(prices.UNLIKELY * price, abs=1.01), "and no faster"
+    assert calls_until_traced(0.01, gains=False) == pytest.approx(prices.UNLIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.02), "linear layers in float32"
+    assert calls_until_traced(0.001, gains=False) == pytest.approx(prices.PATIENCE * (price + 0.001 * prices.TRIAL_CALLS), abs=0.01)
     assert calls_until_traced(0.001, rounds=True) == pytest.approx(prices.PATIENCE * price, abs=0.01), "calls that compute little"
     many = 0.6 + prices.BASE_S + 2000 * prices.PER_OPERATOR_S
     assert calls_until_traced(0.01, operators=2000) == pytest.approx(prices.LIKELY * (many + 0.01 * prices.TRIAL_CALLS), abs=0.02)

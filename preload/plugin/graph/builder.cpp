@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "preload/plugin/answer.h"
+#include "preload/plugin/bf16_speed.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/count_operators.h"
 #include "preload/plugin/drift_switch.h"
@@ -372,6 +373,7 @@ void register_classes() {
           .def("kernels", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->kernels(bf16); })
           .def("be_exact", [](const c10::intrusive_ptr<Builder>& self, bool bf16) { return self->be_exact(bf16); })
           .def("bf16_allowed", [](const c10::intrusive_ptr<Builder>&, const std::string& dtype) { return bf16_allowed(dtype); })
+          .def("bf16_speed", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr ? bf16_speed(tier()->options.isa) : 0.0; })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("choosing_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs()); })
           .def("unsettled_runs",

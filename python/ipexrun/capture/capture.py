@@ -77,6 +77,12 @@ def is_one_operator(module):
     return type(module).__module__.startswith("torch.nn.modules.") and next(module.children(), None) is None
 
 
+def mostly_convolutions(module):
+    """Of its layers that multiply."""
+    layers = [isinstance(one, torch.nn.modules.conv._ConvNd) for one in module.modules() if isinstance(one, (torch.nn.modules.conv._ConvNd, torch.nn.Linear))]
+    return 2 * sum(layers) > len(layers)
+
+
 def holds_more(module):
     """Whether something inside may be captured by itself: else each call of a layer inside would be looked up for nothing."""
     return module is not None and not all(one is module or is_one_operator(one) for one in module.modules())
@@ -209,7 +215,8 @@ class Target:
         self.sizes = Sizes()
         self.trial = torch.classes.ipexrun.Trial()
         self.builder = torch.classes.ipexrun.Graph()  # asked for what the process has chosen so far
-        self.rounds = self.builder.bf16_allowed("")  # long calls nearly always gain by that: what trying it costs is soon earned
+        self.rounds = self.builder.bf16_allowed("")
+        self.products_gain = prices.products_gain(self.builder.bf16_speed(), self.rounds, mostly_convolutions(module))
         self.unsettled = 0  # captured calls of the race in which kernels inside were still being chosen
         self.in_float32 = False  # its graphs, because there are several
         self.quiet, self.undecided = 0, -1  # calls in a row in which no operator was undecided, and what was counted then
@@ -395,8 +402,7 @@ class Target:
         if modes.AT_ONCE or not self.waits:
             return (self.wait_longer_s if doubtful else self.wait_s) <= 0
         price_s = self.price_s() + (0 if self.rounds else prices.TRIAL_CALLS * self.mean_s())
-        patience = min(prices.PATIENCE, prices.LIKELY) if self.mean_s() >= prices.COMPUTES_S else prices.PATIENCE
-        more_s = patience * price_s - self.want_s
+        more_s = prices.patience(self.mean_s(), self.products_gain) * price_s - self.want_s
         return self.wait_longer_s + prices.LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
 
     def price_s(self):

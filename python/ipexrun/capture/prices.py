@@ -14,6 +14,8 @@ TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing i
 EARNS = 1.25  # times a trace's price that the last run's calls would have saved, for one at the begin of the next run
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
 LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that take so long, in most of which more is computed than arranged
+UNLIKELY = 2 * PATIENCE  # the same where products are as fast as they get: what is around them, the rest of a call, is all that a graph can save
+FASTER, IN_PARTS = 1.1, 6.0  # times float32's speed, from which on products in bf16 make up for a trace, and those in float32 as sums of bf16 parts
 TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
 
 _scale = None  # measured price of the last capture over its usual one
@@ -27,6 +29,20 @@ def usual_price_s(modules, operators=0, changing=False):
 def predicted_s(modules, operators=0, changing=False):
     """What capturing a module of so many is going to take, by the last capture if there was one."""
     return importing.remaining_s() + (python_speed.slowness() if _scale is None else _scale) * usual_price_s(modules, operators, changing)
+
+
+def products_gain(bf16_speed, rounds, convolutions):
+    """Whether most products of a module are likely to be faster in a graph: where the CPU multiplies so many times as fast in bf16 as in float32, if they
+    may be rounded or else in parts; or as convolutions, which are channels last there."""
+    return convolutions or bf16_speed >= (FASTER if rounds else IN_PARTS)
+
+
+def patience(mean_s, products_gain):
+    """How many times its price is to have been spent in a module whose calls take `mean_s`. A trace has earned its price after as many times that as one over
+    the share that it saves: half and more of products that gain, a seventh in the middle of what float32 was seen to gain otherwise (docs/zoo.md)."""
+    if mean_s < COMPUTES_S:
+        return PATIENCE
+    return min(PATIENCE, LIKELY) if products_gain else UNLIKELY
 
 
 def limit_s(price_s):

@@ -64,7 +64,7 @@ def refusal(module):
 
 def bf16_allowed():
     builder = torch.classes.ipexrun.Graph()
-    return builder.may_time() and builder.bf16_allowed("")
+    return builder.may_time() and builder.bf16_allowed("") and (compiler.BF16_ASKED_FOR or builder.bf16_speed() >= prices.FASTER)
 
 
 def keeps_float32(module):
