@@ -288,6 +288,34 @@ print(len(runs))
 """)
 
 
+def test_quantized_tensors_stay_so():
+    """What goes on behind a split got a float32 tensor in their place."""
+    stderr = same_as_stock("""
+import torch
+from torch import nn
+class Split(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 128), nn.Linear(128, 64)
+    def forward(self, x):
+        q = torch.quantize_per_tensor(self.first(x) * 0 + 1, 0.5, 0, torch.qint8)
+        y = q.dequantize() + q.int_repr().float().mean()
+        return self.last(y) * 0 + y.mean() + (2.0 if q.is_quantized else 1.0)
+class Given(Split):
+    def forward(self, x):
+        q = torch.ops.aten.quantize_per_tensor(self.first(x) * 0 + 1, 0.5, 0, torch.quint8)
+        return q.dequantize(), q
+with torch.no_grad():
+    for model in (Split().eval(), Given().eval()):
+        results = [model(torch.randn(8, 64)) for _ in range(12)]
+        print({one.mean().item() if torch.is_tensor(one) else (one[0].mean().item(), one[1].dtype, one[1].is_quantized) for one in results})
+compiled = torch.compile(Given().eval(), backend="ipex" if "ipexrun" in __import__("sys").modules else "eager")
+with torch.no_grad():
+    print([one.dtype for one in compiled(torch.randn(8, 64))])
+""", "--report")
+    assert "quantized tensors, which a graph takes for plain ones" in stderr
+
+
 def test_a_capture_leaves_the_process_as_it_was():
     """Results that are held against float64 walk over a graph, for which torch.fx makes a bar of tqdm: a thread, and a start method that is fixed."""
     stderr = same_as_stock("""

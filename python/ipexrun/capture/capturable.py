@@ -31,7 +31,10 @@ def calls_in_its_own_way(module):
 
 
 def is_not_plain(module):
-    """Why its tensors are none that graphs may read: exact CPU tensors with strides only."""
+    """Why its tensors are none that graphs may read: exact CPU tensors with strides only, and none that are swapped when the module is converted or loads a
+    state: torch swaps no tensors that somebody holds weakly, as TorchDynamo's guards do."""
+    if torch.__future__.get_swap_module_params_on_conversion():
+        return "its parameters are to be swapped (torch.__future__.set_swap_module_params_on_conversion)"
     for tensor in [*module.parameters(), *module.buffers()]:
         if isinstance(tensor, (torch.nn.parameter.UninitializedParameter, torch.nn.parameter.UninitializedBuffer)):
             return "not initialized yet"

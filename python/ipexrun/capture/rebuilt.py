@@ -1,7 +1,7 @@
 """What TorchDynamo hands to a program is what it rebuilds from what it followed. Of some kinds of objects that is another object than the program's own code
 makes: iterators and generators, which have run to their end by then and come out as iterators of tuples; contexts that are entered (torch.no_grad() as a
 value); scalars of NumPy, which come out as arrays; subclasses of set, which come out empty. A frame that gives such a one to the program stays the program's,
-and so does one whose graph would compute NumPy's part in torch's way, or draw from a random stream of the program's own.
+and so does one whose graph would compute NumPy's part in torch's way, hold quantized tensors as plain ones, or draw from a random stream of the program's own.
 
 Thread rule: every function runs under the interpreter lock.
 """
@@ -10,6 +10,7 @@ import dis
 import functools
 import weakref
 
+from ..graphs.backend import makes_quantized
 from ..problems import let_through
 
 GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTENDED_ARG"])
@@ -18,6 +19,7 @@ ENTERS = ("BEFORE_WITH", "SETUP_WITH")
 REASON = "what it gives to the program would come out as another kind of object"
 OWN_STREAM = "a random stream of its own"
 NUMPY = "NumPy inside: its numbers are its own"
+QUANTIZED = "quantized tensors, which a graph takes for plain ones"
 ASSERTS = "an assertion about values of tensors, which raises another exception in a graph"
 OF_NUMBERS = {"sqrt", "prod", "log", "log2", "exp", "power", "square", "ceil", "floor"}  # of plain numbers these give torch's kernels what NumPy's scalar would
 
@@ -140,7 +142,7 @@ def refused(backend, target):
     @functools.wraps(backend)
     def as_it_is(graph, inputs):
         try:
-            why = comes_out_otherwise() or (NUMPY if computes_for_numpy(graph) else ASSERTS if asserts(graph) else "")
+            why = comes_out_otherwise() or (NUMPY if computes_for_numpy(graph) else ASSERTS if asserts(graph) else QUANTIZED if makes_quantized(graph) else "")
         except Exception as problem:  # a torch whose insides are others than expected
             let_through(problem)
             why = REASON

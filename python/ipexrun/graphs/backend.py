@@ -94,7 +94,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
         if dtype not in (None, "auto"):
             raise ValueError("backend ipex on xpu computes in the program's own types: use torch.autocast instead of option dtype")
         return xpu_graphs.backend(module, example_inputs, freezing)
-    if not plugin.ready():
+    if not plugin.ready() or makes_quantized(module):
         return function_of(module)
     from torch._dynamo.backends.common import aot_autograd
 
@@ -138,6 +138,18 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             if builder.may_time() and builder.bf16_allowed(dtype or ""):
                 return step_graphs.TrainingForms(module, retreat, dtype)
     return retreat
+
+
+def makes_quantized(module):
+    """Whether a graph of TorchDynamo's has an operator whose results are quantized tensors. torch's fakes of these are plain float32 (seen in 2.13), and AOTAutograd
+    takes what is computed from one for the other: a program that goes on with the quantized tensor is handed the dequantized one. torch stops at what else makes
+    such tensors. Those of quantized_decomposed are plain integers."""
+
+    def name_of(target):
+        return getattr(target, "_name", "") or getattr(target, "_qualified_op_name", "") or getattr(target, "__name__", "")
+
+    names = [name_of(node.target).removeprefix("aten::").partition(".")[0] for node in module.graph.nodes if node.op == "call_function"]
+    return "quantize_per_tensor" in names
 
 
 def held_by(module):
