@@ -308,6 +308,18 @@ def test_the_next_process_begins_with_the_trace(proved):
     assert not again["dynamo"] and again["out"] == pytest.approx(out, rel=1e-5)
 
 
+def test_a_trace_that_won_before_is_held_against_stock(proved):
+    """A loser that was once written down as the winner answered in every process."""
+    path, cache, _, out = proved
+    slow = ("import ipexrun, runpy, sys, time\nfrom ipexrun.capture import held, tracing\nheld.AFTER, inner = 12, tracing.Form.answered\n"
+            "def slow(*arguments):\n    time.sleep(0.02)\n    return inner(*arguments)\n"
+            "tracing.Form.answered = slow\nsys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')")
+    again = found([*launched("--graph-mode", "auto"), "-c", slow, str(path)], IPEXRUN_CACHE=str(cache), IPEXRUN_GRAPH_WAIT="0")
+    assert again["note"]["state"] == "stock: as a whole it was not faster" and again["out"] == pytest.approx(out, rel=1e-5), again["note"]
+    again = second(path, cache)
+    assert again["note"].get("by") != "trace" and "captured" not in again["note"]["state"], again["note"]
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("edit", [
     lambda text: text.replace('"SCALE", 2.0', '"SCALE", 2.5'),

@@ -282,3 +282,67 @@ def test_a_check_of_drift_that_is_open_hides_no_captured_form(tmp_path):
     key = "print(json.dumps({'key': torch._C._dispatch_tls_is_dispatch_key_included('TESTING_ONLY_GenericMode')}))"
     found, _ = run("off", calls=120, program=PROGRAM[: PROGRAM.index("import ipexrun\n")] + key, IPEXRUN_GRAPH_WAIT="0")
     assert found == {"key": False}
+
+
+HELD = """
+import sys, json, os, time, torch
+import ipexrun
+from ipexrun.capture import held, modes, tracing
+from ipexrun.graphs import compiler
+held.AFTER = 40
+if os.environ.get("SLOW"):
+    for kind, name in ((tracing.Form, "answered"), (compiler.Compiled, "__call__")):
+        def slow(*arguments, inner=getattr(kind, name)):
+            time.sleep(0.02)
+            return inner(*arguments)
+        setattr(kind, name, slow)
+if os.environ.get("WINS"):
+    # Whether it wins depends on the machine: here any form does.
+    def pair(self, nanoseconds, stock, settled=True):
+        if self.phase == self.race:
+            self.target.kept.remember(self.signature, "captured")
+            self.settle("faster")
+    tracing.Form.pair = pair
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(256, 256), torch.nn.Linear(256, 256)
+    def forward(self, x):
+        for _ in range(3):
+            x = torch.nn.functional.gelu(self.second(torch.relu(self.first(x)) * 0.5 + x))
+        return x
+torch.manual_seed(0)
+model, x = Net().eval(), torch.randn(512, 256)
+with torch.no_grad():
+    for i in range(int(sys.argv[1])):
+        y = x + 0.001 * i
+        got = model(y)
+        if i % 16 == 0:
+            ipexrun.set_enabled(False)
+            assert torch.allclose(got, model.forward(y), rtol=1e-2, atol=1e-2), i
+            ipexrun.set_enabled(True)
+print(json.dumps({"end": ipexrun.report().get("modules", [])}))
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "trace"])
+def test_what_won_before_is_held_against_stock_now_and_then(mode, first, tmp_path):
+    """A loser that was once written down as the winner answered in every process."""
+    tmp_path.chmod(0o700)
+    options = ("--dtype", "auto", "--graph-mode", mode)
+
+    def again(calls, **more):
+        found, _ = run(tmp_path, *options, calls=calls, program=HELD, IPEXRUN_GRAPH_WAIT="0", **more)
+        (module,) = found["end"]
+        lines = [line for line in lines_about(tmp_path, "module:Net") if not line[1].isdecimal()]
+        counts = [int(line[1]) for line in lines_about(tmp_path, "module:Net") if ",unheld|" in line[0]]
+        return module, lines[-1][1], counts
+
+    if mode == "auto":
+        with_choice(first[0], tmp_path, "captured")
+    else:
+        again(60, WINS="1")
+    module, _, counts = again(36)
+    assert (module["state"], module["reason"]) == ("captured", "remembered") and counts and 0 < counts[-1] < 40, (module, counts)
+    module, choice, counts = again(150, SLOW="1")
+    assert module["state"].startswith("stock: as a whole it was not faster") and choice == "stock" and counts[-1] == 0, (module, choice, counts)

@@ -117,6 +117,7 @@ def test_who_lost_by_little_races_again_ever_later_and_then_no_more(monkeypatch)
             self.ratios, self.eager, self.answered = list(ratios), "eager", []
             self.note, self.times, self.pairs, self.compiled = {}, {}, {}, []
             self.rematches = self.appeals = self.calls = self.unsettled = self.taken = 0
+            self.look = None
             self.rest_s = self.race_s = self.moment = 0.0
             self.remembered = []
             self.phase = self.race

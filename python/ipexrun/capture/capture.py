@@ -28,6 +28,7 @@ from .call_kinds import TOO_MANY, has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .dynamo_calls import no_marks, ways_of_calling
 from .fits import Fits
+from .held import Held, Look
 from .sizes import Sizes
 from .unguarded import Unguarded
 from .unguarded_arguments import Alike
@@ -207,6 +208,7 @@ class Target:
         self.verdict = None
         self.lost = False  # a race, but parts of its graphs are still being compiled
         self.appeals, self.lost_by_little = 0, False  # races that were lost and are run again; the last one
+        self.held, self.look = Held(known), None  # against stock, where an earlier process found it faster; a Look while that is done
         self.race_s = self.rest_s = self.moment = 0.0  # seconds of the last race and the last rest; when the race or the rest began
         self.phase = self.wait
         self.module_hooks = None  # until it is traced
@@ -442,6 +444,9 @@ class Target:
             self.remember(remembered.UNDECIDED, "the process ended")
         if self.known.number("pays"):
             self.known.remember_number("calls", self.calls_made())
+        self.held.tell_end()
+        if self.express is not None:
+            self.express.held.tell_end()
         self.tell(remembered.CAPTURED if captured else remembered.STOCK, self.note.get("reason", self.note["state"].removeprefix("stock: ")))
 
     def medians(self):
@@ -457,6 +462,7 @@ class Target:
         """The captured form answers from now on."""
         self.note.update(state="captured", reason=reason)
         self.phase = self.answer
+        self.look = None
         self.pairs.clear()
         stock_ns, captured_ns = self.medians()
         if 0 < captured_ns < stock_ns:
@@ -721,11 +727,14 @@ class Target:
             return self.eager
         waiting = self.pairs.get(key)
         self.turn += 1
+        if self.calls > PAIRS_WANTED and self.look is not None:
+            self.settle("remembered")
+            return self.eager
         if self.calls > PAIRS_WANTED:
             self.give_up("its calls differ too much to be compared", remember=False)
             return self.eager
         if waiting.stock if waiting is not None else self.turn % 2:  # the other half, or in turn
-            result, half = self.captured(module, args, kwargs)
+            result, half = self.captured(module, args, kwargs) if self.look is None else self.as_answered(module, args, kwargs)
             if half is None:
                 self.pairs.pop(key, None)
             elif self.phase == self.race:
@@ -749,6 +758,8 @@ class Target:
         (self.trial.add if stock.settled and mine.settled else self.trial.add_unsettled)(stock.nanoseconds, mine.nanoseconds)
         self.signature = key
         decided = self.trial.result()
+        if self.look is not None and self.look.is_clear(stock.nanoseconds, mine.nanoseconds):
+            decided = 1
         if decided == 1:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
             self.remember(remembered.CAPTURED, "faster")
@@ -757,8 +768,14 @@ class Target:
             self.rematches += 1
             self.calls = 0
             self.trial = self.new_trial()
+        elif decided == -1 and self.look is not None and self.trial.ratio() <= 1:
+            self.settle("as fast")  # nothing is gained by stock's
         elif decided == -1:
             self.note["speed"] = round(1 / self.trial.ratio(), 2)
+            if self.look is not None:
+                self.look = None
+                self.note.pop("reason", None)
+                self.remember(remembered.STOCK, "slower")
             self.lost_by_little, self.race_s = self.trial.ratio() < NEARLY, time.perf_counter() - self.moment
             if any(graph.parts_pending() for graph in self.compiled):
                 self.forget_race()
@@ -823,6 +840,8 @@ class Target:
             elif self.express is None:
                 self.note.setdefault("no_trace", "more than one graph")
         traces, waiting = self.express, None  # which another thread may end
+        if self.certain and not (self.pinned or modes.FORCED) and self.held.is_due():
+            return self.hold_against_stock(module, args, kwargs)
         if traces is not None and self.alike.holds(module, args, kwargs):
             result = traces(module, *args, **kwargs)
             if result is not None and result is not self.eager:
@@ -833,6 +852,33 @@ class Target:
         if waiting is not None and half is not None:
             waiting.pair(half.nanoseconds, stock=True)
         return result
+
+    def hold_against_stock(self, module, args, kwargs):
+        """What an earlier process found faster races once more."""
+        self.held.begin()
+        self.look = Look()
+        self.rematches = 0
+        self.forget_race()
+        self.moment = time.perf_counter()
+        self.phase = self.race
+        return self.race(module, args, kwargs)
+
+    def as_answered(self, module, args, kwargs):
+        """captured(), or what a trace gives that answers in its place."""
+        started, unsettled, traces = time.perf_counter_ns(), self.builder.unsettled_runs(), self.express
+        if traces is not None and traces.answering and self.alike.holds(module, args, kwargs):
+            result = traces(module, *args, **kwargs)
+            if result is not None and result is not self.eager:
+                return result, Half(time.perf_counter_ns() - started, stock=False, settled=self.builder.unsettled_runs() == unsettled)
+            traces.timed.pop(threading.get_ident(), None)
+        return self.captured(module, args, kwargs)
+
+    def express_lost(self, signature):
+        """The trace of an earlier process, held against stock: the graph computes the same, with more around it."""
+        self.signature = signature
+        self.note.pop("reason", None)
+        self.remember(remembered.STOCK, "slower")
+        self.give_up(LOST, remember=False)
 
     def express_won(self, reason, error):
         self.note["by"] = "trace"

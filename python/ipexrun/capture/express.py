@@ -82,6 +82,10 @@ class Express(tracing.Target):
         share = SHARE if self.exploring_s < LATER_S else SHARE_LATER
         self.explore_at = time.perf_counter() + seconds * (1 / share - 1)
 
+    def may_be_held(self):
+        """Behind a graph a trace races that; the graph is held against stock."""
+        return tracing.RACE and not self.owner.pinned and self.owner.phase == self.owner.wait
+
     @property
     def taken(self):
         """Calls answered, which are the owner's."""
@@ -191,6 +195,10 @@ class Express(tracing.Target):
                 self.proof.save(module, self.path)
 
     def lost(self, form, why):
+        if form.look is not None and self.owner.phase == self.owner.wait:
+            self.end(why)
+            self.owner.express_lost(form.signature)
+            return
         self.owner.note["no_trace"] = why
         form.phase, form.method = form.stock, None
         self.forms.pop(form.key, None)

@@ -25,6 +25,7 @@ from ..graphs import compiler, double, graph_notes
 from ..problems import first_line, let_through, of_signal
 from ..quiet import SILENT, in_front
 from . import asked, call_kinds, capturable, module_notes
+from .held import Held, Look
 from .structures import Containers, Taken, Unknown, describe
 from .traced_graph import WRITES, Refused, State, Trace
 
@@ -93,6 +94,7 @@ class Form:
         self.small = 0  # calls with results too small for what bf16 rounds
         self.calls = self.checks = self.quiet = self.turn = self.repeated = self.rematches = self.uses = 0
         self.judged = set()  # values
+        self.look = None  # a Look while it is held against stock again
         self.waiting = None  # nanoseconds of a racing call without its other half, who answered it, and whether nothing was tried in it
         self.exploration_ns = 0  # when the racing call began
 
@@ -250,8 +252,9 @@ class Form:
             self.waiting = (nanoseconds, stock, settled)
             return
         add = self.trial.add if settled and waiting[2] else self.trial.add_unsettled
-        add(nanoseconds if stock else waiting[0], waiting[0] if stock else nanoseconds)
-        decided = self.trial.result()
+        stock_ns, mine_ns = (nanoseconds, waiting[0]) if stock else (waiting[0], nanoseconds)
+        add(stock_ns, mine_ns)
+        decided = 1 if self.look is not None and self.look.is_clear(stock_ns, mine_ns) else self.trial.result()
         if decided == 1:
             target.note["speed"] = round(1 / self.trial.ratio(), 2)
             target.kept.remember(self.signature, remembered.CAPTURED)
@@ -259,7 +262,7 @@ class Form:
         elif decided == -1 and self.rematches < compiler.REMATCHES and compiler.may_have_won(self.trial):
             self.rematches += 1
             self.trial = torch.classes.ipexrun.Trial()
-        elif decided == -1 and self.trial.ratio() <= target.most:
+        elif decided == -1 and self.trial.ratio() <= (target.most if self.look is None else 1.0):
             target.kept.remember(self.signature, remembered.CAPTURED, reason="as fast")
             self.settle("as fast")
         elif decided == -1:
@@ -274,11 +277,18 @@ class Form:
         self.pair(nanoseconds - (self.target.graph.exploration_ns() - self.exploration_ns), stock=True, settled=False)
 
     def settle(self, reason):
-        self.phase = self.answer
+        self.phase, self.look = self.answer, None
         self.target.won(self, reason)
 
     def answer(self, module, args, kwargs, tensors, started):
         self.uses += 1
+        if self.certain and self.target.may_be_held() and self.target.held.is_due():
+            self.target.held.begin()
+            self.target.answering -= 1
+            self.look, self.waiting, self.rematches = Look(), None, 0
+            self.trial = torch.classes.ipexrun.Trial()
+            self.phase = self.race
+            return self.race(module, args, kwargs, tensors, started)
         if self.uses & (self.uses - 1) == 0 and self.uses >= LOOK_AGAIN and self.uses.bit_length() % 2:
             return self.look_again(module, args, kwargs, tensors)
         return self.answered(module, args, kwargs, tensors)
@@ -352,6 +362,7 @@ class Target:
         self.known = known
         self.kept = remembered.OfModule(module, way)  # what earlier processes found
         self.pinned = known.pinned() == remembered.CAPTURED  # no timing decides
+        self.held = Held(self.kept)  # against stock, where an earlier process found a form faster
         self.module = weakref.ref(module, self.forget_weakly(weakref.ref(self)))
         self.forms = collections.OrderedDict()
         self.seen_once = collections.OrderedDict()  # False: not to be traced
@@ -371,6 +382,10 @@ class Target:
 
     def explored(self, seconds):
         """So long a call took in which something was tried."""
+
+    def may_be_held(self):
+        """Whether a race would be one beside stock, and timing decides."""
+        return RACE and not self.pinned
 
     def pass_by(self):
         """What a call is told with which there is nothing to do."""
@@ -560,6 +575,7 @@ class Target:
         self.known.tell(remembered.STOCK, why, self.seen, self.taken)
 
     def tell_end(self):
+        self.held.tell_end()
         captured = self.note["state"] == "captured"
         why = self.note.get("reason", "") if captured else self.note["state"].removeprefix("stock: ")
         self.known.tell(remembered.CAPTURED if captured else remembered.STOCK, why, self.seen, self.taken)
