@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
+#include <string>
 #include <vector>
 
+#include "configs/base/log.h"
 #include "kernels/linear.h"
 #include "kernels/linear_f32.h"
 #include "preload/select/clock.h"
@@ -74,7 +77,11 @@ double look(IsaSet isa) {
 }  // namespace
 
 double bf16_speed(IsaSet isa) {
-  static const double speed = look(isa);
+  static const double speed = [isa] {
+    const double found = look(isa);
+    log::debug("products in bf16 are " + std::to_string(found) + " times as fast as in float32");
+    return found;
+  }();
   return speed;
 }
 

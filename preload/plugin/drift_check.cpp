@@ -92,12 +92,14 @@ double rms_of(const at::Tensor& tensor) {
 
 class DriftCheck {
  public:
-  /// `tail`: calls of ops without weights at the end of a pass, those before the first weight of the next one included.
-  DriftCheck(TierState& state, std::uint64_t pass_calls, std::uint64_t tail)
+  /// `tail`: calls of ops without weights at the end of a pass, those before the first weight of the next one included. `apart`: as for
+  /// calls_of_check().
+  DriftCheck(TierState& state, std::uint64_t pass_calls, std::uint64_t tail, bool apart)
       : state_(state),
         pass_calls_(pass_calls),
         tail_(tail),
-        wanted_calls_(calls_of_check(pass_calls)),
+        apart_(apart && pass_calls < kLeastCalls),
+        wanted_calls_(calls_of_check(pass_calls, apart)),
         shadows_(std::max(state.options.weights.hard_bytes, free_memory_bytes() / 4)) {}
 
   void op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
@@ -123,6 +125,8 @@ class DriftCheck {
     return (fresh != begins_.end() ? fresh : begins_.begin())->mark;
   }
   [[nodiscard]] bool failed() const { return failed_; }
+  /// Two passes were to be apart, and are not.
+  [[nodiscard]] bool hangs_together() const { return apart_ && came_through_ && complete() && !moved_; }
   void finish();
 
   std::int64_t explored_ns = 0;
@@ -155,13 +159,16 @@ class DriftCheck {
   TierState& state_;
   const std::uint64_t pass_calls_;
   const std::uint64_t tail_;
+  const bool apart_;
   std::uint64_t wanted_calls_;
   Shadows shadows_;
   std::uint64_t ops_ = 0;
   std::uint64_t ops_at_call_ = 0;  ///< when a call with candidates came last
   std::uint64_t calls_ = 0;
   std::uint64_t judged_calls_ = 0;
-  SampleErrors errors_;  ///< of its results
+  std::uint64_t pass_began_ = 0;  ///< in ops
+  bool came_through_ = false;     ///< something that was rounded, from the pass before
+  SampleErrors errors_;           ///< of its results
   bool failed_ = false;
   bool operands_rounded_ = false;   ///< of the op that runs now
   bool operands_chosen_ = false;    ///< likewise: they come from a choice
@@ -227,11 +234,11 @@ void stop_watching() {
 
 void charge(TierState& state, std::int64_t explored_ns) { state.selector.charge(state.drift.unearned(explored_ns)); }
 
-/// What computing a pass once more takes, about.
-std::int64_t price_of(const TierState& state, std::uint64_t pass_calls) {
+/// What so many calls take once more, about.
+std::int64_t price_of(const TierState& state, std::uint64_t more_calls) {
   const std::uint64_t calls = std::max<std::uint64_t>(state.calls.load(std::memory_order_relaxed), 1);
   return static_cast<std::int64_t>(static_cast<double>(state.selector.tier_ns()) / static_cast<double>(calls) *
-                                   static_cast<double>(calls_of_check(pass_calls)));
+                                   static_cast<double>(more_calls));
 }
 
 void abort_check(const char* why) {
@@ -405,7 +412,8 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
 
 /// What was rounded in one pass is not used in the next one, so no pass begins in between.
 void DriftCheck::came_from(std::uint64_t since) {
-  while (!begins_.empty() && begins_.back().at > since) begins_.pop_back();
+  while (!begins_.empty() && begins_.back().at >= since) begins_.pop_back();
+  came_through_ = came_through_ || since <= pass_began_;
 }
 
 /// What a program makes of results and something else (their distance from what was wanted) magnifies rounding: what it was made from is to
@@ -465,9 +473,11 @@ void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool ma
       const bool by_choice = fresh && (steered_ || operands_chosen_);
       const bool too_far = errors_.worst() > kMaxDrift && (fresh || !steered_);
       moved_ = may_move && !begins_.empty() && (operands_rounded_ || by_choice || too_far);
-      lengthened_ = moved_ || operands_rounded_ || !may_move;
+      lengthened_ = moved_ || (!apart_ && (operands_rounded_ || !may_move));
       if (lengthened_) wanted_calls_ += pass_calls_;
     }
+    came_through_ = came_through_ || operands_rounded_;
+    pass_began_ = ops_;
   } else if (chose || (was_rounded_ && !operands_rounded_)) {
     const std::uint64_t here = mark();
     const bool has_weight = here != 0 && here < kAfterWeights;
@@ -545,6 +555,12 @@ void watched_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     const std::int64_t explored_ns = thread.check->explored_ns;
     charge(*tier(), explored_ns);
     stop_watching();
+    tier()->drift.postpone(explored_ns);
+  } else if (thread.check->hangs_together()) {
+    const std::int64_t explored_ns = thread.check->explored_ns;
+    charge(*tier(), explored_ns);
+    stop_watching();
+    tier()->drift.note_hang_together();
     tier()->drift.postpone(explored_ns);
   } else if (thread.check->complete()) {
     finish_check();
@@ -645,9 +661,10 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
   const bool has_weight = mark != 0 && mark < kAfterWeights;
   const std::uint64_t tail = has_weight ? std::exchange(thread.since_weight, 0) : ++thread.since_weight;
   if (pass_calls == 0 || !plain_surroundings()) return;
-  if (!state.drift.begin(price_of(state, pass_calls), state.selector.can_afford(0), pinned)) return;
+  const bool apart = !state.drift.hang_together() && price_of(state, pass_calls) >= kShortCheckNs;
+  if (!state.drift.begin(price_of(state, calls_of_check(pass_calls, apart)), state.selector.can_afford(0), pinned)) return;
   try {
-    thread.check = new DriftCheck(state, pass_calls, has_weight ? tail : 0);
+    thread.check = new DriftCheck(state, pass_calls, has_weight ? tail : 0, apart);
     {
       const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
       const Replaying on_shadows;

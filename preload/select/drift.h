@@ -23,7 +23,7 @@ inline constexpr double kMaxDrift = 2e-2;
 inline constexpr std::uint64_t kLongestPass = 1 << 16;  ///< calls after which a pass counts as one that never ends
 inline constexpr std::uint64_t kLeastCalls = 16;        ///< of a pass that is checked by itself
 inline constexpr std::uint64_t kCallsOfShort =
-    48;  ///< of a check of shorter ones: steps of a recurrence or of an integrator, which a program judges by several
+    48;  ///< of a check of shorter ones that hang together: steps of a recurrence or of an integrator, which a program judges by several
 inline constexpr std::uint64_t kRecheckFactor = 4;  ///< the next check after a good one, in calls of the process
 inline constexpr int kMaxAborts = 3;                ///< checks that came to no end, after which no more are begun
 inline constexpr int kMostLooks = 16;               ///< checks of the same uses, where one has too few samples to say anything of others
@@ -53,11 +53,12 @@ struct DriftUse {
   std::shared_ptr<const void> keeps;  ///< keeps the mark
 };
 
-/// Calls of a check of passes of so many.
-constexpr std::uint64_t calls_of_check(std::uint64_t pass_calls) noexcept {
+/// Calls of a check of passes of so many. `apart`: they take long and nothing is known to come from one of them into the next, so that two
+/// show whether that is so, and what the first one ends with is what the program sees.
+constexpr std::uint64_t calls_of_check(std::uint64_t pass_calls, bool apart) noexcept {
   if (pass_calls >= kLeastCalls) return pass_calls;
   const std::uint64_t pass = pass_calls > 0 ? pass_calls : 1;
-  return (kCallsOfShort + pass - 1) / pass * pass;
+  return apart ? 2 * pass : (kCallsOfShort + pass - 1) / pass * pass;
 }
 
 /// Finds where the passes of one thread begin. Weights are numbered in the order in which the program met them first, so the lowest
@@ -153,6 +154,11 @@ class DriftLedger {
   /// No check comes to an end in this program, and no more are begun: what was not let through never will be.
   [[nodiscard]] bool given_up() const noexcept { return aborts_in_a_row_.load(std::memory_order_relaxed) >= kMaxAborts; }
 
+  /// What one pass of this program computed is used in the next one: a state, or results that it compares. Short ones are judged by
+  /// several.
+  void note_hang_together() noexcept { hang_together_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool hang_together() const noexcept { return hang_together_.load(std::memory_order_relaxed); }
+
   /// In this program results of modules in bf16 are near enough, and what is made of them outside is not: captured modules keep float32,
   /// too.
   void note_beyond_modules() noexcept { beyond_modules_.store(true, std::memory_order_relaxed); }
@@ -181,6 +187,7 @@ class DriftLedger {
   std::atomic<bool> claimed_{false};
   std::atomic<bool> searching_{false};
   std::atomic<bool> beyond_modules_{false};
+  std::atomic<bool> hang_together_{false};
   std::atomic<bool> again_{false};  ///< the last check failed: what is left of its uses is checked at once
   std::atomic<std::uint64_t> checks_{0};
   std::atomic<std::uint64_t> failed_{0};

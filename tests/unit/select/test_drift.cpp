@@ -278,6 +278,19 @@ TEST_F(Ledger, ACheckThatBeganAtTheWrongPlaceIsBegunAgainAtOnce) {
 
 class Search : public Ledger, public testing::WithParamInterface<std::size_t> {};
 
+TEST(DriftLedger, long_passes_of_few_calls_are_judged_by_two_unless_they_hang_together) {
+  EXPECT_EQ(calls_of_check(20, true), 20u);
+  EXPECT_EQ(calls_of_check(20, false), 20u);
+  EXPECT_EQ(calls_of_check(3, false), 48u);
+  EXPECT_EQ(calls_of_check(5, false), 50u) << "whole passes";
+  EXPECT_EQ(calls_of_check(3, true), 6u);
+  EXPECT_EQ(calls_of_check(0, true), 2u);
+  DriftLedger ledger;
+  EXPECT_FALSE(ledger.hang_together());
+  ledger.note_hang_together();
+  EXPECT_TRUE(ledger.hang_together());
+}
+
 TEST(DriftLedger, what_was_let_through_is_looked_at_again_though_nobody_waits) {
   DriftLedger ledger;
   DriftMark mark;
