@@ -28,6 +28,22 @@ constexpr std::array<std::string_view, 6> kCompare = {"lt", "le", "gt", "ge", "e
 constexpr std::array<std::string_view, 9> kTakeByMask = {"nonzero",    "nonzero_numpy", "nonzero_static",      "index",     "index_put",
                                                          "index_put_", "masked_select", "_local_scalar_dense", "is_nonzero"};
 
+/// Whether whole numbers in this argument say what is taken, or how often. A gradient goes where the forward pass took.
+bool takes_by_numbers(const c10::OperatorHandle& op, std::size_t argument) {
+  constexpr std::array<std::string_view, 4> kSayWhat = {"index", "indices", "offsets", "repeats"};
+  const std::string_view name = op.operator_name().name;
+  if (name.ends_with("_backward")) return false;
+  if (name == "aten::_local_scalar_dense") return true;
+  const auto& declared = op.schema().arguments();
+  return argument < declared.size() && std::find(kSayWhat.begin(), kSayWhat.end(), declared[argument].name()) != kSayWhat.end();
+}
+
+/// Its result says what the argument is, not what it holds.
+bool is_of_shapes(const c10::OperatorHandle& op) {
+  const std::string_view name = op.operator_name().name;
+  return name.ends_with("_like") || name.starts_with("aten::new_");
+}
+
 bool is_mask(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBool; }
 
 }  // namespace
@@ -41,27 +57,39 @@ void Choices::note(const c10::IValue& result, Kind kind) {
   });
 }
 
+Choices::Met Choices::meet(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+  Met met;
+  if (choices_.empty()) return met;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (!tensor.has_storage()) return;
+      const auto found = choices_.find(tensor.storage().unsafeGetStorageImpl());
+      if (found == choices_.end()) return;
+      const Kind kind = found->second.kind;
+      const bool takes = kind == Kind::kPositions || (kind == Kind::kMask && is_one_of(op, kTakeByMask)) ||
+                         (kind == Kind::kNumbers && takes_by_numbers(op, i));
+      met.mask = met.mask || kind == Kind::kMask;
+      met.numbers = met.numbers || kind == Kind::kNumbers;
+      met.taken = met.taken || takes || kind == Kind::kTaken;
+      used_ = used_ || takes;
+    });
+  }
+  return met;
+}
+
 void Choices::after(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count,
                     bool rounded) {
-  bool by_mask = false;
-  bool taken = false;
-  if (!choices_.empty()) {
-    for (const c10::IValue& argument : arguments) {
-      for_each_tensor(argument, [&](const at::Tensor& tensor) {
-        if (!tensor.has_storage()) return;
-        const auto found = choices_.find(tensor.storage().unsafeGetStorageImpl());
-        if (found == choices_.end()) return;
-        const bool takes = found->second.kind == Kind::kPositions || (found->second.kind == Kind::kMask && is_one_of(op, kTakeByMask));
-        by_mask = by_mask || found->second.kind == Kind::kMask;
-        used_ = used_ || takes;
-        taken = taken || takes || found->second.kind == Kind::kTaken;
-      });
-    }
-  }
-  const bool compares = rounded && is_one_of(op, kCompare);
+  const Met met = meet(op, arguments);
   const bool finds = rounded && is_one_of(op, kFindPositions);
-  for (std::size_t i = 0; i < count && (by_mask || compares || finds); ++i) note(results[i], finds ? Kind::kPositions : Kind::kMask);
-  for (std::size_t i = 0; i < count && taken; ++i) note(results[i], Kind::kTaken);
+  const bool holds = !is_of_shapes(op);
+  const bool masks = met.mask || (met.numbers && holds) || (rounded && is_one_of(op, kCompare));
+  const bool numbers = (met.numbers || rounded) && holds;
+  for (std::size_t i = 0; i < count; ++i) {
+    // The first kind that fits is what a result is.
+    if (finds || masks) note(results[i], finds ? Kind::kPositions : Kind::kMask);
+    if (numbers) note(results[i], Kind::kNumbers);
+    if (met.taken) note(results[i], Kind::kTaken);
+  }
 }
 
 bool Choices::made(const std::vector<c10::IValue>& arguments) const {

@@ -21,8 +21,8 @@ class Choices {
   /// After each op. `rounded`: values that a candidate rounded were among its arguments.
   void after(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const c10::IValue* results, std::size_t count,
              bool rounded);
-  /// Whether positions that were found among rounded values (topk, argmax, sort), or places where a comparison of such values holds, were
-  /// used since forget().
+  /// Whether positions that were found among rounded values (topk, argmax, sort), places where a comparison of such values holds, or whole
+  /// numbers that they were made (a cast, the places of a pool) as indices, were used since forget().
   [[nodiscard]] bool were_used() const { return used_; }
   /// Whether one of them is a choice, or was made of what a choice took (the code of a codebook, the rows of an expert, the embedding of a
   /// token).
@@ -30,11 +30,18 @@ class Choices {
   void forget();
 
  private:
-  enum class Kind { kPositions, kMask, kTaken };
+  enum class Kind { kPositions, kMask, kNumbers, kTaken };
   struct Choice {
     c10::weak_intrusive_ptr<c10::StorageImpl> of;  ///< keeps the address from being reused, not the memory
     Kind kind;
   };
+  struct Met {
+    bool mask = false;
+    bool numbers = false;
+    bool taken = false;
+  };
+  /// What is among the arguments; notes whether it is used.
+  Met meet(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   void note(const c10::IValue& result, Kind kind);
 
   std::unordered_map<const c10::StorageImpl*, Choice> choices_;

@@ -109,20 +109,21 @@ def test_they_were_traced(name, traced):
     assert "captured" in states, traced[name][1]
 
 
-@pytest.mark.parametrize("name", [name for name in traces.CASES if name.startswith("refused_") and name != "refused_choices"])
+@pytest.mark.parametrize("name", [name for name in traces.CASES if name.startswith("refused_") and not name.startswith("refused_choices")])
 def test_what_cannot_be_traced_is_left_to_stock_with_a_reason(name, traced):
     states = [note["state"] for note in traced[name][1]]
     assert states and all(REASONS[name] in state for state in states), states
 
 
-def test_choices_among_rounded_values_are_left_to_stock():
+@pytest.mark.parametrize("name", ["refused_choices", "refused_choices_by_numbers"])
+def test_choices_among_rounded_values_are_left_to_stock(name):
     program = (
         "import torch, sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "import ipexrun, traces\n"
         "from ipexrun.capture import tracing\n"
         "tracing.RACE = False\n"
-        "traces.refused_choices()\n"
+        f"traces.{name}()\n"
         "print(torch.classes.ipexrun.Graph().bf16_allowed(''), [one['state'] for one in ipexrun.report()['modules']])\n"
     )
     done = run([f"{BUILD}/bin/ipexrun", "--graph-mode", "trace", sys.executable, "-c", program, HERE])

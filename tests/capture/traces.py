@@ -970,6 +970,16 @@ def refused_choices():
     return called(RefusedChoices().eval(), inputs(8, 64))
 
 
+@case
+def refused_choices_by_numbers():
+    class RefusedChoicesByNumbers(Block):
+        def forward(self, x):
+            y = super().forward(x)
+            return x[(y[:, 0] * 4).long().abs() % 8] * 2
+
+    return called(RefusedChoicesByNumbers().eval(), inputs(8, 64))
+
+
 def main(path):
     try:
         import ipexrun

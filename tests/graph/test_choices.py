@@ -27,6 +27,24 @@ DO_NOT = {
     "positions of integers": lambda x: x.index_select(0, torch.full_like(x, 3, dtype=torch.int64).argmax(-1)),
 }
 
+def places_of_pool(x):
+    values, places = torch.nn.functional.max_pool2d((x @ x)[None, None], 2, return_indices=True)
+    return torch.nn.functional.max_unpool2d(values, places, 2)
+
+
+CHOOSE |= {
+    "entries by rounded numbers": lambda x: x[(x @ x * 4).long().clamp(0, 15)],
+    "the same, whole numbers computed with": lambda x: x.index_select(0, ((x @ x).round().int()[0] + 3).clamp(0, 15)),
+    "places of a pool": places_of_pool,
+    "how often": lambda x: torch.zeros_like(x).scatter_add(1, (x @ x).long().clamp(0, 15), x),
+}
+DO_NOT |= {
+    "entries by numbers from no product": lambda x: (x @ x) + x[x.log().long().clamp(0, 15)],
+    "whole numbers as a result": lambda x: (x @ x * 255).to(torch.uint8),
+    "values of a pool": lambda x: torch.nn.functional.max_pool2d((x @ x)[None, None], 2, return_indices=True)[0] * 2,
+    "entries by zeros of a size": lambda x: x[torch.zeros_like(x @ x, dtype=torch.int64)],
+}
+
 
 @pytest.mark.parametrize("name", CHOOSE)
 def test_choices_that_steer(name):

@@ -39,6 +39,13 @@ const Names& of_masks() {
   return *made;
 }
 
+/// Whether whole numbers in this argument say what is taken, or how often.
+bool takes_by_numbers(const jit::Node* node, std::size_t input) {
+  static const auto* say_what = new Names{"index", "indices", "offsets", "repeats"};
+  const c10::FunctionSchema* schema = node->maybeSchema();
+  return schema != nullptr && input < schema->arguments().size() && say_what->count(schema->arguments()[input].name()) > 0;
+}
+
 bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
 
 std::optional<at::ScalarType> dtype_of(const jit::Value* value) {
@@ -93,8 +100,11 @@ class Search {
       return node->kind() == prim::If && masked;
     }
     const std::string_view name = node->kind().toUnqualString();
-    if (of_shapes().count(name) > 0) return false;
+    if (of_shapes().count(name) > 0 || name.ends_with("_like") || name.starts_with("new_")) return false;
     if (masked && (taking_by_mask().count(name) > 0 || (name == "where" && inputs.size() == 1))) return true;
+    for (std::size_t i = 0; i < inputs.size() && rounded; ++i) {
+      if (rounded_.count(inputs[i]) > 0 && takes_by_numbers(node, i)) return true;
+    }
     if (rounded && comparisons().count(name) > 0) masks_.insert(node->output());  // of tensors, and of numbers that were read from one
     if (masked) carry(node, name);
     const bool rounds = is_product(node);

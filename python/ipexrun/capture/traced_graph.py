@@ -333,6 +333,12 @@ def random_states():
     return states
 
 
+def indices_of(node):
+    """The arguments of an operator in which whole numbers say what is taken, lists among them."""
+    declared = torch._C.parse_schema(node.schema()).arguments
+    return [one for argument, one in zip(declared, node.inputs()) if argument.name in choices.SAY_WHAT]
+
+
 class Trace:
     """Made inside a call, whose result is `result`. `problem`: what the call raised; `refused`: why it was of no use."""
 
@@ -545,9 +551,13 @@ class Proof:
         """As choices.steer() says of other graphs."""
         if not torch.classes.ipexrun.Graph().bf16_allowed("") or compiler.BF16_ASKED_FOR:
             return False
-        masks = set()
+        masks, computed = set(), set()
         for node in self.graph.nodes():
             name = node.kind().split("::")[1]
+            if name in choices.PRODUCTS or (any(one.debugName() in computed for one in node.inputs()) and not choices.is_of_shapes(name)):
+                computed.update(one.debugName() for one in node.outputs())
+            if node.kind().startswith("aten::") and not computed.isdisjoint(one.debugName() for one in indices_of(node)):
+                return True
             values = [one for top in node.inputs() for one in (top.node().inputs() if top.node().kind() == "prim::ListConstruct" else [top])]
             found = any(self.is_floating(one) for one in node.inputs())
             outputs = list(node.outputs())
