@@ -423,6 +423,16 @@ def test_a_damaged_proof_is_none(proved, damage):
     assert again["dynamo"] and again["out"] == pytest.approx(out, rel=1e-5)
 
 
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir])
+def test_what_is_no_file_in_a_proofs_place_keeps_no_call_waiting(put, tmp_path):
+    """And is no proof."""
+    put(tmp_path / "proof")
+    text = "import sys\nfrom ipexrun.capture import proof\nprint(proof.known_proof(None, None, sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", text, str(tmp_path / "proof")], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"})
+    assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr
+
+
 FILES = """
 import sys
 from ipexrun.capture import proof
