@@ -96,11 +96,70 @@ if pid == 0:
 os.waitpid(pid, 0)
 """
 
+BESIDE = """
+stop = False
 
-def run(tmp_path, program, *arguments):
+def other():
+    with torch.no_grad():
+        model, y = nn.Sequential(nn.Linear(512, 512), nn.Tanh(), nn.Linear(512, 512)).eval(), torch.randn(256, 512)
+        while not stop:
+            model(y)
+
+with torch.no_grad():
+    threads = [threading.Thread(target=other) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    models = [Net(2 + number).eval() for number in range(4)]
+    for model in models:
+        for _ in range(30):
+            model(x)
+stop = True
+for thread in threads:
+    thread.join()
+report = sys.modules["ipexrun"].report()
+for note in report["modules"]:
+    print(note["module"], note["state"], note["graphs"])
+print(min(graph["calls"] for graph in report["graphs"]) >= 10)
+"""
+
+OF_ONE_CLASS = """
+class Broken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = self.layer(x).relu()
+        sys.stderr.write("")
+        return self.layer(x).relu()
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Broken()
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+import ipexrun
+
+near = True
+with torch.no_grad():
+    for model in [Outer().eval() for _ in range(20)]:
+        for _ in range(6):
+            y = model(x)
+        ipexrun.set_enabled(False)
+        near &= torch.allclose(y, model(x), atol=1e-5)
+        ipexrun.set_enabled(True)
+report = ipexrun.report()
+print(near, {(note["state"], note["graphs"]) for note in report["modules"]}, {graph["calls"] for graph in report["graphs"]})
+"""
+
+
+def run(tmp_path, program, *arguments, options=()):
     (tmp_path / "program.py").write_text(MODULES + program)
     environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0", "OMP_NUM_THREADS": "1"}
-    command = [f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", sys.executable, str(tmp_path / "program.py"), *arguments]
+    command = [f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", *options, sys.executable, str(tmp_path / "program.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -117,6 +176,14 @@ def test_children_forked_beside_a_thread_whose_modules_are_captured(tmp_path):
 
 def test_a_child_of_a_single_thread_captures(tmp_path):
     assert run(tmp_path, ALONE) == ["True"]
+
+
+def test_what_is_traced_beside_captured_calls_of_other_threads_is_found_again(tmp_path):
+    assert sorted(run(tmp_path, BESIDE, options=["--graph-mode", "dynamo"])) == [*["Net captured 1"] * 4, *["Sequential captured 1"] * 2, "True"]
+
+
+def test_modules_of_one_class_in_several_graphs_have_graphs_of_their_own(tmp_path):
+    assert run(tmp_path, OF_ONE_CLASS, options=["--graph-mode", "dynamo"]) == ["True {('captured', 3)} {6}"]
 
 
 def in_child(work):

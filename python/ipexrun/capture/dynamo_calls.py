@@ -24,6 +24,41 @@ TOO_LONG = "its trace took too long"
 _names = itertools.count(1)
 
 
+class Region:
+    """Where TorchDynamo keeps what it compiles for us, on torches that keep it by regions (2.13): apart from what the program compiles itself, for what is
+    counted per code object.
+
+    Which region a thread is in is one number of the whole process there, set when a compiled function is entered and set back when it is left: of two threads
+    in different ones the first that leaves takes the other's away, whose next frame finds nothing, and what is being traced meanwhile is kept where
+    nobody looks. So all modules have one region, and the number stands while the program is outside of its own compiled functions, which set it themselves."""
+
+    def __init__(self):
+        self.number, self.modules = None, 0
+
+    def enter(self, *ways):
+        """One more module, of these ways of being called."""
+        from torch._dynamo import eval_frame
+
+        self.modules += 1
+        numbers = getattr(eval_frame, "_next_isolate_recompiles_id", None)
+        if numbers is None or not hasattr(eval_frame, "set_eval_frame_isolate_recompiles_id"):
+            return
+        if self.number is None:
+            self.number = next(numbers)
+        for way in ways:
+            way._isolate_recompiles_id = self.number
+        eval_frame.set_eval_frame_isolate_recompiles_id(self.number)
+
+    def limit(self):
+        """How often a code object may be compiled: as often for each module as the program allows for one."""
+        from torch._dynamo import config
+
+        return config.recompile_limit * max(self.modules, 1) if self.number is not None else None
+
+
+region = Region()
+
+
 def keys_as_they_were():
     """A trace that fails where the program enters inference mode leaves dispatch keys of the compiler's set for the thread (seen in torch 2.13), and the
     program's next operator ends in an internal assertion: the mode is left when its frame goes, and sets what it found."""
@@ -58,10 +93,10 @@ class Convert:
     """Dynamo's frame converter, between Dynamo and the one that torch made: whatever it raises leaves the frame as it is, which has not begun
     to run; outside an attempt of ours it is not asked, nor once a trace has taken the CPU time that it may (target.limit_s)."""
 
-    def __init__(self, inner, target):
-        self.inner = inner
+    def __init__(self, converter, target):
+        self.converter = converter  # makes one for each frame, since what it may compile grows with the modules there are
         self.target = weakref.ref(target)
-        self._torchdynamo_orig_backend = inner._torchdynamo_orig_backend
+        self._torchdynamo_orig_backend = converter()._torchdynamo_orig_backend
 
     def __call__(self, frame, *rest, **options):
         with keys_as_they_were():
@@ -77,7 +112,7 @@ class Convert:
                 return ConvertFrameReturn()
             with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)
-                converted = self.inner(frame, *rest, **options)
+                converted = self.converter()(frame, *rest, **options)
             if rebuilt.makes_otherwise(converted, frame.f_globals):
                 target.problems.append(rebuilt.REASON)
                 return ConvertFrameReturn()
@@ -103,18 +138,22 @@ def ways_of_calling(target, backend):
     from torch._dynamo import hooks as dynamo_hooks
 
     hooks = dynamo_hooks.Hooks()
-    convert = Convert(convert_frame.convert_frame(rebuilt.refused(backend, target), hooks), target)
+    refused = rebuilt.refused(backend, target)
+    limited = "recompile_limit" in inspect.signature(convert_frame.convert_frame).parameters
+
+    def converter():
+        limit = region.limit() if limited else None
+        return convert_frame.convert_frame(refused, hooks, **({} if limit is None else {"recompile_limit": limit}))
+
+    convert = Convert(converter, target)
     call = frame_of_its_own()
     target.code = call.__code__
     module = target.module()
     if module is not None:
         weakref.finalize(module, forget, target.code).atexit = False
-    # A region of its own, where torch has them: else what it counts per code object would include what the program compiles itself.
-    isolated = "isolate_recompiles" in inspect.signature(eval_frame._optimize_catch_errors).parameters
-    tracing = eval_frame._optimize_catch_errors(convert, hooks, **({"isolate_recompiles": True} if isolated else {}))
+    tracing = eval_frame._optimize_catch_errors(convert, hooks)
     running = eval_frame.RunOnlyContext()
-    if isolated:
-        running._isolate_recompiles_id = tracing._isolate_recompiles_id
+    region.enter(tracing, running)
     return tracing(call), running(call)
 
 
