@@ -311,7 +311,7 @@ def test_the_next_process_begins_with_the_trace(proved):
 def test_a_trace_that_won_before_is_held_against_stock(proved):
     """A loser that was once written down as the winner answered in every process."""
     path, cache, _, out = proved
-    slow = ("import ipexrun, runpy, sys, time\nfrom ipexrun.capture import held, tracing\nheld.AFTER, inner = 12, tracing.Form.answered\n"
+    slow = ("import ipexrun, runpy, sys, time\nfrom ipexrun.capture import held, tracing\nheld.AFTER, inner = 9, tracing.Form.answered\n"
             "def slow(*arguments):\n    time.sleep(0.02)\n    return inner(*arguments)\n"
             "tracing.Form.answered = slow\nsys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')")
     again = found([*launched("--graph-mode", "auto"), "-c", slow, str(path)], IPEXRUN_CACHE=str(cache), IPEXRUN_GRAPH_WAIT="0")

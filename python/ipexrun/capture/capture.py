@@ -752,6 +752,8 @@ class Target:
         if waiting is None or waiting.stock == half.stock:
             self.pairs[key] = half
             return
+        if self.look is not None and self.look.warms_up():
+            return
         stock, mine = (half, waiting) if half.stock else (waiting, half)
         self.times.setdefault(True, []).append(stock.nanoseconds)
         self.times.setdefault(False, []).append(mine.nanoseconds)

@@ -4,9 +4,10 @@ once in so many calls that the form answers, which processes count on from one a
 
 Thread rule: under the interpreter lock."""
 
-AFTER = 256  # calls that it answers between two looks
+AFTER = 512  # calls that it answers between two looks
 AT_LEAST = 8  # of this process, in which weights are packed and files are read at first
-PAIRS, CLEARLY = 2, 0.8  # so many pairs, all below this share of stock's time, are enough
+WARMING = 3  # pairs that do not count: stock has not answered for long, and the op tier packs a weight that it has seen twice
+PAIRS, CLEARLY = 2, 0.8  # so many pairs behind these, all below this share of stock's time, are enough
 COUNT = "unheld"
 
 
@@ -40,6 +41,12 @@ class Look:
 
     def __init__(self):
         self.shares = []  # of stock's time
+        self.warming = WARMING
+
+    def warms_up(self):
+        """Of a pair: whether it is left out."""
+        self.warming -= 1
+        return self.warming >= 0
 
     def is_clear(self, stock_ns, mine_ns):
         self.shares.append(mine_ns / max(stock_ns, 1))

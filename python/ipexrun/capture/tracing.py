@@ -251,6 +251,8 @@ class Form:
         if waiting is None or waiting[1] == stock:
             self.waiting = (nanoseconds, stock, settled)
             return
+        if self.look is not None and self.look.warms_up():
+            return
         add = self.trial.add if settled and waiting[2] else self.trial.add_unsettled
         stock_ns, mine_ns = (nanoseconds, waiting[0]) if stock else (waiting[0], nanoseconds)
         add(stock_ns, mine_ns)
