@@ -17,21 +17,6 @@ function(ipexrun_target name)
   endif()
 endfunction()
 
-# ipexrun_torch_headers(<name>): torch's headers, of which nearly every file of a library for torch needs most, are read once for all of them:
-# a half to two thirds of the time that such files take. -fpch-preprocess lets ccache see through it (./dev sets what else that needs).
-# A file still includes what it uses: CMAKE_DISABLE_PRECOMPILE_HEADERS=ON builds without.
-function(ipexrun_torch_headers name)
-  target_precompile_headers(${name} PRIVATE <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h> <ATen/core/ivalue.h> <torch/library.h> <torch/custom_class.h>
-                                            <ATen/Parallel.h> <ATen/record_function.h> <ATen/ops/empty.h> <ATen/TensorOperators.h> <ATen/Context.h>)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
-    if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13) # the same bug, several warnings more where std::string is precompiled
-      target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
-                                             -Wno-error=maybe-uninitialized -Wno-error=free-nonheap-object -Wno-error=use-after-free>)
-    endif()
-  endif()
-endfunction()
-
 # ipexrun_command(<name> LIBRARIES ...): a program that users call, from main.cpp, installed with its man page docs/<name>.1.
 function(ipexrun_command name)
   cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
