@@ -248,6 +248,14 @@ void abort_check(const char* why) {
   log::debug(std::string("drift check given up: ") + why);
 }
 
+/// Another one is to begin, at another place or for longer.
+void postpone_check() {
+  const std::int64_t explored_ns = here().check->explored_ns;
+  charge(*tier(), explored_ns);
+  stop_watching();
+  tier()->drift.postpone(explored_ns);
+}
+
 void end_thread(ThreadState& state) {
   if (state.check != nullptr) abort_check("its thread ended");
   state.~ThreadState();
@@ -552,16 +560,10 @@ void watched_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     abort_check("the program went on to something else");
   } else if (const std::uint64_t begin = thread.check->better_begin(); begin != 0) {
     thread.finder.prefer(begin);
-    const std::int64_t explored_ns = thread.check->explored_ns;
-    charge(*tier(), explored_ns);
-    stop_watching();
-    tier()->drift.postpone(explored_ns);
+    postpone_check();
   } else if (thread.check->hangs_together()) {
-    const std::int64_t explored_ns = thread.check->explored_ns;
-    charge(*tier(), explored_ns);
-    stop_watching();
     tier()->drift.note_hang_together();
-    tier()->drift.postpone(explored_ns);
+    postpone_check();
   } else if (thread.check->complete()) {
     finish_check();
   }
@@ -611,10 +613,7 @@ void drift_leave() noexcept {
   if (thread.check != nullptr && thread.check->between_passes()) {
     finish_check();
   } else if (thread.check != nullptr) {
-    const std::int64_t explored_ns = thread.check->explored_ns;
-    charge(*tier(), explored_ns);
-    stop_watching();
-    tier()->drift.postpone(explored_ns);
+    postpone_check();
   }
   c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
 }
