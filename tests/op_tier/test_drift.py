@@ -604,7 +604,7 @@ print(json.dumps(report()))
 FEW_LONG_CALLS = """
 plugin_loader.start()
 w1, w2 = (torch.nn.functional.normalize(torch.randn(1024, 1024), dim=1) * GAIN for _ in range(2))
-x = torch.randn(2048, 1024)
+x = torch.randn(1024, 1024)
 def step(x): return torch.sin(torch.nn.functional.linear(torch.tanh(torch.nn.functional.linear(x, w1)), w2))
 def run(calls):
     here, taken, errors = x, [], []
@@ -613,10 +613,10 @@ def run(calls):
             there = stock(lambda: step(here))
             mine = step(here)
             errors.append(error([mine], [there]))
-            taken.append(sum(op["taken"] for op in report()["ops"]))
+            taken.append(sum(op["taken"] for op in report()["ops"] if op["op"] == "mm"))
             here = mine if CARRIED else x
     return taken, errors
-taken, errors = run(40)
+taken, errors = run(24)
 print(json.dumps({**report(), "taken": taken, "errors": errors}))
 """
 
