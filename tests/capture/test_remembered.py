@@ -16,9 +16,7 @@ BUILD = os.environ["IPEXRUN_BUILD_DIR"]
 IPEXRUN = f"{BUILD}/bin/ipexrun"
 
 # Small and with so many rows that a captured form is much faster than stock: no elementwise pass is left.
-PROGRAM = """
-import sys, json, torch
-torch.manual_seed(0)
+NET = """
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -27,7 +25,11 @@ class Net(torch.nn.Module):
         for _ in range(3):
             x = torch.nn.functional.gelu(self.second(torch.relu(self.first(x)) * 0.5 + x))
         return x
-model, x = Net().eval(), torch.randn(512, 256)
+"""
+PROGRAM = """
+import sys, json, torch
+torch.manual_seed(0)
+""" + NET + """model, x = Net().eval(), torch.randn(512, 256)
 with torch.no_grad():
     want = model(x)
     for i in range(int(sys.argv[1])):
@@ -303,15 +305,7 @@ if os.environ.get("WINS"):
             self.target.kept.remember(self.signature, "captured")
             self.settle("faster")
     tracing.Form.pair = pair
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(256, 256), torch.nn.Linear(256, 256)
-    def forward(self, x):
-        for _ in range(3):
-            x = torch.nn.functional.gelu(self.second(torch.relu(self.first(x)) * 0.5 + x))
-        return x
-torch.manual_seed(0)
+""" + NET + """torch.manual_seed(0)
 model, x = Net().eval(), torch.randn(512, 256)
 with torch.no_grad():
     for i in range(int(sys.argv[1])):

@@ -317,6 +317,16 @@ def test_products_gain_where_the_cpu_multiplies_faster_as_a_graph_does(speed, ro
     assert prices.products_gain(speed, rounds, convolutions) is gains
 
 
+@pytest.mark.parametrize("speed, asked_for, allowed", [(2.0, False, True), (0.55, False, False), (0.55, True, True)])
+def test_training_is_rounded_where_that_is_faster_or_asked_for(speed, asked_for, allowed, monkeypatch):
+    from ipexrun.training import captured_steps
+
+    builder = SimpleNamespace(may_time=lambda: True, bf16_allowed=lambda dtype: True, bf16_speed=lambda: speed)
+    monkeypatch.setattr(captured_steps, "torch", SimpleNamespace(classes=SimpleNamespace(ipexrun=SimpleNamespace(Graph=lambda: builder))))
+    monkeypatch.setattr(captured_steps.compiler, "BF16_ASKED_FOR", asked_for)
+    assert captured_steps.bf16_allowed() is allowed
+
+
 def test_which_modules_are_mostly_convolutions():
     from ipexrun.capture import capture
 

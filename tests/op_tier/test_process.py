@@ -280,3 +280,10 @@ def test_without_memory_for_a_pack_all_packs_are_given_back():
         """
     )
     assert done.stdout.split() == ["True", "0", "True"]
+
+
+def test_how_fast_bf16_is_follows_the_instructions():
+    program = "plugin_loader.start(); print(torch.classes.ipexrun.Graph().bf16_speed())"
+    speed, capped = float(run_python(program).stdout), float(run_python(program, ATEN_CPU_CAPABILITY="avx2").stdout)
+    assert capped == 0
+    assert 0.2 < speed < 20 if "avx512_bf16" in open("/proc/cpuinfo", encoding="ascii").read() else speed == 0, speed

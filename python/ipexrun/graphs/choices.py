@@ -9,11 +9,9 @@ import torch
 POSITIONS = {"topk": 1, "sort": 1, "argsort": 0, "argmax": 0, "argmin": 0, "max": 1, "min": 1, "kthvalue": 1, "median": 1, "nanmedian": 1, "mode": 1,
              "searchsorted": 0, "bucketize": 0}
 COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
-PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_convolution", "linear", "matmul", "lstm", "gru", "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
-            "mkldnn_rnn_layer", "_transformer_encoder_layer_fwd", "_native_multi_head_attention"}
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_convolution", "linear", "matmul", "lstm", "gru",
+            "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "mkldnn_rnn_layer", "_transformer_encoder_layer_fwd", "_native_multi_head_attention"}
 TAKE_BY_MASK = {"nonzero", "nonzero_static", "index", "index_put", "masked_select", "_local_scalar_dense", "is_nonzero"}
-
-
 OF_SHAPES = {"size", "dim", "numel", "len", "stride", "_shape_as_tensor"}
 # Arguments in which whole numbers say what is taken, or how often.
 SAY_WHAT = {"index", "indices", "offsets", "repeats"}
