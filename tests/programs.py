@@ -4,12 +4,12 @@
 
 has the shape of subprocess.run(command, env=environment, capture_output=True, text=True), and is that where IPEXRUN_TESTS=sample is not set: `./dev test --all`
 and pytest by itself start every program anew. In the sample, programs with the same launcher, options, flags of the interpreter and environment are forked
-one after the other from one process (programs_server.py), which ends with the tests.
+one after the other from one process (programs_server.py), which ends with the tests. Under the launcher that process has the launcher's environment and
+nothing else of ours: each child loads the plugin itself, as the shim would have done during torch's import, and explores, packs and remembers as any process.
 
 For programs that are judged by what they print, not for those
 - whose test looks at what the launcher says, or at what happens when a process starts or torch or TorchDynamo is imported;
-- under the launcher, whose test needs the op tier to measure, pack or remember something: a forked child of a process with the plugin does none of that. Captures,
-  traces and guards are Python's, and work. (Without the launcher the plugin is loaded in the child, if at all, and does everything.)
+- that need what is changed before torch is imported, or look for objects of torch's among those of the collector: these are frozen;
 - that are alone with their environment: nothing is gained; or with OMP_NUM_THREADS other than 1: torch's import may start threads, and those are started anew anyway.
 """
 
@@ -24,7 +24,8 @@ import tempfile
 import time
 
 SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs_server.py")
-KEPT = 3  # servers at a time, 0.3 GB each
+LATE = {"IPEXRUN_CACHE", "IPEXRUN_CAPTURE", "IPEXRUN_DECISIONS", "IPEXRUN_FORCE", "IPEXRUN_GRAPH_WAIT"}  # do not change how the launcher starts a program
+KEPT = 4  # servers at a time, 0.3 GB each
 _servers = {}  # of (command, imports, environment), the one used last at the end
 
 
@@ -32,16 +33,20 @@ def forks():
     return os.environ.get("IPEXRUN_TESTS") == "sample"
 
 
-def run(command, *, env=None, timeout=300, cwd=None, imports="torch"):
-    """`imports` is what the server imports: "torch" or "torch torch._dynamo". The program itself is given as -c CODE or as a file."""
+def run(command, *, env=None, timeout=300, cwd=None, imports="torch", late=()):
+    """`imports` is what the server imports: "torch" or "torch torch._dynamo". `late` are variables that the program alone reads. The program itself is given as
+    -c CODE or as a file."""
     command = [os.fspath(one) for one in command]
     env = dict(os.environ if env is None else env)
-    if not forks() or env.get("OMP_NUM_THREADS") != "1":
+    if not forks() or env.get("OMP_NUM_THREADS") != "1" or "IPEXRUN_DISABLE" in env:
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=cwd, env=env)
     start, code, arguments = parts(command)
     env.pop("PYTEST_CURRENT_TEST", None)
-    # Nothing of ours starts without the launcher: the child sets these itself.
-    known = env if start[0] != sys.executable else {name: value for name, value in env.items() if not name.startswith("IPEXRUN_")}
+    launched = start[0] != sys.executable
+    if launched:
+        at = start.index(sys.executable)
+        start[at:at] = ["/usr/bin/env", "IPEXRUN_DISABLE=1"]  # of the shim, until a child takes it back
+    known = {name: value for name, value in env.items() if name not in late and name not in LATE and (launched or not name.startswith("IPEXRUN_"))}
     key = (tuple(start), imports, frozenset(known.items()))
     server = _servers.pop(key, None)
     if server is None or not server.lives():
@@ -49,7 +54,7 @@ def run(command, *, env=None, timeout=300, cwd=None, imports="torch"):
             _servers.pop(next(iter(_servers))).end()
         server = Server(start, imports, known)
     _servers[key] = server
-    order = {"code": code, "arguments": arguments, "cwd": os.fspath(cwd or os.getcwd()), "env": env if known is not env else None}
+    order = {"code": code, "arguments": arguments, "cwd": os.fspath(cwd or os.getcwd()), "env": {"IPEXRUN_CACHE": None, **{name: env[name] for name in env if name not in known}}}
     returncode, stdout, stderr = server.run(order, command, timeout)
     return subprocess.CompletedProcess(command, returncode, stdout, stderr)
 
@@ -73,7 +78,7 @@ class Server:
             listening.bind(address)
             listening.listen(1)
             listening.settimeout(0.2)
-            self.process = subprocess.Popen([*start, SERVER, address, imports], env=env, stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said)
+            self.process = subprocess.Popen([*start, SERVER, address, imports], env={**env, "IPEXRUN_CACHE": "off"}, stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said)
             until = time.monotonic() + 120
             while True:
                 try:

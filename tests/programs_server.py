@@ -19,6 +19,8 @@ def serve(address, names):
     """What a child has to run; returns in children alone."""
     for name in names:
         importlib.import_module(name)
+    if "IPEXRUN_DISABLE" in os.environ:
+        import_loader()
     gc.collect()
     gc.freeze()  # a child that walks through all of this at its end takes a second for it
     connection = socket.socket(socket.AF_UNIX)
@@ -39,6 +41,20 @@ def serve(address, names):
     os._exit(0)
 
 
+def import_loader():
+    """What starts the plugin of the build whose launcher started this process."""
+    global plugin_loader
+    kept = os.environ.get("IPEXRUN_BUILD_DIR")
+    os.environ["IPEXRUN_BUILD_DIR"] = os.path.dirname(os.path.dirname(os.environ["IPEXRUN_LIB_DIR"]))
+    sys.path.insert(1, os.path.join(sys.path[0], "op_tier"))
+    import plugin_loader
+
+    del sys.path[1]
+    os.environ.pop("IPEXRUN_BUILD_DIR")
+    if kept is not None:
+        os.environ["IPEXRUN_BUILD_DIR"] = kept
+
+
 def become(order):
     """The module __main__ and the code of the program."""
     for output, path in enumerate(order["outputs"], 1):
@@ -46,9 +62,14 @@ def become(order):
         os.dup2(file, output)
         os.close(file)
     os.chdir(order["cwd"])
-    if order["env"] is not None:
-        os.environ.clear()
-        os.environ.update(order["env"])
+    for name, value in order["env"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if os.environ.pop("IPEXRUN_DISABLE", None) is not None:
+        result, reason = plugin_loader.start()
+        assert result == 0, reason
     sys.argv[:] = order["arguments"]
     main = types.ModuleType("__main__")
     main.__builtins__ = builtins

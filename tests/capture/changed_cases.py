@@ -301,7 +301,7 @@ def main():
     out, place = {}, 0
     with tempfile.TemporaryDirectory() as folder:
         for repeat in range(int(sys.argv[2]) if len(sys.argv) > 2 else 1):
-            for name in CASES:
+            for name in sys.argv[3:] or CASES:
                 place += 1
                 out[f"{name}#{repeat}"] = restored(lambda: results(name, place, folder))
     modules = sys.modules["ipexrun"].report().get("modules", []) if "ipexrun" in sys.modules else []

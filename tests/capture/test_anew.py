@@ -7,9 +7,9 @@ never captured again.
 
 import json
 import os
-import subprocess
 import sys
 
+import programs
 import pytest
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -49,7 +49,7 @@ print(json.dumps({"out": out, "seen": SEEN, "notes": report.get("modules", []), 
 
 def found(command):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = programs.run(command, env=environment, imports="torch torch._dynamo")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -4,24 +4,28 @@ Risk covered: TorchDynamo rebuilds generators and iterators as iterators of tupl
 torch's random numbers for NumPy's; custom operators run more often in training; what a capture leaves in the process.
 """
 
+import functools
 import os
 import subprocess
 import sys
 
+import programs
 import pytest
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+started = functools.partial(subprocess.run, capture_output=True, text=True)
 
 
-def run(command, **more):
+def run(command, start=programs.run, **more):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
+    return start(command, env=environment, timeout=900)
 
 
 def same_as_stock(program, *options):
+    start = started if "--report" in options else functools.partial(programs.run, imports="torch torch._dynamo")  # the launcher's own words
     stock = run([sys.executable, "-W", "ignore", "-c", program])
     assert stock.returncode == 0 and stock.stdout, stock.stderr
-    done = run([f"{BUILD}/bin/ipexrun", "--no-pin", *options, sys.executable, "-W", "ignore", "-c", program], IPEXRUN_GRAPH_WAIT="0")
+    done = run([f"{BUILD}/bin/ipexrun", "--no-pin", *options, sys.executable, "-W", "ignore", "-c", program], start, IPEXRUN_GRAPH_WAIT="0")
     assert done.returncode == 0, done.stderr
     assert done.stdout == stock.stdout
     return done.stderr

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import textwrap
 
+import programs
 import pytest
 import torch
 
@@ -87,7 +88,7 @@ def run(program, launcher=True, **environment):
         file = os.path.join(folder, "program.py")
         with open(file, "w", encoding="utf-8") as text:
             text.write(PRELUDE + textwrap.dedent(program))
-        done = subprocess.run([*command, sys.executable, "-W", "ignore", file], env=env, capture_output=True, text=True, timeout=300)
+        done = programs.run([*command, sys.executable, "-W", "ignore", file], env=env)
     assert done.returncode == 0, done.stderr
     # The launcher's own lines: what it kept of the environment, and its summary.
     done.stderr = "".join(line for line in done.stderr.splitlines(True) if not line.startswith(("ipexrun: instance", "ipexrun: OMP_NUM")))

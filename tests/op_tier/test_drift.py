@@ -2,11 +2,14 @@
 
 One file, though long: thirty programs of ten lines that share how bf16 is chosen without a clock; what their results mean is in test_drift_results.py."""
 
+import functools
 import json
 
 import pytest
+import test_process
 import torch
-from test_process import run_python
+
+run_python = functools.partial(test_process.run_python, OMP_NUM_THREADS="1")  # so that programs of the sample may be forked
 
 COMMON = """
 import json, threading

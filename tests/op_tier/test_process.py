@@ -7,6 +7,7 @@ import textwrap
 import threading
 
 import plugin_loader
+import programs
 import torch
 from conftest import needs_bf16, relative
 
@@ -15,8 +16,7 @@ def run_python(code, **environment):
     """Runs `code` in a new interpreter that can import plugin_loader; returns its stdout."""
     here = os.path.dirname(__file__)
     prelude = f"import sys; sys.path.insert(0, {here!r})\nimport torch, plugin_loader, os\nx, w = torch.randn(64, 512), torch.randn(512, 512)\n"
-    done = subprocess.run([sys.executable, "-c", prelude + textwrap.dedent(code)], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "IPEXRUN_SELECT": "off", **environment})
+    done = programs.run([sys.executable, "-c", prelude + textwrap.dedent(code)], timeout=120, env={**os.environ, "IPEXRUN_SELECT": "off", **environment})
     assert done.returncode == 0, done.stderr
     return done
 

@@ -1,9 +1,12 @@
 """Risk: on real calls nothing is ever chosen, the choice is not reported, or what was asked for is ignored."""
 
+import functools
 import json
 
+import test_process
 from conftest import needs_bf16
-from test_process import run_python
+
+run_python = functools.partial(test_process.run_python, OMP_NUM_THREADS="1")  # so that programs of the sample may be forked
 
 PROGRAM = """
 import json, time
@@ -22,12 +25,12 @@ print(json.dumps({**report, "error": error}))
 """
 
 
-def outcome(taken_or_not, **environment):
+def outcome(taken_or_not, run_python=run_python, **environment):
     return json.loads(run_python(PROGRAM.replace("TAKEN_OR_NOT", str(taken_or_not)), IPEXRUN_SELECT="on", **environment).stdout)
 
 
 def test_a_site_is_decided_and_its_numbers_hold():
-    report = outcome(21)
+    report = outcome(21, test_process.run_python)  # by as many threads as there are
     site = report["sites"][0]
     assert site["decided"]
     assert site["reason"] in {"faster", "slower"}

@@ -47,6 +47,34 @@ def test_a_forked_program_shows_what_a_started_one_shows(launched, name, sample,
     assert forked.stderr == said or (launched and name == "signal"), started.stderr
 
 
+OURS = """
+import os, sys, torch
+torch.manual_seed(0)
+layer, x = torch.nn.Linear(256, 256), torch.randn(64, 256)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).eval()
+with torch.no_grad():
+    for _ in range(60):
+        model(torch.randn(8, 64))
+    for _ in range(200):
+        torch.nn.functional.linear(x, layer.weight)
+import ipexrun
+ipexrun.force("onednn_f32_packed")
+with torch.no_grad():
+    for _ in range(20):
+        torch.nn.functional.linear(x, layer.weight)
+report = ipexrun.report()
+print([one["state"] for one in report["modules"]], report["explorations"] > 0, report["pack_bytes"] > 0, os.environ.get("IPEXRUN_DISABLE"))
+"""
+
+
+def test_a_launched_program_is_captured_explores_and_packs(sample):
+    """And what was forked had nothing of ours before."""
+    command = [LAUNCHER, "--dtype", "float32", "--graph-mode", "dynamo", sys.executable, "-W", "ignore", "-c", OURS]
+    forked = programs.run(command, env=ENVIRONMENT, imports="torch torch._dynamo")
+    started = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    assert forked.stdout == started.stdout == "['captured'] True True None\n", (forked, started)
+
+
 def test_files_are_programs_too(sample, tmp_path):
     (tmp_path / "beside.py").write_text("NUMBER = 7\n")
     (tmp_path / "program.py").write_text("import inspect, sys, beside\ndef f(): pass\nprint(beside.NUMBER, __file__, sys.argv[1:], inspect.getsource(f))")
