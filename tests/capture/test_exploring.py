@@ -5,9 +5,9 @@ Risk covered: a model of long calls takes twice as long for a minute; a graph th
 
 import ast
 import os
-import subprocess
 import sys
 
+import programs
 import pytest
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -15,7 +15,7 @@ BUILD = os.environ["IPEXRUN_BUILD_DIR"]
 
 def run(command, **more):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
+    return programs.run(command, env=environment, timeout=900, imports="torch torch._dynamo" if "IPEXRUN_GRAPH_WAIT" in more else "torch")
 
 
 def launched():

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 
+import programs
 import pytest
 
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
@@ -42,11 +43,14 @@ print(json.dumps({"dynamo": "torch._dynamo.convert_frame" in sys.modules, "early
 """
 
 
-def run(folder, *options, calls=400, program=PROGRAM, **more):
+def run(folder, *options, calls=400, program=PROGRAM, imports="torch torch._dynamo", **more):
     # A module that lost would wait for Inductor's parts to the end, and nothing be decided.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": str(folder), "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", "IPEXRUN_INDUCTOR": "off", **more}
     command = [IPEXRUN, *options, sys.executable, "-c", program, str(calls)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    if "--save-config" in options or "--config" in options:  # files of the launcher's
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    else:
+        done = programs.run(command, env=environment, imports=imports, late=more)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -99,7 +103,7 @@ def test_what_won_before_is_captured_in_the_first_calls(first, tmp_path):
 
 def test_what_lost_before_is_not_traced(first, tmp_path):
     folder = with_choice(first[0], tmp_path, "stock")
-    found, _ = run(folder, calls=400)
+    found, _ = run(folder, calls=400, imports="torch")
     assert [module["state"] for module in found["end"]] == ["stock: remembered"]
     assert "capture_s" not in found["end"][0] and not found["dynamo"], "TorchDynamo takes a second to import"
 

@@ -7,9 +7,9 @@ of ours where stock has none.
 
 import json
 import os
-import subprocess
 import sys
 
+import programs
 import pytest
 import torch
 
@@ -161,7 +161,7 @@ print(json.dumps(said))
 
 def run(*launcher, **more):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", **more}
-    done = subprocess.run([*launcher, sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=600, env=environment)
+    done = programs.run([*launcher, sys.executable, "-W", "ignore", "-c", PROGRAM], env=environment, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -7,9 +7,9 @@ norms or random masks that differ; results of another face; a form that stays af
 
 import json
 import os
-import subprocess
 import sys
 
+import programs
 import pytest
 import torch
 import torch._dynamo
@@ -246,8 +246,8 @@ print(note["choice"], note["taken"] > 0, any("NaN" in why or "went back" in why 
 @pytest.mark.parametrize("how", ["backward", "looks"])
 def test_nan_takes_a_graph_back(how):
     build = os.environ["IPEXRUN_BUILD_DIR"]
-    done = subprocess.run([f"{build}/bin/ipexrun", sys.executable, "-c", DIVERGES, how], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{build}/lib/ipexrun/python"})
+    done = programs.run([f"{build}/bin/ipexrun", sys.executable, "-c", DIVERGES, how], imports="torch torch._dynamo",
+                        env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{build}/lib/ipexrun/python"})
     assert done.stdout == "captured True True\n", done.stdout + done.stderr
     assert sum("float32" in line and "training:" in line for line in done.stderr.splitlines()) == 1, done.stderr
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 
+import programs
 import pytest
 import torch
 from conftest import has_bf16
@@ -17,6 +18,11 @@ from torch.utils.checkpoint import checkpoint
 
 CANDIDATES = ["own_bf16", "onednn_bf16_cast", "onednn_bf16_last", "onednn_bf16_packed", "onednn_f32_packed"]
 BUILD = os.environ["IPEXRUN_BUILD_DIR"]
+
+
+def launched(*command, **more):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
+    return programs.run([f"{BUILD}/bin/ipexrun", *command], env=environment)
 
 
 @pytest.fixture(params=CANDIDATES)
@@ -404,8 +410,7 @@ print(sum(site["taken"] for site in ipexrun.report()["sites"] if "training=1" in
 
 
 def test_other_numbers_are_no_losses():
-    done = subprocess.run([f"{BUILD}/bin/ipexrun", "--dtype", "bfloat16", sys.executable, "-c", NUMBERS], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"})
+    done = launched("--dtype", "bfloat16", sys.executable, "-c", NUMBERS)
     assert done.stdout == "True \n", done.stdout + done.stderr
 
 
@@ -452,8 +457,7 @@ print(json.dumps({"sites": ipexrun.report()["sites"], "rounded": rounded() - (be
 def run_gradients(kind, **more):
     import json
 
-    done = subprocess.run([f"{BUILD}/bin/ipexrun", "--graph-mode", "off", sys.executable, "-c", GRADIENTS, kind], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more})
+    done = launched("--graph-mode", "off", sys.executable, "-c", GRADIENTS, kind, **more)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -501,8 +505,7 @@ print(rounded > 0 or any("bf16" in (one.get("form") or "") for one in found["mod
 @pytest.mark.parametrize("kind", ["lines", "looks"])
 def test_gradients_of_weights_that_no_optimizer_changes_are_float32(needs_bf16, kind, more):
     """Captured or not, from the begin; SciPy's minimize() does what "lines" does."""
-    done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-W", "ignore", "-c", BY_HAND, kind], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more})
+    done = launched(sys.executable, "-W", "ignore", "-c", BY_HAND, kind, **more)
     assert done.stdout.strip() == "False", done.stdout + done.stderr
 
 
@@ -530,6 +533,5 @@ print(ipexrun.report()["training"]["float32_because"])
 @pytest.mark.parametrize(("kind", "exact"), [("ratio", True), ("far", False), ("both", False), ("softmax", False), ("unrecorded", False)])
 def test_ratios_of_recorded_to_unrecorded_results_are_float32(kind, exact):
     """PPO's first ratio is 1."""
-    done = subprocess.run([f"{BUILD}/bin/ipexrun", "--graph-mode", "off", sys.executable, "-c", RATIOS, kind], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python"})
+    done = launched("--graph-mode", "off", sys.executable, "-c", RATIOS, kind)
     assert ("PPO" in done.stdout) == exact, done.stdout + done.stderr

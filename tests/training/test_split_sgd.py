@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 
+import programs
 import pytest
 import torch
 from torch import nn
@@ -306,8 +307,8 @@ print(net[0].weight.dtype, net.state_dict()["0.weight"].dtype, round(loss.item()
 
 
 def run(*options, optimizer="SGD"):
-    done = subprocess.run([f"{BUILD}/bin/ipexrun", *options, sys.executable, "-c", PROGRAM, optimizer], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off"})
+    done = programs.run([f"{BUILD}/bin/ipexrun", *options, sys.executable, "-c", PROGRAM, optimizer],
+                        env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off"})
     assert done.returncode == 0, done.stderr
     return done.stdout.split(), done.stderr
 
