@@ -1,6 +1,7 @@
 // Risk: a byte that no part of a hash sees, or a hash that depends on who computed it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -51,16 +52,22 @@ TEST(SampledHash, sees_columns_and_rows_of_matrices_of_any_size) {
     const std::size_t size = weight.size() * sizeof(float);
     const std::uint64_t before = sampled_hash(weight.data(), size);
     EXPECT_EQ(sampled_hash(weight.data(), size), before);
-    const auto changed = [&](auto where) {
-      std::vector<float> other = weight;
-      for (std::size_t i = 0; i < other.size(); ++i) other[i] = where(i / columns, i % columns) ? 2.0F : 1.0F;
-      return sampled_hash(other.data(), size) != before;
+    /// Whether `columns_of` floats of each row from `from` on, of each `step`th of the rows [first, last), are seen when they change.
+    const auto changed = [&](std::size_t first, std::size_t last, std::size_t step, std::size_t from, std::size_t columns_of) {
+      const auto write = [&](float value) {
+        for (std::size_t row = first; row < last; row += step) std::fill_n(weight.begin() + row * columns + from, columns_of, value);
+      };
+      write(2.0F);
+      const bool seen = sampled_hash(weight.data(), size) != before;
+      write(1.0F);
+      return seen;
     };
     for (std::size_t eighth = 0; eighth < 8; ++eighth) {
-      const auto in = [&](std::size_t at, std::size_t of) { return at * 8 / of == eighth; };
-      EXPECT_TRUE(changed([&](std::size_t, std::size_t column) { return in(column, columns); })) << rows << " x " << columns;
-      EXPECT_TRUE(changed([&](std::size_t row, std::size_t) { return in(row, rows); })) << rows << " x " << columns;
-      EXPECT_TRUE(changed([&](std::size_t row, std::size_t) { return row % 8 == eighth; })) << rows << " x " << columns;
+      const auto from = [&](std::size_t of) { return (eighth * of + 7) / 8; };
+      const auto to = [&](std::size_t of) { return ((eighth + 1) * of + 7) / 8; };
+      EXPECT_TRUE(changed(0, rows, 1, from(columns), to(columns) - from(columns))) << rows << " x " << columns;
+      EXPECT_TRUE(changed(from(rows), to(rows), 1, 0, columns)) << rows << " x " << columns;
+      EXPECT_TRUE(changed(eighth, rows, 8, 0, columns)) << rows << " x " << columns;
     }
   }
 }
