@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 namespace ipexrun::preload {
@@ -43,9 +44,15 @@ c10::IValue with_tensors(const c10::IValue& value, Replace replace) {
   return value;
 }
 
-/// native_batch_norm and batch_norm_update_stats write their running statistics, and their schemas do not say so.
-inline bool writes(const c10::Argument& argument) {
-  return (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) || argument.name().starts_with("running_");
+/// Whether a call with these arguments writes the i-th. native_batch_norm and batch_norm_update_stats write their running statistics
+/// without a word in their schemas, and norms that have such words write none while they do not train.
+inline bool writes(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments, std::size_t i) {
+  const c10::Argument& argument = schema.arguments()[i];
+  if (!argument.name().starts_with("running_")) return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+  for (const char* name : {"training", "train"}) {
+    if (const auto at = schema.argumentIndexWithName(name)) return arguments[static_cast<std::size_t>(*at)].toBool();
+  }
+  return true;
 }
 
 /// Its results differ from call to call.

@@ -42,6 +42,7 @@ constexpr std::uint64_t kMostOpsACall = 500;  ///< ops of all kinds for each cal
 constexpr std::uint64_t kMostOpsBetween = 4 * kMostOpsACall;  ///< two such calls
 
 bool fallback_registered = false;  // written once at start
+ThreadPasses thread_passes;
 std::atomic<bool> python_ready{false};
 std::atomic<int (*)()> module_depth{nullptr};  ///< null: a program without Python
 
@@ -92,10 +93,11 @@ double rms_of(const at::Tensor& tensor) {
 
 class DriftCheck {
  public:
-  /// `tail`: calls of ops without weights at the end of a pass, those before the first weight of the next one included. `apart`: as for
-  /// calls_of_check().
-  DriftCheck(TierState& state, std::uint64_t pass_calls, std::uint64_t tail, bool apart)
+  /// `mark`: what passes begin with. `tail`: calls of ops without weights at the end of a pass, those before the first weight of the next
+  /// one included. `apart`: as for calls_of_check().
+  DriftCheck(TierState& state, std::uint64_t mark, std::uint64_t pass_calls, std::uint64_t tail, bool apart)
       : state_(state),
+        mark_(mark),
         pass_calls_(pass_calls),
         tail_(tail),
         apart_(apart && pass_calls < kLeastCalls),
@@ -105,6 +107,10 @@ class DriftCheck {
   void op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
   void adopt(const Outputs& result, const Outputs& replayed);
   void used(DriftMark& mark, std::shared_ptr<Weight> keeps);
+  [[nodiscard]] bool begins_with(std::uint64_t mark) const { return mark == mark_; }
+  /// Another thread is to go on with the next pass, and did its first call already. False where something that was rounded is still held,
+  /// which that call may have read.
+  bool go_on_in_another_thread();
   void count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move);
 
   /// A program that went on to something else would be watched for ever.
@@ -130,8 +136,10 @@ class DriftCheck {
   void finish();
 
   std::int64_t explored_ns = 0;
+  bool by_threads = false;  ///< its passes are lives of threads
 
  private:
+  void end_pass(bool may_move);
   bool may_run_twice(const c10::OperatorHandle& op);
   void run_alone(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
   void run_twice(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
@@ -157,6 +165,7 @@ class DriftCheck {
   }
 
   TierState& state_;
+  const std::uint64_t mark_;
   const std::uint64_t pass_calls_;
   const std::uint64_t tail_;
   const bool apart_;
@@ -193,8 +202,19 @@ constinit thread_local bool checking_here = false;
 struct ThreadState {
   PassFinder finder;
   std::uint64_t since_weight = 0;  ///< calls
+  // The thread's life, as ThreadPasses wants it.
+  std::uint64_t began_with = 0;  ///< mark of the first call that has one
+  std::uint64_t calls = 0;       ///< from it on; none where it took part in a check
+  std::uint32_t epoch = 0;       ///< of the finder, at that call
   DriftCheck* check = nullptr;
 };
+
+/// A check whose thread ended between two passes, for the next thread that begins as passes do. Owned.
+std::atomic<DriftCheck*> check_left{nullptr};
+std::atomic<int> others_since{0};  ///< threads that began otherwise since then
+constexpr int kMostOthers = 64;    ///< after which nobody waits for that one
+std::atomic<int> threads_refused{0};
+constexpr int kMostRefused = 3;  ///< checks of threads' lives that came to no end, after which no more are begun
 
 void end_thread(ThreadState& state);
 
@@ -241,13 +261,6 @@ std::int64_t price_of(const TierState& state, std::uint64_t more_calls) {
                                    static_cast<double>(more_calls));
 }
 
-void abort_check(const char* why) {
-  charge(*tier(), here().check->explored_ns);
-  stop_watching();
-  tier()->drift.abort();
-  log::debug(std::string("drift check given up: ") + why);
-}
-
 /// Another one is to begin, at another place or for longer.
 void postpone_check() {
   const std::int64_t explored_ns = here().check->explored_ns;
@@ -256,8 +269,27 @@ void postpone_check() {
   tier()->drift.postpone(explored_ns);
 }
 
+void abort_check(const char* why) {
+  if (here().check->by_threads) {  // which says nothing of the passes of a thread that lives on
+    threads_refused.fetch_add(1, std::memory_order_relaxed);
+    postpone_check();
+  } else {
+    charge(*tier(), here().check->explored_ns);
+    stop_watching();
+    tier()->drift.abort();
+  }
+  log::debug(std::string("drift check given up: ") + why);
+}
+
 void end_thread(ThreadState& state) {
-  if (state.check != nullptr) abort_check("its thread ended");
+  if (state.check != nullptr && state.check->between_passes()) {
+    others_since.store(0, std::memory_order_relaxed);
+    check_left.store(std::exchange(state.check, nullptr), std::memory_order_release);  // none is there: a check claims the ledger
+  } else if (state.check != nullptr) {
+    abort_check("its thread ended");
+  } else if (TierState* process = tier(); process != nullptr && state.epoch == process->drift.finder_epoch()) {
+    thread_passes.ended(state.began_with, state.calls);
+  }
   state.~ThreadState();
   new (&state) ThreadState;
   apart_here = true;  // no check begins any more
@@ -331,7 +363,7 @@ void DriftCheck::run_alone(const c10::OperatorHandle& op, torch::jit::Stack* sta
     op.callBoxed(stack);
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (writes(op.schema().arguments()[i])) for_each_tensor(arguments[i], [&](const at::Tensor& tensor) { shadows_.forget(tensor); });
+    if (writes(op.schema(), arguments, i)) for_each_tensor(arguments[i], [&](const at::Tensor& tensor) { shadows_.forget(tensor); });
   }
 }
 
@@ -340,7 +372,7 @@ void DriftCheck::run_twice(const c10::OperatorHandle& op, torch::jit::Stack* sta
   try {
     const Replaying on_shadows;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const bool written = writes(op.schema().arguments()[i]);
+      const bool written = writes(op.schema(), arguments, i);
       replayed.push_back(with_tensors(arguments[i], [&](const at::Tensor& tensor) {
         const at::Tensor shadow = written ? shadows_.of_or_copy(tensor) : shadows_.of(tensor);
         return shadow.defined() ? shadow : tensor;
@@ -377,7 +409,7 @@ void DriftCheck::take_over(const c10::FunctionSchema& schema, const std::vector<
     made.insert(tensor.storage().unsafeGetStorageImpl());
   };
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (!writes(schema.arguments()[i])) continue;
+    if (!writes(schema, arguments, i)) continue;
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       shadows_.rewritten(tensor);
       note(tensor);
@@ -475,17 +507,7 @@ DriftCheck::Made DriftCheck::made_by(const std::string& name, const std::vector<
 void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool may_move) {
   const bool chose = choices_.were_used();
   if (between_passes()) {
-    judge();
-    if (judged_calls_ >= wanted_calls_ && !lengthened_) {
-      const bool fresh = first_fresh() != begins_.end();
-      const bool by_choice = fresh && (steered_ || operands_chosen_);
-      const bool too_far = errors_.worst() > kMaxDrift && (fresh || !steered_);
-      moved_ = may_move && !begins_.empty() && (operands_rounded_ || by_choice || too_far);
-      lengthened_ = moved_ || (!apart_ && (operands_rounded_ || !may_move));
-      if (lengthened_) wanted_calls_ += pass_calls_;
-    }
-    came_through_ = came_through_ || operands_rounded_;
-    pass_began_ = ops_;
+    end_pass(may_move);
   } else if (chose || (was_rounded_ && !operands_rounded_)) {
     const std::uint64_t here = mark();
     const bool has_weight = here != 0 && here < kAfterWeights;
@@ -495,6 +517,28 @@ void DriftCheck::count_replayed(c10::function_ref<std::uint64_t()> mark, bool ma
   was_rounded_ = was_rounded_ || operands_rounded_;
   ops_at_call_ = ops_;
   ++calls_;
+}
+
+void DriftCheck::end_pass(bool may_move) {
+  judge();
+  if (judged_calls_ >= wanted_calls_ && !lengthened_) {
+    const bool fresh = first_fresh() != begins_.end();
+    const bool by_choice = fresh && (steered_ || operands_chosen_);
+    const bool too_far = errors_.worst() > kMaxDrift && (fresh || !steered_);
+    moved_ = may_move && !begins_.empty() && (operands_rounded_ || by_choice || too_far);
+    lengthened_ = moved_ || (!apart_ && (operands_rounded_ || !may_move));
+    if (lengthened_) wanted_calls_ += pass_calls_;
+  }
+  came_through_ = came_through_ || operands_rounded_;
+  pass_began_ = ops_;
+}
+
+/// A thread's first call begins the program's own pass, so there is no better place to move to.
+bool DriftCheck::go_on_in_another_thread() {
+  operands_rounded_ = operands_chosen_ = false;
+  end_pass(false);
+  was_rounded_ = false;
+  return complete() || !shadows_.hold_rounded();
 }
 
 void DriftCheck::judge() {
@@ -516,6 +560,7 @@ void DriftCheck::left_modules() {
 void DriftCheck::finish() {
   if (between_passes()) judge();
   charge(state_, explored_ns);
+  if (by_threads) thread_passes.forget(mark_);
   // Each module is as near as it has to be, and what the program makes of them is mostly rounding: so it is of captured ones.
   // (Probabilities of logits are a few hundredths off, as a softmax makes them.)
   constexpr double kSenseless = 0.15;
@@ -576,6 +621,32 @@ bool plain_surroundings() {
          !keys.included_.has(c10::DispatchKey::PythonDispatcher) && !keys.included_.has(c10::DispatchKey::PreDispatch);
 }
 
+/// The first call of this thread's that may begin a pass was made. A check that another thread left goes on here, if that thread's passes
+/// began so. Returns whether one does: its claim is this thread's then.
+bool take_check_that_was_left(std::uint64_t mark) {
+  if (check_left.load(std::memory_order_relaxed) == nullptr) return false;
+  DriftCheck* left = check_left.exchange(nullptr, std::memory_order_acquire);
+  if (left == nullptr) return false;
+  if (!left->begins_with(mark) || !plain_surroundings()) {
+    const bool too_many = others_since.fetch_add(1, std::memory_order_relaxed) + 1 >= kMostOthers;
+    if (!too_many) {
+      check_left.store(left, std::memory_order_release);
+      return false;
+    }
+    here().check = left;
+    abort_check("no other thread began as its own did");
+    return false;
+  }
+  here().check = left;
+  left->by_threads = true;
+  if (!left->go_on_in_another_thread()) {
+    abort_check("what its thread computed may be used by the next one");
+  } else if (left->complete()) {
+    finish_check();
+  }
+  return here().check != nullptr;
+}
+
 }  // namespace
 
 bool register_drift_fallback() {
@@ -603,6 +674,7 @@ void drift_left_modules() noexcept {
 void drift_forget_after_fork() noexcept {
   // Not freed: its tensors may have Python objects, and the child's interpreter is not ready for their end.
   here().check = nullptr;
+  check_left.store(nullptr, std::memory_order_relaxed);
   checking_here = false;
   if (fallback_registered) c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
 }
@@ -641,7 +713,7 @@ void drift_used(DriftMark& mark, std::shared_ptr<Weight> keeps) {
 
 void drift_count_replayed(c10::function_ref<std::uint64_t()> mark) {
   ThreadState& thread = here();
-  if (thread.check != nullptr) thread.check->count_replayed(mark, !thread.finder.prefers());
+  if (thread.check != nullptr) thread.check->count_replayed(mark, !thread.finder.prefers() && !thread.check->by_threads);
 }
 
 void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Outputs& result, c10::function_ref<Outputs()> replay) {
@@ -656,14 +728,25 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
       if (mark != 0) thread.finder.prefer(mark);  // a block of the program's began here
     }
   }
-  const std::uint64_t pass_calls = thread.finder.call(mark, state.drift.finder_epoch(), state.drift.span());
+  std::uint64_t pass_calls = thread.finder.call(mark, state.drift.finder_epoch(), state.drift.span());
   const bool has_weight = mark != 0 && mark < kAfterWeights;
   const std::uint64_t tail = has_weight ? std::exchange(thread.since_weight, 0) : ++thread.since_weight;
-  if (pass_calls == 0 || !plain_surroundings()) return;
-  const bool apart = !state.drift.hang_together() && price_of(state, pass_calls) >= kShortCheckNs;
-  if (!state.drift.begin(price_of(state, calls_of_check(pass_calls, apart)), state.selector.can_afford(0), pinned)) return;
+  const bool first = thread.began_with == 0 && mark != 0;
+  if (first) {
+    thread.began_with = mark;
+    thread.epoch = state.drift.finder_epoch();
+    if (threads_refused.load(std::memory_order_relaxed) < kMostRefused) pass_calls = thread_passes.length(mark);
+  }
+  if (thread.began_with != 0) ++thread.calls;
   try {
-    thread.check = new DriftCheck(state, pass_calls, has_weight ? tail : 0, apart);
+    if (!first || !take_check_that_was_left(mark)) {
+      if (pass_calls == 0 || !plain_surroundings()) return;
+      const bool apart = !state.drift.hang_together() && price_of(state, pass_calls) >= kShortCheckNs;
+      if (!state.drift.begin(price_of(state, calls_of_check(pass_calls, apart)), state.selector.can_afford(0), pinned)) return;
+      thread.check = new DriftCheck(state, mark, pass_calls, has_weight ? tail : 0, apart);
+      thread.check->by_threads = first;
+    }
+    thread.began_with = 0;
     {
       const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
       const Replaying on_shadows;

@@ -155,7 +155,7 @@ bool OpTrial::is_kept_from_choice() {
   const DriftMark& mark = weight_count_ == 0 ? site_->drift : weights_[0].weight->drift;
   const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
   if (verdict == DriftVerdict::kTooFar) drop_packs(choice);
-  return verdict == DriftVerdict::kTooFar || (verdict != DriftVerdict::kFine && state_.drift.given_up());
+  return verdict == DriftVerdict::kTooFar || (verdict != DriftVerdict::kFine && (state_.drift.given_up() || state_.drift.waits_long()));
 }
 
 void OpTrial::note_replayed(int candidate) {

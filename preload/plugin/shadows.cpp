@@ -160,6 +160,11 @@ std::uint64_t Shadows::rounded_since(const at::Tensor& tensor) const {
   return found == shadows_.end() ? 0 : found->second.rounded_since;
 }
 
+bool Shadows::hold_rounded() const {
+  return std::any_of(shadows_.begin(), shadows_.end(),
+                     [](const auto& one) { return one.second.rounded_since != 0 && !one.second.of.expired(); });
+}
+
 void Shadows::note_measured(const at::Tensor& tensor) {
   const auto found = shadows_.find(tensor.storage().unsafeGetStorageImpl());
   if (found != shadows_.end()) found->second.measured = true;

@@ -38,6 +38,8 @@ class Shadows {
   void note_rounded(const at::Tensor& tensor, std::uint64_t now);
   /// Since when; 0 where no candidate had a part.
   [[nodiscard]] std::uint64_t rounded_since(const at::Tensor& tensor) const;
+  /// Somebody holds memory in which a candidate had a part.
+  [[nodiscard]] bool hold_rounded() const;
   /// The program measures its results with it: it is not judged, unless it is written again.
   void note_measured(const at::Tensor& tensor);
   [[nodiscard]] bool is_measured(const at::Tensor& tensor) const;

@@ -7,6 +7,8 @@ namespace ipexrun::preload {
 namespace {
 
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
+constexpr std::uint64_t kThreadCalls = 1 << 17;  ///< ThreadPasses: a mark is above them, whether it came twice is the lowest bit
+static_assert(kLongestPass <= kThreadCalls / 2);
 constexpr std::uint64_t kManyWaiting = 8;  ///< as many, and a quarter of those found fine, do not wait for a pass without news
 
 }  // namespace
@@ -36,8 +38,22 @@ std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch, std::uin
   return before == length ? length : before + length;
 }
 
+void ThreadPasses::ended(std::uint64_t mark, std::uint64_t calls) noexcept {
+  if (mark == 0 || calls >= kLongestPass) return;
+  const std::uint64_t now = mark * kThreadCalls + calls * 2;
+  std::atomic<std::uint64_t>& last = last_[mark % kKinds];
+  last.store(now + (last.load(std::memory_order_relaxed) / 2 == now / 2 ? 1 : 0), std::memory_order_relaxed);
+}
+
+std::uint64_t ThreadPasses::length(std::uint64_t mark) const noexcept {
+  const std::uint64_t last = last_[mark % kKinds].load(std::memory_order_relaxed);
+  return last / kThreadCalls == mark && last % 2 == 1 ? last % kThreadCalls / 2 : 0;
+}
+
 void DriftLedger::wait(DriftMark& mark, std::int64_t saving_ns) noexcept {
-  lost_ns_.fetch_add(std::max<std::int64_t>(saving_ns, 0), std::memory_order_relaxed);
+  const std::int64_t lost_ns = std::max<std::int64_t>(saving_ns, 0);
+  lost_ns_.fetch_add(lost_ns, std::memory_order_relaxed);
+  lost_since_end_ns_.fetch_add(lost_ns, std::memory_order_relaxed);
   const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   if (mark.counted_in.exchange(epoch, std::memory_order_relaxed) == epoch) return;
   waiting_.fetch_add(1, std::memory_order_relaxed);
@@ -49,6 +65,7 @@ bool DriftLedger::begin(std::int64_t price_ns, bool can_afford, bool pinned) noe
   const bool again = again_.load(std::memory_order_relaxed);
   const bool due = again || waiting == 0;  // nobody waits: another look at what was let through
   const std::int64_t price_now_ns = price_ns << std::min(barren_.load(std::memory_order_relaxed), 20);
+  long_wait_ns_.store(std::max(kLongWaitNs, 4 * price_ns), std::memory_order_relaxed);
   if (!pinned && !(due && can_afford) && lost_ns_.load(std::memory_order_relaxed) < price_now_ns) {
     if (!due && price_ns < kShortCheckNs) {
       rests_until_lost_ns_.store(price_now_ns, std::memory_order_relaxed);
@@ -162,6 +179,7 @@ void DriftLedger::finish(const std::vector<DriftUse>& uses, const SampleErrors& 
 
 void DriftLedger::conclude(double drift, std::uint64_t next_from) noexcept {
   last_.store(drift, std::memory_order_relaxed);
+  lost_since_end_ns_.store(0, std::memory_order_relaxed);
   aborts_in_a_row_.store(0, std::memory_order_relaxed);
   count_anew();
   watch_from_.store(next_from, std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,9 +25,10 @@ inline constexpr std::uint64_t kLongestPass = 1 << 16;  ///< calls after which a
 inline constexpr std::uint64_t kLeastCalls = 16;        ///< of a pass that is checked by itself
 inline constexpr std::uint64_t kCallsOfShort =
     48;  ///< of a check of shorter ones that hang together: steps of a recurrence or of an integrator, which a program judges by several
-inline constexpr std::uint64_t kRecheckFactor = 4;  ///< the next check after a good one, in calls of the process
-inline constexpr int kMaxAborts = 3;                ///< checks that came to no end, after which no more are begun
-inline constexpr int kMostLooks = 16;               ///< checks of the same uses, where one has too few samples to say anything of others
+inline constexpr std::uint64_t kRecheckFactor = 4;          ///< the next check after a good one, in calls of the process
+inline constexpr int kMaxAborts = 3;                        ///< checks that came to no end, after which no more are begun
+inline constexpr std::int64_t kLongWaitNs = 1'000'000'000;  ///< lost by waiting, and four times the price of a check: long
+inline constexpr int kMostLooks = 16;  ///< checks of the same uses, where one has too few samples to say anything of others
 
 /// A check that takes less is one of short calls, which looking for passes delays; in longer ones that is nothing, and finding them anew
 /// takes several.
@@ -84,6 +86,23 @@ class PassFinder {
   std::uint64_t start_ = 0;
   std::uint32_t seen_ = 0;    ///< times that first_ came since start_
   std::uint64_t before_ = 0;  ///< length of the pass before; 0: none yet
+};
+
+/// Threads that live for one pass (a server's, one for each request) never see one come back: what a thread did in its life is a pass where
+/// two in a row that began alike did the same. Any thread; no lock.
+class ThreadPasses {
+ public:
+  /// A thread ended that made so many calls from the first one on that may begin a pass.
+  void ended(std::uint64_t mark, std::uint64_t calls) noexcept;
+  /// A thread's first call of that kind: the length in calls of the pass that it begins; 0 where none is known.
+  [[nodiscard]] std::uint64_t length(std::uint64_t mark) const noexcept;
+  /// As if none had begun so: a check of this kind came to its end, and other kinds are to have their turn.
+  void forget(std::uint64_t mark) noexcept { last_[mark % kKinds].store(0, std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kKinds = 64;  ///< of threads that are known at a time: by the remainder of their mark
+
+  std::array<std::atomic<std::uint64_t>, kKinds> last_{};  ///< of each kind: mark, calls, whether the one before was the same
 };
 
 struct DriftCounts {
@@ -149,10 +168,15 @@ class DriftLedger {
   /// The check began at the wrong place: another one at the next pass, and what was earned beyond `cost_ns` is kept for it.
   void postpone(std::int64_t cost_ns) noexcept;
 
-  /// Some use is kept from rounding for good. The first question of every call, so one word.
-  [[nodiscard]] bool keeps_some() const noexcept { return too_far_.load(std::memory_order_relaxed) > 0 || given_up(); }
+  /// Some use is kept from rounding for good, or for long. The first question of every call, so few words.
+  [[nodiscard]] bool keeps_some() const noexcept { return too_far_.load(std::memory_order_relaxed) > 0 || given_up() || waits_long(); }
   /// No check comes to an end in this program, and no more are begun: what was not let through never will be.
   [[nodiscard]] bool given_up() const noexcept { return aborts_in_a_row_.load(std::memory_order_relaxed) >= kMaxAborts; }
+  /// So much was lost for want of a check, and none came to an end, that waiting has no end in sight (no pass was seen to come back): what
+  /// does not round is worth a race meanwhile.
+  [[nodiscard]] bool waits_long() const noexcept {
+    return lost_since_end_ns_.load(std::memory_order_relaxed) >= long_wait_ns_.load(std::memory_order_relaxed);
+  }
 
   /// What one pass of this program computed is used in the next one: a state, or results that it compares. Short ones are judged by
   /// several.
@@ -182,6 +206,8 @@ class DriftLedger {
   std::atomic<std::int64_t> lost_ns_{0};              ///< by calls that wait, since the last check began
   std::atomic<std::int64_t> rests_until_lost_ns_{0};  ///< passes are not looked for before
   std::atomic<std::uint32_t> rests_{0};
+  std::atomic<std::int64_t> lost_since_end_ns_{0};  ///< by calls that wait, since the last check came to an end
+  std::atomic<std::int64_t> long_wait_ns_{kLongWaitNs};
   std::atomic<int> barren_{0};  ///< checks in a row that met nothing that waited: each doubles the price of the next
   std::atomic<std::uint32_t> span_{1};
   std::atomic<bool> claimed_{false};

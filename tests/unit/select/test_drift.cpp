@@ -71,6 +71,55 @@ TEST(PassFinder, APreferredMarkThatNeverComesBackIsForgotten) {
   EXPECT_EQ(lengths(finder, {8, 9, 8, 9, 8}), (std::vector<std::uint64_t>{0, 0, 0, 0, 2}));
 }
 
+TEST(ThreadPasses, TwoThreadsThatDidTheSameAreAPass) {
+  ThreadPasses passes;
+  passes.ended(3, 20);
+  EXPECT_EQ(passes.length(3), 0u) << "one says nothing of the next";
+  passes.ended(3, 20);
+  EXPECT_EQ(passes.length(3), 20u);
+  EXPECT_EQ(passes.length(4), 0u) << "begins otherwise";
+}
+
+TEST(ThreadPasses, AnotherLengthOrBeginningStartsAnew) {
+  ThreadPasses passes;
+  passes.ended(3, 20);
+  passes.ended(3, 21);
+  EXPECT_EQ(passes.length(3), 0u);
+  passes.ended(3, 21);
+  EXPECT_EQ(passes.length(3), 21u);
+}
+
+TEST(ThreadPasses, ThreadsOfSeveralKindsTakeTurns) {
+  ThreadPasses passes;
+  for (int i = 0; i < 2; ++i) {
+    passes.ended(3, 20);
+    passes.ended(kAfterWeights + 7, 30);
+  }
+  EXPECT_EQ(passes.length(3), 20u);
+  EXPECT_EQ(passes.length(kAfterWeights + 7), 30u);
+  passes.ended(3 + 64, 20);
+  EXPECT_EQ(passes.length(3), 0u) << "there is room for so many kinds";
+  passes.forget(kAfterWeights + 7);
+  passes.ended(kAfterWeights + 7, 30);
+  EXPECT_EQ(passes.length(kAfterWeights + 7), 0u);
+  passes.ended(kAfterWeights + 7, 30);
+  EXPECT_EQ(passes.length(kAfterWeights + 7), 30u);
+}
+
+TEST(ThreadPasses, ThreadsWithoutAPassOrWithoutAnEndSayNothing) {
+  ThreadPasses passes;
+  passes.ended(3, 1);
+  passes.ended(0, 5);
+  passes.ended(3, 1);
+  EXPECT_EQ(passes.length(3), 1u);
+  passes.ended(3, kLongestPass);
+  passes.ended(3, kLongestPass);
+  EXPECT_EQ(passes.length(3), 1u);
+  passes.ended(3, kLongestPass - 1);
+  passes.ended(3, kLongestPass - 1);
+  EXPECT_EQ(passes.length(3), kLongestPass - 1);
+}
+
 class Ledger : public testing::Test {
  protected:
   /// Counts the first `count` marks as waiting and lets a pass without news go by.
@@ -151,6 +200,31 @@ TEST_F(Ledger, PassesOfLongChecksAreLookedForAllTheTime) {
   ledger.wait(marks[0], 10);
   EXPECT_FALSE(ledger.begin(kShortCheckNs, false, false));
   EXPECT_TRUE(ledger.watching(0));
+}
+
+TEST_F(Ledger, WhatWaitsLongIsKeptUntilACheckEnds) {
+  ledger.wait(marks[0], kLongWaitNs - 1);
+  EXPECT_FALSE(ledger.keeps_some());
+  ledger.wait(marks[0], 1);
+  EXPECT_TRUE(ledger.waits_long());
+  EXPECT_TRUE(ledger.keeps_some());
+  EXPECT_FALSE(ledger.begin(0, true, false)) << "new";
+  ASSERT_TRUE(ledger.begin(0, true, false));
+  EXPECT_TRUE(ledger.keeps_some()) << "a check may come to no end";
+  ledger.postpone(0);
+  EXPECT_TRUE(ledger.keeps_some());
+  ASSERT_TRUE(ledger.begin(0, true, false) || ledger.begin(0, true, false));
+  ledger.finish(uses(1), 1e-3, 100);
+  EXPECT_FALSE(ledger.keeps_some());
+}
+
+TEST_F(Ledger, ALongWaitIsOneOfSeveralTimesTheCheck) {
+  ledger.wait(marks[0], 1);
+  EXPECT_FALSE(ledger.begin(kLongWaitNs, false, false));
+  ledger.wait(marks[0], 2 * kLongWaitNs);
+  EXPECT_FALSE(ledger.waits_long());
+  ledger.wait(marks[0], 2 * kLongWaitNs);
+  EXPECT_TRUE(ledger.waits_long());
 }
 
 TEST_F(Ledger, ACheckEndsARest) {
