@@ -5,7 +5,7 @@ import json
 import os
 
 import pytest
-from bench_drivers import BUILD, needs_launcher, run_driver  # first: it lets bench/ be imported
+from bench_drivers import BUILD, minutes, needs_launcher, run_driver  # first: it lets bench/ be imported
 
 import faults
 import faults_run
@@ -17,7 +17,7 @@ pytestmark = needs_launcher
 
 def test_half_a_minute_of_faults(tmp_path):
     output = tmp_path / "faults.jsonl"
-    result = run_driver("faults", "--minutes", "0.5", "--seed", str(SEED), "--jobs", "2", "--output", str(output))
+    result = run_driver("faults", "--minutes", minutes(0.5), "--seed", str(SEED), "--jobs", "2", "--output", str(output))
     assert result.returncode == 0, result.stdout + result.stderr
     records = [json.loads(line) for line in output.read_text().splitlines()]
     assert records and [record for record in records if "skipped" not in record], result.stdout

@@ -7,7 +7,7 @@ import random
 
 import pytest
 import torch
-from bench_drivers import BUILD, needs_launcher, run_driver  # first: it lets bench/ be imported
+from bench_drivers import BUILD, minutes, needs_launcher, run_driver  # first: it lets bench/ be imported
 
 import soak
 import soak_slope
@@ -19,7 +19,7 @@ pytestmark = needs_launcher
 
 def test_a_minute_without_a_wrong_result(tmp_path):
     output = tmp_path / "soak.jsonl"
-    result = run_driver("soak", "--minutes", "1", "--seed", str(SEED), "--output", str(output))
+    result = run_driver("soak", "--minutes", minutes(1), "--seed", str(SEED), "--output", str(output))
     assert result.returncode == 0, result.stdout + result.stderr
     records = [json.loads(line) for line in output.read_text().splitlines()]
     (end,) = [record for record in records if record["kind"] == "end"]
