@@ -6,7 +6,6 @@ asked for; a run that goes on in bf16 after NaN appeared; second derivatives, ch
 
 import json
 import os
-import subprocess
 import sys
 
 import programs
@@ -343,8 +342,7 @@ def run(*options, steps=60, nan_at=-1, seen_by="backward", launched=True, **more
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off", "PYTHONPATH": f"{BUILD}/lib/ipexrun/python", **more}
     launcher = [f"{BUILD}/bin/ipexrun", *options] if launched else []
-    done = subprocess.run([*launcher, sys.executable, "-c", PROGRAM, str(steps), str(nan_at), seen_by], capture_output=True, text=True, timeout=300,
-                          env=environment)
+    done = programs.run([*launcher, sys.executable, "-c", PROGRAM, str(steps), str(nan_at), seen_by], env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
