@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import programs
 import pytest
 import torch
 import torch.nn.functional as F
@@ -186,8 +187,8 @@ print(torch.classes.ipexrun.Graph().choosing_runs())
 
 
 def runs_that_choose(cache):
-    done = subprocess.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "IPEXRUN_CACHE": str(cache)})
+    done = programs.run([f"{BUILD}/bin/ipexrun", sys.executable, "-c", PROGRAM], env={**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": str(cache)},
+                        imports="torch torch._dynamo")
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
