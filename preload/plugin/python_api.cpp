@@ -1,4 +1,5 @@
 // Connects the Python side to the tier: the function table that python_entry.cpp hands over.
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/TensorImpl.h>
 #include <unistd.h>
@@ -114,6 +115,7 @@ IpexrunHookApi make_api() {
   api.end_drift_check = [] { drift_leave(); };
   api.tell_depth = [](int (*depth)()) { drift_tell_depth(depth); };
   api.same_places = same_places;
+  api.works_alone = [] { return at::get_num_threads() == 1 ? 1 : 0; };
   api.left_modules = [] { drift_left_modules(); };
   return api;
 }

@@ -108,6 +108,10 @@ static uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
  */
 static uint64_t thread_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
+/* What races are timed by: a thread that computes alone is not to lose one because others of the program had the core or the lock. As
+ * call_clock() in graphs/races.py. */
+static clockid_t race_clock(void) { return hook.api->works_alone() ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC; }
+
 /* The truth value of a call without arguments; `fallback` when it raises. */
 static int truth_of_call(PyObject* callable, int fallback) {
   PyObject* answer = PyObject_CallNoArgs(callable);
@@ -284,10 +288,11 @@ static PyObject* handled_call(PyObject* handler, int grad, PyObject* function, P
   if (result == hook.eager) {
     Py_DECREF(result);
     const uint64_t explored = hook.api->exploration_count();
-    const uint64_t start = now_ns();
+    const clockid_t clock = race_clock();
+    const uint64_t start = clock_ns(clock);
     result = inside_original(function, args, nargsf, kwnames);
     /* A call in which candidates of operators were measured is longer than those to come. */
-    if (result != NULL) tell(handler, args[0], grad, now_ns() - start, result, hook.api->exploration_count() != explored);
+    if (result != NULL) tell(handler, args[0], grad, clock_ns(clock) - start, result, hook.api->exploration_count() != explored);
   }
   if (result == NULL) tell_broken_off(handler);
   Py_DECREF(handler);

@@ -90,6 +90,56 @@ def test_a_form_that_does_not_lead_is_tried_seldom(mine, seldom):
         assert in_a_row == "True" and "trying its graphs" not in states, done.stdout
 
 
+OTHERS_TRY = """
+import threading, time
+import torch
+from torch import nn
+from ipexrun.capture import capture
+from ipexrun.graphs import compiler, races
+
+made = []
+
+def begun(graph, *values, real=compiler.Compiled.__init__, **more):
+    real(graph, *values, **more)
+    made.append(graph)
+    graph.exploring.acquire()  # as another thread does while it tries a form
+
+compiler.Compiled.__init__ = begun
+compiler.Compiled.attempt = lambda graph, candidate, values, real=compiler.Compiled.attempt: (real(graph, candidate, values)[0], 1)
+capture.Target.pair = lambda target, key, half: target.settle("faster")
+model, x = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval(), torch.randn(8, 64)
+states = lambda: [one["state"] for one in ipexrun.report()["modules"]]
+import ipexrun
+with torch.no_grad():
+    for _ in range(2 * capture.EXPLORING):
+        model(x)
+    print(states(), made[0].passed_by > capture.EXPLORING)
+    made[0].exploring.release()
+    for _ in range(200):
+        model(x)
+    print(states())
+
+def spins():
+    until = time.thread_time() + 0.3
+    while time.thread_time() < until:
+        pass
+
+now = races.call_clock()
+began = now()
+other = threading.Thread(target=spins)
+other.start(); other.join()
+print(now() - began < 150_000_000)
+torch.set_num_threads(2)
+print(races.call_clock() is time.perf_counter_ns)
+"""
+
+
+def test_calls_that_pass_by_while_another_thread_tries_a_form_decide_nothing():
+    """A module of four threads was left to stock because eight calls in a row met a graph that another thread was trying."""
+    done = run([*launched(), sys.executable, "-c", OTHERS_TRY], IPEXRUN_GRAPH_WAIT="0", IPEXRUN_GRAPH_MODE="dynamo")
+    assert done.stdout.splitlines() == ["['trying its graphs'] True", "['captured']", "True", "True"], done.stdout + done.stderr
+
+
 LONG = """
 import sys
 import torch

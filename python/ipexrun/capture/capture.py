@@ -22,6 +22,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from .. import plugin, remembered
 from ..graphs import backend, compiler, graph_notes, parts, raised
+from ..graphs.races import call_clock
 from ..problems import first_line, let_through
 from . import as_module, importing, modes, module_notes, prices, python_speed
 from .call_kinds import TOO_MANY, has_state, signature_of_call
@@ -605,7 +606,8 @@ class Target:
 
     def captured(self, module, args, kwargs):
         """Its result, or EAGER; and how long it took, a Half, if a graph took part: the looks at its arguments are part of that."""
-        began, started = self.clock(), time.perf_counter_ns()
+        now = call_clock()
+        began, started = self.clock(), now()
         if not self.alike.holds(module, args, kwargs):
             return self.eager, None
         rests = self.fits.rests() if self.phase != self.answer else 0
@@ -623,7 +625,7 @@ class Target:
             if raised.too_often(self):
                 self.give_up("its calls raise too often")
             return result, None
-        nanoseconds = time.perf_counter_ns() - started
+        nanoseconds = now() - started
         graphs = compiler.ran() - before
         self.alone = 0 if graphs else self.alone + 1
         self.fits.note(args, kwargs, bool(graphs))
@@ -641,8 +643,9 @@ class Target:
         if trying and all(graph.rests() for graph in trying):
             self.timed[threading.get_ident()] = Resting(trying)
             return self.eager
+        passed_by = sum(graph.passed_by for graph in trying)
         result, half = self.captured(module, args, kwargs)
-        if half is None:
+        if half is None or sum(graph.passed_by for graph in trying) != passed_by:
             return result
         self.calls += 1
         progress = [graph.calls for graph in self.compiled if not graph.settled()]
@@ -867,11 +870,12 @@ class Target:
 
     def as_answered(self, module, args, kwargs):
         """captured(), or what a trace gives that answers in its place."""
-        started, unsettled, traces = time.perf_counter_ns(), self.builder.unsettled_runs(), self.express
+        now = call_clock()
+        started, unsettled, traces = now(), self.builder.unsettled_runs(), self.express
         if traces is not None and traces.answering and self.alike.holds(module, args, kwargs):
             result = traces(module, *args, **kwargs)
             if result is not None and result is not self.eager:
-                return result, Half(time.perf_counter_ns() - started, stock=False, settled=self.builder.unsettled_runs() == unsettled)
+                return result, Half(now() - started, stock=False, settled=self.builder.unsettled_runs() == unsettled)
             traces.timed.pop(threading.get_ident(), None)
         return self.captured(module, args, kwargs)
 

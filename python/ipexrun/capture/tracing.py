@@ -22,6 +22,7 @@ import torch
 
 from .. import plugin, remembered
 from ..graphs import compiler, double, graph_notes
+from ..graphs.races import call_clock
 from ..problems import first_line, let_through, of_signal
 from ..quiet import SILENT, in_front
 from . import asked, call_kinds, capturable, module_notes
@@ -235,10 +236,13 @@ class Form:
         self.turn += 1
         self.exploration_ns = target.graph.exploration_ns()
         if waiting[1] if waiting is not None else self.turn % 2:
+            looked_ns, now = time.perf_counter_ns() - started, call_clock()
+            began = now()
             result = self.answered(module, args, kwargs, tensors)
             if result is not target.eager:
+                nanoseconds = looked_ns + now() - began
                 settled = target.graph.exploration_ns() == self.exploration_ns  # operators outside of its regions are the op tier's
-                self.pair(time.perf_counter_ns() - started, stock=False, settled=settled)
+                self.pair(nanoseconds, stock=False, settled=settled)
             return result
         target.timed[threading.get_ident()] = self
         return target.eager

@@ -9,7 +9,6 @@ Over 500 lines, since trying, resting, judging and answering of a graph share it
 import os
 import sys
 import threading
-import time
 
 import torch
 
@@ -18,7 +17,7 @@ from ..problems import first_line, let_through
 from . import choices, double, graph_notes, raised
 from .graph_notes import enabled_here
 from .parts import Parts, leave_out
-from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
+from .races import CHECKS, REMATCHES, UNSETTLED, call_clock, may_have_won
 from .translation import Translation, Unsupported, as_it_lies
 from .unrounded import rounds_all_products
 
@@ -104,6 +103,7 @@ class Compiled:
         self.beside_s = self.stock_s = 0.0  # spent in trying beside stock; by stock in the last call that tried
         self.begin_trial()
         self.choice = None  # None: stock; else as in `open`
+        self.passed_by = 0  # calls that stock answered because another thread tried a form
         # It won while kernels inside were still being chosen, or before CHECKS calls were judged: a call with those that stay is judged once more.
         self.unjudged = False
         self.too_coarse = ""  # why it is to keep float32 from now on: who finds that out may be inside of `exploring` (parts.Parts.tried)
@@ -135,6 +135,7 @@ class Compiled:
                 self.be_finer()
             return result
         if not self.exploring.acquire(blocking=False):
+            self.passed_by += 1
             return self.stock(*values)
         try:
             if not self.open:
@@ -145,9 +146,10 @@ class Compiled:
 
     def rest(self, values):
         """A call in which nothing is tried."""
-        started = time.perf_counter()
+        now = call_clock()
+        started = now()
         result = self.stock(*values)
-        self.rested(time.perf_counter() - started)
+        self.rested(1e-9 * (now() - started))
         return result
 
     def rests(self):
@@ -188,12 +190,13 @@ class Compiled:
         """Without a check for drift in it: stock's form runs twice here and ours beside it, which is no pass of the program's."""
         was = self.graph.set_apart(True)
         choosing = self.graph.choosing_runs()
-        started, self.stock_s = time.perf_counter(), 0.0
+        now = call_clock()
+        started, self.stock_s = now(), 0.0
         try:
             return self.explore(values)
         finally:
             self.graph.set_apart(was)
-            beside_s = time.perf_counter() - started - self.stock_s
+            beside_s = 1e-9 * (now() - started) - self.stock_s
             self.beside_s += beside_s
             self.rest_s = self.rest_after(beside_s, self.graph.choosing_runs() != choosing)
 
@@ -350,10 +353,10 @@ class Compiled:
         if decided == 1 and self.is_often_small():
             self.lose(values, TOO_SMALL)
         elif decided == 1:
-            self.open = []
             self.small = 0
             self.unjudged = self.graph.unsettled_runs() != unsettled or ((self.timed or self.is_long()) and (self.postponed or self.checks < CHECKS))
             self.choice = candidate
+            self.open = []  # last: whoever finds nothing open asks what was chosen, in another thread at any time
             self.note_choice(candidate)
             if self.timed:
                 self.note["speed"] = round(1 / self.trial.ratio(), 2)
@@ -418,9 +421,10 @@ class Compiled:
 
     def stock_timed(self, values, by_torch=False):
         """Stock's result, its nanoseconds, and how many of these it will not take once the op tier has chosen. `by_torch`: by torch's own kernels."""
-        beside, started = self.graph.exploration_ns(), time.perf_counter_ns()
+        now = call_clock()
+        beside, started = self.graph.exploration_ns(), now()
         result = tuple(self.truth(values) if by_torch else self.stock(*values))
-        nanoseconds = time.perf_counter_ns() - started
+        nanoseconds = now() - started
         self.stock_s = nanoseconds * 1e-9
         return result, nanoseconds, self.graph.exploration_ns() - beside
 
@@ -522,9 +526,10 @@ class Compiled:
 
     def attempt(self, candidate, values):
         """Our results and the time that they took; None where the program failed, which ends its trial."""
-        started = time.perf_counter_ns()
+        now = call_clock()
+        started = now()
         try:
-            return self.mine(candidate, values), time.perf_counter_ns() - started
+            return self.mine(candidate, values), now() - started
         except Exception as problem:
             let_through(problem)
             self.problem = first_line(problem)

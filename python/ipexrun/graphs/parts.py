@@ -14,7 +14,7 @@ import torch
 from .. import remembered
 from ..problems import let_through
 from . import inductor
-from .races import CHECKS, REMATCHES, UNSETTLED, may_have_won
+from .races import CHECKS, REMATCHES, UNSETTLED, call_clock, may_have_won
 
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # compiled once so many times its price was spent in the graph
 PRICE_S, PART_S = 6.0, 10.0  # of compiling: torch's import, and each part
@@ -241,9 +241,10 @@ class Parts:
 
     @staticmethod
     def clocked(function, values):
-        started = time.perf_counter_ns()
+        now = call_clock()
+        started = now()
         result = function(values)
-        return result, time.perf_counter_ns() - started
+        return result, now() - started
 
     def win(self):
         note = self.owner.note
