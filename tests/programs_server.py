@@ -9,6 +9,8 @@ import gc
 import importlib
 import json
 import os
+import select
+import signal
 import socket
 import sys
 import threading
@@ -37,6 +39,10 @@ def serve(address, names):
             connection.close()
             return json.loads(line)
         connection.sendall(f"{child}\n".encode())
+        ended = os.pidfd_open(child)
+        if ended not in select.select([ended, connection], [], [])[0]:
+            os.kill(child, signal.SIGKILL)  # the tests are gone
+        os.close(ended)
         connection.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n".encode())
     os._exit(0)
 

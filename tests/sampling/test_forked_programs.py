@@ -113,7 +113,7 @@ sys.path.insert(0, {os.path.dirname(programs.SERVER)!r})
 import programs
 print(programs.run([sys.executable, "-c", "import os; print(os.getppid())"]).stdout, end="", flush=True)
 if {how == "killed"}:
-    time.sleep(60)
+    programs.run([sys.executable, "-c", "import time; time.sleep(60)"])
 """
     with subprocess.Popen([sys.executable, "-c", code], env={**ENVIRONMENT, "IPEXRUN_TESTS": "sample"}, stdout=subprocess.PIPE, text=True) as tests:
         server = int(tests.stdout.readline())
