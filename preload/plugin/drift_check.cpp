@@ -108,6 +108,8 @@ class DriftCheck {
   void adopt(const Outputs& result, const Outputs& replayed);
   void used(DriftMark& mark, std::shared_ptr<Weight> keeps);
   [[nodiscard]] bool begins_with(std::uint64_t mark) const { return mark == mark_; }
+  /// Nobody may come to go on with it.
+  void free_memory() { shadows_.sweep(); }
   /// Another thread is to go on with the next pass, and did its first call already. False where something that was rounded is still held,
   /// which that call may have read.
   bool go_on_in_another_thread();
@@ -283,6 +285,7 @@ void abort_check(const char* why) {
 
 void end_thread(ThreadState& state) {
   if (state.check != nullptr && state.check->between_passes()) {
+    state.check->free_memory();
     others_since.store(0, std::memory_order_relaxed);
     check_left.store(std::exchange(state.check, nullptr), std::memory_order_release);  // none is there: a check claims the ledger
   } else if (state.check != nullptr) {

@@ -56,6 +56,8 @@ class Shadows {
   SampleErrors judge_results();
   /// The same errors of what somebody holds now that a candidate had a part in, each once unless it is written again; nothing is let go.
   SampleErrors judge_held();
+  /// Frees the shadows of memory that is gone.
+  void sweep();
   /// The relative RMS error of the whole of one tensor; 0 without a shadow.
   double error_of(const at::Tensor& tensor);
 
@@ -84,7 +86,6 @@ class Shadows {
   static void add_errors(const Shadow& shadow, const c10::Storage& users, SampleErrors& errors);
   void judge(const Shadow& shadow, const c10::Storage& users, SampleErrors& errors);
   void erase(const c10::StorageImpl* storage);
-  void sweep();
 
   const std::uint64_t limit_bytes_;
   std::uint64_t bytes_ = 0;
