@@ -1,7 +1,12 @@
 """Programs for duel.py: each function builds something and gives back what is called again and again. They are of kinds that have little to gain, that
 are costly to capture, or that no capture can hold; what they compute is beside the point."""
 
+import concurrent.futures
+import http.server
+import json
 import random
+import threading
+import urllib.request
 
 import torch
 from torch import nn
@@ -418,6 +423,53 @@ def batches_of_other_sizes():
         messages = torch.bmm(layer(torch.randn(edges, 32)).unsqueeze(1), torch.randn(edges, 32, 32))
         messages.square().mean().backward()
         optimizer.step()
+
+    return step
+
+
+def a_thread_for_each_request():
+    """An encoder behind an HTTP server that answers each request in a thread of its own, as Python's and Flask's do."""
+    layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
+    table, model = nn.Embedding(1000, 256), nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).eval()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            with torch.no_grad():
+                tokens = torch.tensor(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                body = json.dumps(model(table(tokens)).mean(1)[0].tolist()).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def step():
+        body = json.dumps(torch.randint(0, 1000, (4, 64)).tolist()).encode()
+        urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}", data=body).read()
+
+    return step
+
+
+def four_threads():
+    """A small network that four threads of a pool call at a time."""
+    blocks = [nn.Sequential(nn.LayerNorm(192), nn.Linear(192, 192), nn.GELU()) for _ in range(6)]
+    model, rows = nn.Sequential(*blocks).eval(), torch.randn(16, 192)
+    pool = concurrent.futures.ThreadPoolExecutor(4)
+
+    def work():
+        torch.set_num_threads(1)
+        with torch.no_grad():
+            for _ in range(20):
+                model(rows)
+
+    def step():
+        for done in [pool.submit(work) for _ in range(4)]:
+            done.result()
 
     return step
 
