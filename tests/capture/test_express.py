@@ -316,7 +316,7 @@ def test_a_trace_that_won_before_is_held_against_stock(proved):
     """A loser that was once written down as the winner answered in every process."""
     path, cache, _, out = proved
     slow = ("import ipexrun, runpy, sys, time\nfrom ipexrun.capture import held, tracing\nheld.AFTER, inner = 9, tracing.Form.answered\n"
-            "def slow(*arguments):\n    time.sleep(0.02)\n    return inner(*arguments)\n"
+            "def slow(*arguments):\n    until = time.thread_time() + 0.02\n    while time.thread_time() < until:\n        pass\n    return inner(*arguments)\n"
             "tracing.Form.answered = slow\nsys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')")
     again = found([*launched("--graph-mode", "auto"), "-c", slow, str(path)], IPEXRUN_CACHE=str(cache), IPEXRUN_GRAPH_WAIT="0")
     assert again["note"]["state"] == "stock: as a whole it was not faster" and again["out"] == pytest.approx(out, rel=1e-5), again["note"]
