@@ -205,8 +205,9 @@ struct ThreadState {
   PassFinder finder;
   std::uint64_t since_weight = 0;  ///< calls
   // The thread's life, as ThreadPasses wants it.
-  std::uint64_t began_with = 0;  ///< mark of the first call that has one
-  std::uint64_t calls = 0;       ///< from it on; none where it took part in a check
+  bool began = false;            ///< there was a call that has a mark
+  std::uint64_t began_with = 0;  ///< mark of the first such call; 0 where a check took part
+  std::uint64_t calls = 0;       ///< from it on
   std::uint32_t epoch = 0;       ///< of the finder, at that call
   DriftCheck* check = nullptr;
 };
@@ -734,8 +735,9 @@ void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Output
   std::uint64_t pass_calls = thread.finder.call(mark, state.drift.finder_epoch(), state.drift.span());
   const bool has_weight = mark != 0 && mark < kAfterWeights;
   const std::uint64_t tail = has_weight ? std::exchange(thread.since_weight, 0) : ++thread.since_weight;
-  const bool first = thread.began_with == 0 && mark != 0;
+  const bool first = !thread.began && mark != 0;
   if (first) {
+    thread.began = true;
     thread.began_with = mark;
     thread.epoch = state.drift.finder_epoch();
     if (threads_refused.load(std::memory_order_relaxed) < kMostRefused) pass_calls = thread_passes.length(mark);
