@@ -17,6 +17,16 @@ function(ipexrun_target name)
   endif()
 endfunction()
 
+# ipexrun_room(<target> <room> <folder> <file> ...): files (without .cpp) that are compiled together, since reading torch's headers takes ten
+# times as long as what most files add to them. In a room, names in anonymous namespaces differ: a second one is an error, but a function there
+# that has the name of one in a header hides that from the files that follow. -DIPEXRUN_UNITY=OFF compiles each alone, which suits work on one.
+function(ipexrun_room target room folder)
+  list(TRANSFORM ARGN REPLACE "(.+)" "${folder}\\1.cpp" OUTPUT_VARIABLE sources)
+  target_sources(${target} PRIVATE ${sources})
+  set_source_files_properties(${sources} PROPERTIES UNITY_GROUP ${room})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${IPEXRUN_UNITY} UNITY_BUILD_MODE GROUP)
+endfunction()
+
 # ipexrun_command(<name> LIBRARIES ...): a program that users call, from main.cpp, installed with its man page docs/<name>.1.
 function(ipexrun_command name)
   cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})

@@ -78,7 +78,7 @@ class Pool {
 };
 
 /// All packs of the process: one holder at a time.
-struct Packs {
+struct KeptPacks {
   std::mutex mutex;
   const std::shared_ptr<Arena> arena = std::make_shared<Arena>(std::size_t{1} << 46, kPackStep);  // --pack-memory is what bounds packs
 };
@@ -93,8 +93,8 @@ std::atomic<Shared*>& the(Shared* (*make)()) {
 std::atomic<Pool*>& pool() {
   return the<Pool>([] { return new Pool(0); });
 }
-std::atomic<Packs*>& packs() {
-  return the<Packs>([] { return new Packs; });
+std::atomic<KeptPacks*>& packs() {
+  return the<KeptPacks>([] { return new KeptPacks; });
 }
 
 struct Lent {
@@ -176,7 +176,7 @@ at::Tensor lasting(const at::Tensor& tensor) {
 }
 
 at::Tensor pack_memory(std::size_t bytes) {
-  Packs& all = *packs().load();
+  KeptPacks& all = *packs().load();
   auto lent = std::make_unique<Lent>(Lent{all.arena, nullptr, bytes});
   {
     const std::lock_guard<std::mutex> lock(all.mutex);
@@ -197,7 +197,7 @@ void scratch_forget_after_fork() noexcept {
   // Another thread of the parent may have held a lock, or been in the middle of an arena: what there is stays as it is, for good.
   try {
     pool().store(new Pool(pool().load()->users()));
-    packs().store(new Packs);
+    packs().store(new KeptPacks);
   } catch (const std::bad_alloc&) {
     return;
   }

@@ -28,7 +28,7 @@ bool records_gradients(const Tensor& tensor) {
   return tensor.defined() && ((at::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(0).defined());
 }
 Tensor side_by_side(const Tensor& tensor) { return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous(); }
-void strides_of(const Tensor& tensor, std::int64_t* out) {
+void head_strides(const Tensor& tensor, std::int64_t* out) {
   for (int d = 0; d < 3; ++d) out[d] = tensor.stride(d);
 }
 
@@ -76,10 +76,10 @@ bool in_one_kernel(const Tensor& query, const Tensor& key, const Tensor& value, 
   ::ipexrun::xpu::Device& device = *unit_of(query).device;
   Kernel& kernel = device.kernel("attention", options, "attention");
   out = at::empty({batch, heads, queries, value.size(3)}, query.options());
-  strides_of(q, shape.q);
-  strides_of(k, shape.k);
-  strides_of(v, shape.v);
-  strides_of(out, shape.out);
+  head_strides(q, shape.q);
+  head_strides(k, shape.k);
+  head_strides(v, shape.v);
+  head_strides(out, shape.out);
   const auto by = static_cast<float>(scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3)))));
   const std::int64_t rows = head <= 64 ? 64 : 32;  // QUERIES
   const std::vector<Argument> arguments{write(out),         read(q), read(k), read(v), read(wide_mask), Argument::value(shape),

@@ -12,12 +12,12 @@ namespace {
 
 using at::Tensor;
 
-constexpr std::int64_t kLanes = 256;       // LANES of batch_norm.cl
+constexpr std::int64_t kNormLanes = 256;   // LANES of batch_norm.cl
 constexpr std::int64_t kPieces = 64;       ///< work groups a channel, at most
 constexpr std::int64_t kPlanePart = 4096;  // PLANE_PART of batch_norm.cl
 constexpr std::int64_t kLeastPlane = 64;   ///< elements of a plane that is worth an item of its own (assumed)
 
-struct Shape {  // batch_norm.cl
+struct NormShape {  // batch_norm.cl
   std::int64_t channels, inner, each, all;
 };
 
@@ -27,7 +27,7 @@ at::ScalarType parameter_type(const Tensor& input, std::initializer_list<Tensor>
     if (one.defined()) return one.scalar_type();
   return input.scalar_type();
 }
-bool fit(const Tensor& input, at::ScalarType type, std::initializer_list<Tensor> parameters) {
+bool fit_norm(const Tensor& input, at::ScalarType type, std::initializer_list<Tensor> parameters) {
   if (!is_real(input) || input.dim() < 2 || input.numel() == 0 || input.numel() == input.size(1)) return false;
   if (wide(input) != (type == at::kDouble)) return false;
   for (const Tensor& one : parameters)
@@ -36,7 +36,7 @@ bool fit(const Tensor& input, at::ScalarType type, std::initializer_list<Tensor>
 }
 
 struct Plan {
-  Shape shape;
+  NormShape shape;
   std::int64_t pieces;
   std::string options;
   std::int64_t each;  ///< elements of a work item of linear kernels
@@ -47,17 +47,17 @@ Plan plan(const Tensor& in, at::ScalarType type) {
   out.shape.all = in.numel() / in.size(1);
   out.shape.inner = out.shape.all / in.size(0);
   // Enough work groups to fill a device, each with enough to do.
-  out.pieces = std::clamp<std::int64_t>(std::min(out.shape.all / (4 * kLanes), 2048 / out.shape.channels), 1, kPieces);
+  out.pieces = std::clamp<std::int64_t>(std::min(out.shape.all / (4 * kNormLanes), 2048 / out.shape.channels), 1, kPieces);
   out.shape.each = (out.shape.all + out.pieces - 1) / out.pieces;
   out.pieces = (out.shape.all + out.shape.each - 1) / out.shape.each;
-  out.options = real_options(in) + " -DP=" + kernel_type(type) + index_option(in.numel() + kLanes) + each_option(in, in.element_size());
+  out.options = real_options(in) + " -DP=" + kernel_type(type) + index_option(in.numel() + kNormLanes) + each_option(in, in.element_size());
   out.each = each_item(in, in.element_size());
   return out;
 }
 void launch_pieces(const Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, const Plan& plan) {
   unit_of(on).device->launch(kernel, arguments,
-                             {static_cast<std::size_t>(plan.shape.channels * kLanes), static_cast<std::size_t>(plan.pieces), 1},
-                             {static_cast<std::size_t>(kLanes), 1, 1}, stream_of(on));
+                             {static_cast<std::size_t>(plan.shape.channels * kNormLanes), static_cast<std::size_t>(plan.pieces), 1},
+                             {static_cast<std::size_t>(kNormLanes), 1, 1}, stream_of(on));
 }
 Tensor partial(const Tensor& in, const Plan& plan) {
   return at::empty({plan.shape.channels, plan.pieces}, in.options().dtype(wide(in) ? at::kDouble : at::kFloat));
@@ -70,7 +70,7 @@ bool batch_norm(Given given, Results& results) {
                running_mean = optional_tensor(given[3]), running_var = optional_tensor(given[4]);
   const bool training = given[5].toBool();
   const at::ScalarType type = parameter_type(input, {weight, bias, running_mean, running_var});
-  if (!fit(input, type, {weight, bias, running_mean, running_var})) return false;
+  if (!fit_norm(input, type, {weight, bias, running_mean, running_var})) return false;
   if (!training && (!running_mean.defined() || !running_var.defined())) return false;
   const Tensor in = input.contiguous(), out = at::empty(in.sizes(), in.options());
   const Plan p = plan(in, type);
@@ -117,7 +117,7 @@ bool batch_norm_backward(Given given, Results& results) {
   const Tensor mean = optional_tensor(given[training ? 5 : 3]), rstd = optional_tensor(given[training ? 6 : 4]);
   if (!mean.defined() || !rstd.defined()) return false;
   const at::ScalarType type = mean.scalar_type();
-  if (!fit(input, type, {weight, mean, rstd}) || !is_real(given_grad) || given_grad.scalar_type() != input.scalar_type()) return false;
+  if (!fit_norm(input, type, {weight, mean, rstd}) || !is_real(given_grad) || given_grad.scalar_type() != input.scalar_type()) return false;
   const c10::List<bool> mask = given[9].toBoolList();
   const Tensor in = input.contiguous(), grad = given_grad.contiguous();
   const Plan p = plan(in, type);

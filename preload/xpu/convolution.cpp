@@ -21,7 +21,7 @@ namespace {
 using at::Tensor;
 
 constexpr double kColumnBytes = 128.0 * 1024 * 1024;
-constexpr std::size_t kLanes = 64;  // LANES of conv.cl
+constexpr std::size_t kConvLanes = 64;  // LANES of conv.cl
 
 struct Conv {  // xpu/kernels/conv.cl
   std::int32_t channels, outputs, groups;
@@ -74,7 +74,7 @@ void launch(const Tensor& on, Kernel& kernel, const std::vector<Argument>& argum
                              local, stream_of(on));
 }
 void launch_groups(const Tensor& on, Kernel& kernel, const std::vector<Argument>& arguments, std::int64_t groups) {
-  unit_of(on).device->launch(kernel, arguments, {static_cast<std::size_t>(groups) * kLanes, 1, 1}, {kLanes, 1, 1}, stream_of(on));
+  unit_of(on).device->launch(kernel, arguments, {static_cast<std::size_t>(groups) * kConvLanes, 1, 1}, {kConvLanes, 1, 1}, stream_of(on));
 }
 
 /// [images, channels and window, outputs]

@@ -10,12 +10,12 @@ namespace {
 
 using at::Tensor;
 
-struct Shape {  // loss.cl
+struct LossShape {  // loss.cl
   std::int64_t all, classes, inner, ignored;
 };
 
 /// False where it is not for kernels. input: [C], [N, C] or [N, C, H, W].
-bool describe(const Tensor& input, const Tensor& target, const Tensor& weight, std::int64_t ignored, Shape& out) {
+bool describe(const Tensor& input, const Tensor& target, const Tensor& weight, std::int64_t ignored, LossShape& out) {
   if (!is_real(input) || !plain(target) || target.scalar_type() != at::kLong || input.numel() == 0 || input.dim() == 0) return false;
   if (weight.defined() && (!is_real(weight) || weight.scalar_type() != input.scalar_type())) return false;
   out.classes = input.size(input.dim() == 1 ? 0 : 1);
@@ -26,7 +26,7 @@ bool describe(const Tensor& input, const Tensor& target, const Tensor& weight, s
 }
 Kernel& kernel(const Tensor& in, const char* name) { return unit_of(in).device->kernel("loss", real_options(in), name); }
 
-bool compute(const Tensor& input, const Tensor& given_target, const Tensor& weight, std::int64_t reduction, const Shape& shape,
+bool compute(const Tensor& input, const Tensor& given_target, const Tensor& weight, std::int64_t reduction, const LossShape& shape,
              const Tensor& out, const Tensor& total) {
   const Tensor in = input.contiguous(), target = given_target.contiguous();
   const Argument any = read(weight.defined() ? weight : in);
@@ -47,7 +47,7 @@ bool compute(const Tensor& input, const Tensor& given_target, const Tensor& weig
   return true;
 }
 void gradient(const Tensor& grad, const Tensor& given_target, const Tensor& weight, std::int64_t reduction, const Tensor& total,
-              const Shape& shape, const Tensor& out) {
+              const LossShape& shape, const Tensor& out) {
   out.zero_();
   const Tensor target = given_target.contiguous(), from = grad.contiguous();
   launch_linear(out, kernel(out, "loss_gradient"),
@@ -60,7 +60,7 @@ void gradient(const Tensor& grad, const Tensor& given_target, const Tensor& weig
 bool nll_loss(Given given, Results& results) {
   const Tensor self = given[0].toTensor(), target = given[1].toTensor(), weight = packed(optional_tensor(given[2]));
   const Tensor out = given[5].toTensor(), total = given[6].toTensor();
-  Shape shape;
+  LossShape shape;
   if (!describe(self, target, weight, given[4].toInt(), shape) || self.dim() > 2) return false;
   if (!is_real(out) || !is_real(total) || out.scalar_type() != self.scalar_type() || total.scalar_type() != self.scalar_type())
     return false;
@@ -71,7 +71,7 @@ bool nll_loss(Given given, Results& results) {
 /// (self, target, weight, reduction, ignore_index)
 bool nll_loss2d(Given given, Results& results) {
   const Tensor self = given[0].toTensor(), target = given[1].toTensor(), weight = packed(optional_tensor(given[2]));
-  Shape shape;
+  LossShape shape;
   if (!describe(self, target, weight, given[4].toInt(), shape) || self.dim() != 4 || target.dim() != 3) return false;
   const Tensor out = at::empty({}, self.options()), total = at::empty({}, self.options());
   results = {out, total};
@@ -82,7 +82,7 @@ bool backward(Given given, Results& results, bool image) {
   const Tensor grad = given[0].toTensor(), self = given[1].toTensor(), target = given[2].toTensor(),
                weight = packed(optional_tensor(given[3]));
   const Tensor total = given[6].toTensor();
-  Shape shape;
+  LossShape shape;
   if (!describe(self, target, weight, given[5].toInt(), shape) || !is_real(grad) || grad.scalar_type() != self.scalar_type()) return false;
   if (image != (self.dim() == 4) || !is_real(total) || total.scalar_type() != self.scalar_type()) return false;
   const Tensor out = image ? at::empty(self.sizes(), self.options()) : given[7].toTensor();

@@ -36,7 +36,7 @@ bool same_places(const Tensor& one, const Tensor& other) {
 }
 
 /// Elements of the same place belong together in all lists: same sizes and strides, without holes, of one type.
-bool fit(const List& parameters, const std::vector<const List*>& others) {
+bool fit_lists(const List& parameters, const std::vector<const List*>& others) {
   if (parameters.empty()) return false;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& one = parameters[i];
@@ -150,7 +150,8 @@ bool adam(Given given, Results&, bool decoupled) {
   const bool amsgrad = given[11].toBool();
   if (!amsgrad) most.clear();
   const Tensor scale = optional_tensor(given[13]), found = optional_tensor(given[14]);
-  if (!fit(parameters, {&grads, &means, &squares, &most}) || grads.empty() || means.empty() || squares.empty() || (amsgrad && most.empty()))
+  if (!fit_lists(parameters, {&grads, &means, &squares, &most}) || grads.empty() || means.empty() || squares.empty() ||
+      (amsgrad && most.empty()))
     return false;
   const bool numbered = numbered_steps(steps, parameters);
   if ((!numbered && !fit_steps(steps, parameters)) || !fit_scale(scale, parameters[0]) || !fit_scale(found, parameters[0])) return false;
@@ -178,7 +179,7 @@ bool sgd(Given given, Results&) {
   s.momentum = given[4].toDouble();
   if (s.momentum == 0) kept.clear();
   const Tensor scale = optional_tensor(given[10]), found = optional_tensor(given[11]);
-  if (!fit(parameters, {&grads, &kept}) || grads.empty() || (s.momentum != 0 && kept.empty()) || !fit_scale(scale, parameters[0]) ||
+  if (!fit_lists(parameters, {&grads, &kept}) || grads.empty() || (s.momentum != 0 && kept.empty()) || !fit_scale(scale, parameters[0]) ||
       !fit_scale(found, parameters[0]))
     return false;
   s.lr = rate(given[5]);
@@ -194,7 +195,7 @@ bool adagrad(Given given, Results&) {
   const List parameters = given[0].toTensorVector(), grads = given[1].toTensorVector(), sums = given[2].toTensorVector(),
              steps = given[3].toTensorVector();
   const Tensor scale = optional_tensor(given[9]), found = optional_tensor(given[10]);
-  if (!fit(parameters, {&grads, &sums}) || grads.empty() || sums.empty()) return false;
+  if (!fit_lists(parameters, {&grads, &sums}) || grads.empty() || sums.empty()) return false;
   const bool numbered = numbered_steps(steps, parameters);
   if ((!numbered && !fit_steps(steps, parameters)) || !fit_scale(scale, parameters[0]) || !fit_scale(found, parameters[0])) return false;
   Settings s;
@@ -211,7 +212,7 @@ bool adagrad(Given given, Results&) {
 bool unscale(Given given, Results&) {
   const List grads = given[0].toTensorVector();
   const Tensor found = given[1].toTensor(), scale = given[2].toTensor();
-  if (!fit(grads, {}) || !has_tables(grads[0]) || !fit_scale(found, grads[0]) || !fit_scale(scale, grads[0])) return false;
+  if (!fit_lists(grads, {}) || !has_tables(grads[0]) || !fit_scale(found, grads[0]) || !fit_scale(scale, grads[0])) return false;
   return launch_table(grads[0], unit_of(grads[0]).device->kernel("optimizer", real_options(grads[0]) + " -DIN_TABLE", "unscale"),
                       rows_of({&grads, &kNone, &kNone, &kNone, &kNone, &kNone}), {read(scale), write(found)});
 }
@@ -235,7 +236,7 @@ bool update_scale(Given given, Results& results) {
 bool lamb(at::TensorList given, at::TensorList grads, at::TensorList means, at::TensorList squares, std::int64_t step, double lr,
           double beta1, double beta2, double eps, double weight_decay, bool maximize) {
   const List parameters = given.vec(), g = grads.vec(), m = means.vec(), v = squares.vec();
-  if (!fit(parameters, {&g, &m, &v}) || g.empty() || m.empty() || v.empty() || !has_tables(parameters[0])) return false;
+  if (!fit_lists(parameters, {&g, &m, &v}) || g.empty() || m.empty() || v.empty() || !has_tables(parameters[0])) return false;
   Settings s;
   s.lr = lr;
   s.beta1 = beta1;
@@ -256,7 +257,7 @@ bool lamb(at::TensorList given, at::TensorList grads, at::TensorList means, at::
   return true;
 }
 
-/// What xpu_optimizers.py asks before a step of stock's runs fused: fit() must say yes then, or the step would run on the CPU.
+/// What xpu_optimizers.py asks before a step of stock's runs fused: fit_lists() must say yes then, or the step would run on the CPU.
 bool are_dense(at::TensorList tensors) {
   return !tensors.empty() && std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& one) {
     return plain(one) && (one.scalar_type() == at::kFloat || one.scalar_type() == at::kDouble) && is_real(one) &&

@@ -21,15 +21,13 @@ namespace {
 
 using at::Tensor;
 
-using Shape = ProductShape;
-
 constexpr std::int64_t kRowsOfAnItem = 8;  ///< ROWS, TILE and SIDE of xpu/kernels/gemm.cl
 constexpr std::int64_t kTile = 64;
 constexpr std::size_t kTileSide = 16;
 constexpr std::size_t kTileBytes = 2 * 16 * (64 + 1) * sizeof(double);
 constexpr std::size_t kBlockBytes = 4 * 8 * (128 + 4) * sizeof(float);
 
-void strides_of(const Tensor& tensor, std::int64_t* out) {
+void matrix_strides(const Tensor& tensor, std::int64_t* out) {
   const std::int64_t dims = tensor.dim();
   out[0] = tensor.stride(dims - 2);
   out[1] = tensor.stride(dims - 1);
@@ -159,8 +157,8 @@ Forms forms_of(const ::ipexrun::xpu::Device& device, const Tensor& a, const Tens
 }
 
 /// Of float16 and bfloat16 on devices that have such units. False: nothing was done.
-bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType type, const char* mixed, const Shape& shape, const Tensor& out,
-                              const std::vector<Argument>& arguments) {
+bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType type, const char* mixed, const ProductShape& shape,
+                              const Tensor& out, const std::vector<Argument>& arguments) {
   const std::int64_t lanes = device.matrix_lanes();
   if (!has_matrix_units(device, type, shape.m)) return false;
   const std::string options = std::string("-DT=") + kernel_type(type) + " -DMATRIX=" + std::to_string(lanes) + mixed +
@@ -182,15 +180,15 @@ bool multiply_in_matrix_units(::ipexrun::xpu::Device& device, at::ScalarType typ
 }
 
 /// As a batch of `parts` products into floats, and their sum. `arguments` and `shape` as of one product.
-void multiply_in_parts(::ipexrun::xpu::Device& device, const Tensor& out, std::int64_t parts, const Shape& shape,
+void multiply_in_parts(::ipexrun::xpu::Device& device, const Tensor& out, std::int64_t parts, const ProductShape& shape,
                        std::vector<Argument> arguments, const std::string& mixed_type, const std::string& options) {
   const Tensor sums = at::empty({parts, shape.m, shape.n}, out.options().dtype(at::kFloat));
   const Argument c = arguments[3], alpha = arguments[5], beta = arguments[6];
-  Shape part = shape;
+  ProductShape part = shape;
   part.k = shape.k / parts;
   part.a[2] = part.k * shape.a[1];
   part.b[2] = part.k * shape.b[0];
-  strides_of(sums, part.out);
+  matrix_strides(sums, part.out);
   arguments[0] = arguments[3] = Argument::memory(sums.mutable_data_ptr());
   arguments[4] = Argument::value(part);
   arguments[5] = Argument::value(1.0F);
@@ -198,9 +196,9 @@ void multiply_in_parts(::ipexrun::xpu::Device& device, const Tensor& out, std::i
   const auto count = static_cast<std::size_t>(parts), side = std::size_t{8};
   device.launch(device.kernel("gemm", mixed_type + " -DBLOCK=64", "gemm_blocks"), arguments,
                 {blocks(shape.n, 64) * side, blocks(shape.m, 64) * side, count}, {side, side, 1}, stream_of(out));
-  Shape whole = shape;
+  ProductShape whole = shape;
   whole.k = parts;
-  strides_of(sums, whole.a);
+  matrix_strides(sums, whole.a);
   const Argument from = Argument::memory(sums.const_data_ptr());
   const std::array to_sum{Argument::memory(out.mutable_data_ptr()), from, from, c, Argument::value(whole), alpha, beta};
   device.launch(device.kernel("gemm", options, "gemm_sum"), to_sum,
@@ -222,15 +220,15 @@ void launch_form(Form form, Form without_units, const Tensor& out, const Product
   const char* mixed = out.scalar_type() == type ? "" : " -DO=float";
   ::ipexrun::xpu::Device& device = *unit_of(out).device;
   const Tensor b = form == Form::kVectorsAnew ? given.b.contiguous() : given.b;
-  Shape shape{given.a.size(-2), b.size(-1), given.a.size(-1), {}, {}, {}, {}};
-  strides_of(given.a, shape.a);
-  strides_of(b, shape.b);
-  strides_of(out, shape.out);
+  ProductShape shape{given.a.size(-2), b.size(-1), given.a.size(-1), {}, {}, {}, {}};
+  matrix_strides(given.a, shape.a);
+  matrix_strides(b, shape.b);
+  matrix_strides(out, shape.out);
   Tensor expanded;
   double beta = given.beta;
   if (given.c != nullptr && beta != 0) {
     expanded = given.c->expand(out.sizes());
-    strides_of(expanded, shape.c);
+    matrix_strides(expanded, shape.c);
   } else {
     beta = 0;
   }
@@ -292,8 +290,8 @@ Tensor exact_sample(const Tensor& out, const Product& given, const SampleSteps& 
 }
 
 Precision precision_of(at::ScalarType type) {
-  return type == at::kDouble ? Precision::kFloat64
-         : type == at::kHalf ? Precision::kFloat16Op
+  return type == at::kDouble     ? Precision::kFloat64
+         : type == at::kHalf     ? Precision::kFloat16Op
          : type == at::kBFloat16 ? Precision::kBf16Op
                                  : Precision::kFloat32;
 }

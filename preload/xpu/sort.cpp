@@ -14,7 +14,7 @@ namespace {
 using at::Tensor;
 
 constexpr std::int64_t kBlock = 1024;  // BLOCK of sort.cl
-constexpr std::int64_t kLanes = 256;
+constexpr std::int64_t kSortLanes = 256;
 constexpr std::size_t kLocalBytes = kBlock * 16;
 
 /// Rows of `in` along `dim` in order: [rows, at least n], which and where.
@@ -25,7 +25,7 @@ struct Ordered {
 bool takes(const Tensor& self) {
   if (!plain(self) || self.numel() == 0 || self.dim() == 0 || kernel_type(self.scalar_type()) == nullptr) return false;
   const auto& facts = unit_of(self).device->facts();
-  return facts.lanes && facts.max_work_group >= kLanes && facts.local_bytes >= kLocalBytes &&
+  return facts.lanes && facts.max_work_group >= kSortLanes && facts.local_bytes >= kLocalBytes &&
          (at::isIntegralType(self.scalar_type(), true) || is_real(self));
 }
 
@@ -35,9 +35,10 @@ Ordered in_order(const Tensor& in, std::int64_t n, bool descending) {
                      size = std::min(length, kBlock), blocks = length / size;
   const Ordered out{at::empty({rows, length}, in.options()), at::empty({rows, length}, in.options().dtype(at::kLong))};
   const char* exact = at::isIntegralType(in.scalar_type(), true) ? "long" : wide(in) ? "double" : "float";
-  const std::string options = std::string("-DT=") + kernel_type(in.scalar_type()) + " -DX=" + exact + " -DLANES=" + std::to_string(kLanes);
-  const std::array<std::size_t, 3> groups{static_cast<std::size_t>(rows * blocks * kLanes), 1, 1},
-      group{static_cast<std::size_t>(kLanes), 1, 1};
+  const std::string options =
+      std::string("-DT=") + kernel_type(in.scalar_type()) + " -DX=" + exact + " -DLANES=" + std::to_string(kSortLanes);
+  const std::array<std::size_t, 3> groups{static_cast<std::size_t>(rows * blocks * kSortLanes), 1, 1},
+      group{static_cast<std::size_t>(kSortLanes), 1, 1};
   const Argument block = Argument::value(static_cast<std::int32_t>(size));
   const StreamId stream = stream_of(in);
   device.launch(device.kernel("sort", options, "sort_blocks"),

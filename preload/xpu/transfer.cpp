@@ -52,7 +52,7 @@ Tensor empty_like_layout(const Tensor& like, c10::Device device) {
 void on_device(const Tensor& to, const Tensor& from);
 
 /// The physical elements of a strided xpu tensor on the CPU, with its strides where they are dense.
-Tensor read(const Tensor& from) {
+Tensor read_back(const Tensor& from) {
   Tensor out = empty_like_layout(from, at::kCPU);
   if (from.numel() == 0) return out;
   if (dense(from)) {
@@ -96,7 +96,7 @@ void on_device(const Tensor& to, const Tensor& from) {
   }
   if (from.is_complex()) return on_device(to, at::view_as_real(from).select(-1, 0));
   if (kernel_type(to.scalar_type()) != nullptr && kernel_type(from.scalar_type()) != nullptr) return copy_kernel(to, from);
-  write(to, read(from).to(to.scalar_type()));  // types of eight bits and the like
+  write(to, read_back(from).to(to.scalar_type()));  // types of eight bits and the like
 }
 
 Tensor sparse_to_cpu(const Tensor& xpu) {
@@ -144,12 +144,12 @@ Tensor to_cpu(const Tensor& xpu, bool whole_storage) {
   if (whole_storage) {
     const auto elements = static_cast<std::int64_t>(xpu.storage().nbytes() / xpu.element_size());
     const Tensor all = physical(xpu).as_strided({elements}, {1}, 0);
-    Tensor out = read(all).as_strided(xpu.sizes(), xpu.strides(), xpu.storage_offset());
+    Tensor out = read_back(all).as_strided(xpu.sizes(), xpu.strides(), xpu.storage_offset());
     if (xpu.is_conj()) out._set_conj(true);
     if (xpu.is_neg()) out._set_neg(true);
     return out;
   }
-  Tensor out = read(physical(xpu));
+  Tensor out = read_back(physical(xpu));
   // The CPU's kernels understand the bits where torch gives them any, so the copy has what the original has.
   if (xpu.is_conj()) out._set_conj(true);
   if (xpu.is_neg()) out._set_neg(true);

@@ -13,16 +13,16 @@ namespace ipexrun::preload::adapters {
 namespace {
 
 /// Elements below which stock needs about what finding the site costs.
-constexpr std::int64_t kWorthwhileElements = 4096;
+constexpr std::int64_t kWorthwhileActivation = 4096;
 
-bool small(const at::Tensor& x) { return x.scalar_type() == at::kFloat && x.numel() < kWorthwhileElements; }
+bool small(const at::Tensor& x) { return x.scalar_type() == at::kFloat && x.numel() < kWorthwhileActivation; }
 
 bool describe(ActivationCall* call, const at::Tensor& x, kernels::Activation kind) {
   call->x = &x;
   call->kind = kind;
   return call->is(Declined::kDtype, dtype_fits(x.scalar_type())) && call->is(Declined::kKind, plain(x)) &&
          call->is(Declined::kSmall,
-                  x.numel() >= kWorthwhileElements || (x.numel() > 0 && tier()->forced.load(std::memory_order_relaxed) != kStock)) &&
+                  x.numel() >= kWorthwhileActivation || (x.numel() > 0 && tier()->forced.load(std::memory_order_relaxed) != kStock)) &&
          call->is(Declined::kLayout, x.is_non_overlapping_and_dense());
 }
 

@@ -18,8 +18,6 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kSampledElements = 4096;
-
 double truth_of(kernels::Activation kind, double x) {
   switch (kind) {
     case kernels::Activation::kGelu:

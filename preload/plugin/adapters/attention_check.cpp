@@ -23,12 +23,6 @@ bool close_to_stock(const at::Tensor& stock, const at::Tensor& result, float bou
   return true;
 }
 
-double element(const at::Tensor& tensor, std::int64_t place) {
-  if (tensor.scalar_type() == at::kHalf) return static_cast<double>(tensor.const_data_ptr<at::Half>()[place]);
-  return tensor.scalar_type() == at::kFloat ? static_cast<double>(tensor.const_data_ptr<float>()[place])
-                                            : static_cast<double>(tensor.const_data_ptr<at::BFloat16>()[place]);
-}
-
 }  // namespace
 
 template <typename T>

@@ -9,12 +9,7 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kSampledRows = 4;  ///< of each gradient
-
-double element(const at::Tensor& tensor, std::int64_t place) {
-  return tensor.scalar_type() == at::kFloat ? static_cast<double>(tensor.const_data_ptr<float>()[place])
-                                            : static_cast<double>(tensor.const_data_ptr<at::BFloat16>()[place]);
-}
+constexpr std::int64_t kSampledOfEach = 4;  ///< rows, of each gradient
 
 /// A weight and the gradient of its score.
 struct Weighed {
@@ -52,7 +47,7 @@ bool AttentionGradCall::accurate_as(const Outputs& stock, const Outputs& outputs
   };
   const std::int64_t all_heads = q->size(0) * heads;
   const auto sampled_of = [&](std::int64_t count, std::int64_t others) {
-    return std::min(all_heads * count, std::clamp<std::int64_t>(kSampledProducts / (12 * others * depth), 2, kSampledRows));
+    return std::min(all_heads * count, std::clamp<std::int64_t>(kSampledProducts / (12 * others * depth), 2, kSampledOfEach));
   };
   Samples samples[3];
   std::vector<double> sums(2 * static_cast<std::size_t>(depth));

@@ -12,7 +12,7 @@ namespace ipexrun::preload {
 namespace {
 
 /// Multiply-adds of one product below which a call is too small.
-constexpr std::int64_t kWorthwhileProducts = 16384;
+constexpr std::int64_t kWorthwhileAttention = 16384;
 
 }  // namespace
 
@@ -37,7 +37,7 @@ bool AttentionOperands::describe_scale(std::optional<double> given) {
 }
 
 bool AttentionOperands::worthwhile() {
-  return is(Declined::kSmall, q->numel() >= kWorthwhileProducts / k->size(2) || tier()->forced.load(std::memory_order_relaxed) != kStock);
+  return is(Declined::kSmall, q->numel() >= kWorthwhileAttention / k->size(2) || tier()->forced.load(std::memory_order_relaxed) != kStock);
 }
 
 SiteId AttentionOperands::scores_id() const {

@@ -14,7 +14,7 @@ namespace ipexrun::preload::adapters {
 namespace {
 
 /// Elements below which stock needs about what finding the site costs.
-constexpr std::int64_t kWorthwhileElements = 4096;
+constexpr std::int64_t kWorthwhileChannelNorm = 4096;
 
 bool describe_x(ChannelNormCall* call, const at::Tensor& x) {
   call->x = &x;
@@ -25,7 +25,7 @@ bool describe_x(ChannelNormCall* call, const at::Tensor& x) {
   call->images = x.size(0);
   call->channels = x.size(1);
   call->pixels = x.numel() / call->images / call->channels;
-  return call->is(Declined::kSmall, x.numel() >= kWorthwhileElements || tier()->forced.load(std::memory_order_relaxed) != kStock);
+  return call->is(Declined::kSmall, x.numel() >= kWorthwhileChannelNorm || tier()->forced.load(std::memory_order_relaxed) != kStock);
 }
 
 bool contiguous(const at::Tensor& x) { return x.is_contiguous() && x.suggest_memory_format() == at::MemoryFormat::Contiguous; }
@@ -50,7 +50,7 @@ Outputs as_outputs(std::tuple<at::Tensor, at::Tensor, at::Tensor> from) {
   return outputs;
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> as_tuple(Outputs outputs) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> three_of(Outputs outputs) {
   return {std::move(outputs.first), std::move(outputs.more[0]), std::move(outputs.more[1])};
 }
 
@@ -59,7 +59,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> as_tuple(Outputs outputs) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
                                                                  const std::optional<at::Tensor>& bias, c10::SymInt N, c10::SymInt C,
                                                                  c10::SymInt HxW, std::int64_t group, double eps) {
-  return as_tuple(answer<ChannelNormCall>(
+  return three_of(answer<ChannelNormCall>(
       Op::kNativeGroupNorm,
       [&](ChannelNormCall* call) {
         bool met = false;
@@ -79,7 +79,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tenso
                                                                  const std::optional<at::Tensor>& running_mean,
                                                                  const std::optional<at::Tensor>& running_var, bool training,
                                                                  double momentum, double eps) {
-  return as_tuple(answer<ChannelNormCall>(
+  return three_of(answer<ChannelNormCall>(
       Op::kNativeBatchNorm,
       [&](ChannelNormCall* call) {
         bool met = false;

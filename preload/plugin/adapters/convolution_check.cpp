@@ -5,8 +5,6 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kSampledPlaces = 8;  ///< pixels, the corners of the batch included
-
 /// Stride of spatial dimension `dim` (0..2); dimensions that the tensor lacks have size 1, so theirs does not matter.
 std::int64_t spatial_stride(const at::Tensor& tensor, std::size_t dim) {
   const std::int64_t index = static_cast<std::int64_t>(dim) - (3 - tensor.dim());

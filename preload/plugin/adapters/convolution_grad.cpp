@@ -17,7 +17,7 @@ namespace ipexrun::preload::adapters {
 namespace {
 
 /// Multiply-adds of the forward convolution below which copies in bf16 cost as much as they save.
-constexpr std::int64_t kWorthwhileProducts = 500'000;
+constexpr std::int64_t kWorthwhileGrad = 500'000;
 
 bool in_hardware(at::ScalarType dtype) { return dtype == at::kFloat || half_is_native(dtype, tier()->options.isa); }
 
@@ -42,7 +42,7 @@ bool worthwhile(const ConvolutionGradCall& call) {
   const ConvolutionCall& forward = call.forward;
   const Spatial& windows = forward.transposed ? forward.in : forward.out;
   const std::int64_t per_window = forward.depth() * (forward.transposed ? forward.w->size(1) : forward.out_channels());
-  return forward.x->size(0) * windows[0] * windows[1] * windows[2] * per_window >= kWorthwhileProducts ||
+  return forward.x->size(0) * windows[0] * windows[1] * windows[2] * per_window >= kWorthwhileGrad ||
          tier()->forced.load(std::memory_order_relaxed) != kStock;
 }
 

@@ -9,8 +9,6 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kSampledPlaces = 8;
-
 template <typename T>
 constexpr Precision kPrecision = std::is_same_v<T, at::Half> ? Precision::kFloat16Op : Precision::kBf16Op;
 

@@ -15,23 +15,12 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kSampledOutputs = 4096;
-
 const char* mode_word(kernels::BagMode mode) {
   return mode == kernels::BagMode::kSum ? "sum" : mode == kernels::BagMode::kMean ? "mean" : "max";
 }
 
 bool same_integers(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() && (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
-}
-
-/// NaN equals NaN.
-template <typename T>
-bool same(const T* a, const T* b, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (a[i] != b[i] && (a[i] == a[i] || b[i] == b[i])) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -132,7 +121,7 @@ bool EmbeddingBagCall::accurate_as(const Outputs& stock, const Outputs& result, 
   if (same(s, c, count)) return true;
   if (args.mode == kernels::BagMode::kMax) return false;
   const std::int64_t sampled =
-      std::clamp<std::int64_t>(kSampledProducts / (args.count / args.bags + 1), 1, std::min(count, kSampledOutputs));
+      std::clamp<std::int64_t>(kSampledProducts / (args.count / args.bags + 1), 1, std::min(count, kSampledElements));
   Samples samples;
   spread(count, sampled, [&](std::int64_t i) { samples.add(truth<T, Index>(i / args.columns, i % args.columns), s[i], c[i]); });
   return samples.pass(1, s, c, count, precision);

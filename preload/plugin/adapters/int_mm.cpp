@@ -8,7 +8,7 @@
 namespace ipexrun::preload::adapters {
 namespace {
 
-constexpr std::int64_t kWorthwhileProducts = 32768;  ///< as for products of floats
+constexpr std::int64_t kWorthwhileIntMm = 32768;  ///< as for products of floats
 
 }  // namespace
 
@@ -29,7 +29,7 @@ at::Tensor int_mm(const at::Tensor& self, const at::Tensor& mat2) {
                call->lda = self.stride(0);
                return call->is(Declined::kSmall,
                                m > 0 && k > 0 && n > 0 &&
-                                   (m * k * n >= kWorthwhileProducts || tier()->forced.load(std::memory_order_relaxed) != kStock)) &&
+                                   (m * k * n >= kWorthwhileIntMm || tier()->forced.load(std::memory_order_relaxed) != kStock)) &&
                       call->is(Declined::kLayout,
                                self.stride(1) == 1 && call->lda >= k &&
                                    ((mat2.stride(0) == 1 && mat2.stride(1) >= k) || (mat2.stride(1) == 1 && mat2.stride(0) >= n)));

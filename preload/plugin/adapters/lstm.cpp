@@ -8,14 +8,14 @@
 namespace ipexrun::preload::adapters {
 namespace {
 
-constexpr std::int64_t kWorthwhileProducts = 1'000'000;
+constexpr std::int64_t kWorthwhileLstm = 1'000'000;
 
 bool fits(LstmCall* call, const at::Tensor& tensor) {
   return call->is(Declined::kDtype, tensor.scalar_type() == at::kFloat) && call->is(Declined::kKind, plain(tensor)) &&
          call->is(Declined::kLayout, tensor.is_contiguous());
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> as_tuple(Outputs outputs) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> four_of(Outputs outputs) {
   return {std::move(outputs.first), std::move(outputs.more[0]), std::move(outputs.more[1]), std::move(outputs.more[2])};
 }
 
@@ -25,7 +25,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> mkldnn_rnn_layer(
     const at::Tensor& input, const at::Tensor& weight0, const at::Tensor& weight1, const at::Tensor& weight2, const at::Tensor& weight3,
     const at::Tensor& hx, const at::Tensor& cx, bool reverse, at::IntArrayRef batch_sizes, std::int64_t mode, std::int64_t hidden_size,
     std::int64_t num_layers, bool has_biases, bool bidirectional, bool batch_first, bool train) {
-  return as_tuple(answer<LstmCall>(
+  return four_of(answer<LstmCall>(
       Op::kMkldnnRnnLayer,
       [&](LstmCall* call) {
         if (mode != kLstmMode || !has_biases || train || !batch_sizes.empty() || input.dim() != 3) return false;
@@ -48,7 +48,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> mkldnn_rnn_layer(
         call->hidden = hidden_size;
         call->layers = num_layers;
         const std::int64_t products = input.size(0) * input.size(1) * gates * (input.size(2) + hidden_size);
-        return call->is(Declined::kSmall, products >= kWorthwhileProducts || tier()->forced.load(std::memory_order_relaxed) != kStock);
+        return call->is(Declined::kSmall, products >= kWorthwhileLstm || tier()->forced.load(std::memory_order_relaxed) != kStock);
       },
       [&]() -> Outputs {
         auto [y, h, c, workspace] = at::cpu::mkldnn_rnn_layer(input, weight0, weight1, weight2, weight3, hx, cx, reverse, batch_sizes, mode,

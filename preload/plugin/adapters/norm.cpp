@@ -13,9 +13,9 @@ namespace ipexrun::preload::adapters {
 namespace {
 
 /// Elements below which stock needs about what finding the site costs.
-constexpr std::int64_t kWorthwhileElements = 4096;
+constexpr std::int64_t kWorthwhileNorm = 4096;
 
-bool small(const at::Tensor& x) { return x.scalar_type() == at::kFloat && x.numel() < kWorthwhileElements; }
+bool few(const at::Tensor& x) { return x.scalar_type() == at::kFloat && x.numel() < kWorthwhileNorm; }
 
 bool describe_x(NormCall* call, const at::Tensor& x, std::int64_t columns) {
   call->x = &x;
@@ -23,7 +23,7 @@ bool describe_x(NormCall* call, const at::Tensor& x, std::int64_t columns) {
   if (!call->is(Declined::kForm, columns > 0 && x.numel() > 0)) return false;
   call->columns = columns;
   call->rows = x.numel() / columns;
-  return call->is(Declined::kSmall, x.numel() >= kWorthwhileElements || tier()->forced.load(std::memory_order_relaxed) != kStock) &&
+  return call->is(Declined::kSmall, x.numel() >= kWorthwhileNorm || tier()->forced.load(std::memory_order_relaxed) != kStock) &&
          call->is(Declined::kLayout, x.is_contiguous());
 }
 
@@ -59,7 +59,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> as_tuple(Outputs outputs) {
 }  // namespace
 
 at::Tensor softmax(const at::Tensor& self, std::int64_t dim, bool half_to_float) {
-  if (left_as_small(Op::kSoftmax, small(self))) return at::cpu::_softmax(self, dim, half_to_float);
+  if (left_as_small(Op::kSoftmax, few(self))) return at::cpu::_softmax(self, dim, half_to_float);
   return answer<NormCall>(
              Op::kSoftmax,
              [&](NormCall* call) {
@@ -73,8 +73,7 @@ at::Tensor softmax(const at::Tensor& self, std::int64_t dim, bool half_to_float)
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
                                                                  const std::optional<at::Tensor>& weight,
                                                                  const std::optional<at::Tensor>& bias, double eps) {
-  if (left_as_small(Op::kNativeLayerNorm, small(input)))
-    return at::cpu::native_layer_norm_symint(input, normalized_shape, weight, bias, eps);
+  if (left_as_small(Op::kNativeLayerNorm, few(input))) return at::cpu::native_layer_norm_symint(input, normalized_shape, weight, bias, eps);
   return as_tuple(answer<NormCall>(
       Op::kNativeLayerNorm,
       [&](NormCall* call) {

@@ -16,7 +16,7 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kSampledRows = 8;
+constexpr std::int64_t kNormRows = 8;  ///< that a check samples
 
 void softmax_truth(std::vector<double>* row) {
   const double largest = *std::max_element(row->begin(), row->end());
@@ -46,23 +46,6 @@ Args args_of(const NormCall& call, const at::Tensor& result) {
   args.rows = call.rows;
   args.columns = call.columns;
   return args;
-}
-
-double element(const at::Tensor& tensor, std::int64_t i) {
-  return tensor.scalar_type() == at::kFloat ? static_cast<double>(tensor.const_data_ptr<float>()[i])
-                                            : static_cast<double>(tensor.const_data_ptr<at::BFloat16>()[i]);
-}
-
-/// Mean and rstd feed the backward pass: few numbers, compared with stock's one by one.
-bool close_to_stock(const at::Tensor& stock, const at::Tensor& result) {
-  const double bound = stock.scalar_type() == at::kFloat ? 2e-5 : 1e-2;
-  for (std::int64_t i = 0; i < stock.numel(); ++i) {
-    const double s = element(stock, i);
-    const double c = element(result, i);
-    if (std::isnan(s) != std::isnan(c)) return false;
-    if (std::abs(c - s) > bound * (1 + std::abs(s))) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -138,7 +121,7 @@ bool NormCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidate,
   const T* s = stock.const_data_ptr<T>();
   const T* c = candidate.const_data_ptr<T>();
   Samples samples;
-  const std::int64_t sampled = std::min(rows, kSampledRows);
+  const std::int64_t sampled = std::min(rows, kNormRows);
   spread(rows, sampled, [&](std::int64_t row) {
     std::vector<double> values(from + row * columns, from + (row + 1) * columns);
     if (layer_norm) {
@@ -158,7 +141,7 @@ bool NormCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidate,
 
 bool NormCall::accurate(const Outputs& stock, const Outputs& result, int /*candidate*/) const {
   for (std::size_t i = 0; i < stock.more.size(); ++i) {
-    if (!close_to_stock(stock.more[i], result.more[i])) return false;
+    if (!statistics_agree(stock.more[i], result.more[i])) return false;
   }
   if (x->scalar_type() == at::kBFloat16) return accurate_as<at::BFloat16>(stock.first, result.first, Precision::kBf16Op);
   return accurate_as<float>(stock.first, result.first, Precision::kFloat32);

@@ -16,7 +16,7 @@ namespace ipexrun::preload::adapters {
 namespace {
 
 /// Elements of the input below which stock needs about what finding the site costs.
-constexpr std::int64_t kWorthwhileElements = 1024;
+constexpr std::int64_t kWorthwhilePool = 1024;
 constexpr std::int64_t kMaxPlane = std::int64_t{1} << 31;   ///< indices are counted in 32 bits
 constexpr std::int64_t kMaxWindow = std::int64_t{1} << 24;  ///< how many a mean counts is exact in fp32
 
@@ -25,8 +25,7 @@ bool describe_x(PoolCall* call, const at::Tensor& x, PoolKind kind) {
   call->kind = kind;
   if (!call->is(Declined::kDtype, dtype_fits(x.scalar_type())) || !call->is(Declined::kKind, plain(x))) return false;
   if (!call->is(Declined::kForm, (x.dim() == 3 || x.dim() == 4) && x.numel() > 0)) return false;
-  if (!call->is(Declined::kSmall, x.numel() >= kWorthwhileElements || tier()->forced.load(std::memory_order_relaxed) != kStock))
-    return false;
+  if (!call->is(Declined::kSmall, x.numel() >= kWorthwhilePool || tier()->forced.load(std::memory_order_relaxed) != kStock)) return false;
   if (!call->is(Declined::kLayout, x.is_contiguous() && x.suggest_memory_format() == at::MemoryFormat::Contiguous)) return false;
   kernels::PoolArgs& args = call->args;
   args.dtype = x.scalar_type() == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBf16;

@@ -16,8 +16,6 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kSampledOutputs = 4096;
-
 struct Range {
   std::int64_t begin;
   std::int64_t end;
@@ -33,15 +31,6 @@ Range adaptive_range(std::int64_t size, std::int64_t out, std::int64_t i) { retu
 
 std::string window_text(char name, std::int64_t down, std::int64_t across) {
   return std::string(",") + name + '=' + std::to_string(down) + (down == across ? "" : 'x' + std::to_string(across));
-}
-
-/// Values equal, NaN where NaN is, integers equal.
-template <typename T>
-bool same(const T* a, const T* b, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (a[i] != b[i] && (a[i] == a[i] || b[i] == b[i])) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -135,7 +124,7 @@ bool PoolCall::accurate_as(const Outputs& stock, const Outputs& result, Precisio
   const bool adaptive = kind == PoolKind::kAdaptive;
   const std::int64_t down = adaptive ? args.height / args.out_height + 2 : args.down.size;
   const std::int64_t across = adaptive ? args.width / args.out_width + 2 : args.across.size;
-  const std::int64_t sampled = std::clamp<std::int64_t>(kSampledProducts / (down * across), 1, std::min(count, kSampledOutputs));
+  const std::int64_t sampled = std::clamp<std::int64_t>(kSampledProducts / (down * across), 1, std::min(count, kSampledElements));
   Samples samples;
   spread(count, sampled, [&](std::int64_t i) { samples.add(truth<T>(i), s[i], c[i]); });
   return samples.pass(1, s, c, count, precision);

@@ -16,7 +16,7 @@ namespace ipexrun::preload::adapters {
 namespace {
 
 /// Elements of the output below which stock needs about what finding the site and making the tables costs.
-constexpr std::int64_t kWorthwhileElements = 2048;
+constexpr std::int64_t kWorthwhileResize = 2048;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 
 bool size_of(const c10::SymInt& from, std::int64_t* to) {
@@ -38,7 +38,7 @@ bool describe(ResizeCall* call, const at::Tensor& x, ResizeKind kind, c10::SymIn
   if (x.dim() != 4 || x.numel() == 0 || size.size() != 2 || x.size(2) >= kMaxSize || x.size(3) >= kMaxSize) return false;
   if (!size_of(size[0], &call->out_height) || !size_of(size[1], &call->out_width)) return false;
   const std::int64_t written = x.size(0) * x.size(1) * call->out_height * call->out_width;
-  return call->is(Declined::kSmall, written >= kWorthwhileElements || tier()->forced.load(std::memory_order_relaxed) != kStock) &&
+  return call->is(Declined::kSmall, written >= kWorthwhileResize || tier()->forced.load(std::memory_order_relaxed) != kStock) &&
          call->is(Declined::kLayout, x.is_contiguous() && x.suggest_memory_format() == at::MemoryFormat::Contiguous);
 }
 

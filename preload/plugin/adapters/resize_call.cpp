@@ -21,8 +21,6 @@
 namespace ipexrun::preload {
 namespace {
 
-constexpr std::int64_t kSampledOutputs = 4096;
-
 std::int64_t bits_of(std::optional<double> scale) { return scale ? std::bit_cast<std::int64_t>(*scale) : 0; }
 
 /// Whether torch's kernel, of the same inline functions, was compiled to scale and shift a place at once, as compilers do where there is an
@@ -162,7 +160,7 @@ bool ResizeCall::accurate_as(const at::Tensor& stock, const at::Tensor& candidat
   const ResizeTable down = table(x->size(2), out_height, scale_height);
   const ResizeTable across = table(x->size(3), out_width, scale_width);
   Samples samples;
-  spread(count, std::min(count, kSampledOutputs), [&](std::int64_t i) {
+  spread(count, std::min(count, kSampledElements), [&](std::int64_t i) {
     const auto column = static_cast<std::size_t>(i % out_width);
     const auto row = static_cast<std::size_t>(i / out_width % out_height);
     const T* plane = from + i / out_width / out_height * down.size * across.size;

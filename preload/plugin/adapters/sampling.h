@@ -1,7 +1,10 @@
 // Places at which results are compared with fp64.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -12,6 +15,35 @@
 namespace ipexrun::preload {
 
 inline constexpr std::int64_t kSampledProducts = 1'000'000;  ///< multiply-adds in fp64 that one check may cost: about a millisecond
+inline constexpr std::int64_t kSampledElements = 4096;       ///< of results whose elements cost little
+inline constexpr std::int64_t kSampledPlaces = 8;            ///< pixels of a convolution, the corners of the batch included
+
+/// Of a tensor of float32, float16 or bfloat16, by its place in memory.
+inline double element(const at::Tensor& tensor, std::int64_t place) {
+  if (tensor.scalar_type() == at::kHalf) return static_cast<double>(tensor.const_data_ptr<at::Half>()[place]);
+  return tensor.scalar_type() == at::kFloat ? static_cast<double>(tensor.const_data_ptr<float>()[place])
+                                            : static_cast<double>(tensor.const_data_ptr<at::BFloat16>()[place]);
+}
+
+/// Values equal, NaN where NaN is.
+template <typename T>
+bool same(const T* a, const T* b, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (a[i] != b[i] && (a[i] == a[i] || b[i] == b[i])) return false;
+  }
+  return true;
+}
+
+/// Mean and rstd of a norm feed the backward pass: few numbers, compared with stock's one by one.
+inline bool statistics_agree(const at::Tensor& stock, const at::Tensor& result) {
+  const double bound = stock.scalar_type() == at::kFloat ? 2e-5 : 1e-2;
+  for (std::int64_t i = 0; i < stock.numel(); ++i) {
+    const double s = element(stock, i);
+    const double c = element(result, i);
+    if (std::isnan(s) != std::isnan(c) || std::abs(c - s) > bound * (1 + std::abs(s))) return false;
+  }
+  return true;
+}
 
 /// Calls visit(index) for `count` indices spread evenly over [0, size), the first and the last included.
 template <typename Visit>

@@ -24,6 +24,7 @@
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/graph/convolution_ways.h"
+#include "preload/plugin/graph/linear_step.h"
 #include "preload/plugin/parallel.h"
 #include "preload/plugin/scratch.h"
 #include "preload/select/clock.h"
@@ -34,13 +35,6 @@ namespace {
 using kernels::ConvActivation;
 
 constexpr int kMostRefused = 3;
-
-const at::Tensor& tensor_of(const Values& values, Value value) {
-  static const at::Tensor none;
-  if (value == kNone) return none;
-  const c10::IValue& at = values[static_cast<std::size_t>(value)];
-  return at.isNone() ? none : at.toTensor();
-}
 
 /// In place.
 at::Tensor activated(at::Tensor x, const Convolution& convolution) {
@@ -84,7 +78,7 @@ Attribute attribute_of(const Convolution& convolution) {
   return {};
 }
 
-bool of_kernel(const at::Tensor& tensor) { return dtype_fits(tensor.scalar_type()) && plain(tensor); }
+bool kernels_read(const at::Tensor& tensor) { return dtype_fits(tensor.scalar_type()) && plain(tensor); }
 
 /// Dense, with the channels of a pixel side by side.
 at::Tensor channels_last(const at::Tensor& image, at::ScalarType dtype, IsaSet isa) {
@@ -125,12 +119,12 @@ bool all_f32(const ConvolutionStep::Operands& operands, const Convolution& convo
   return is_f32(operands.x) && is_f32(operands.weight) && is_f32(operands.bias) && is_f32(operands.other) && !convolution.bf16_out;
 }
 
-/// Relative RMS that results by tiles may be apart from those of windows: half of what the accuracy rule has for an operator. Near the edges of small images
-/// tiles lose digits that windows do not.
+/// Relative RMS that results by tiles may be apart from those of windows: half of what the accuracy rule has for an operator. Near the
+/// edges of small images tiles lose digits that windows do not.
 constexpr double kApartF32 = 5e-7;
 constexpr double kApartBf16 = 1e-2;
-/// Of larger tiles, 4e-7 to 9e-7: all that the rule has for an operator beyond twice stock's own error. What they come to in a whole module is judged there
-/// (Step::be_exact()).
+/// Of larger tiles, 4e-7 to 9e-7: all that the rule has for an operator beyond twice stock's own error. What they come to in a whole module
+/// is judged there (Step::be_exact()).
 constexpr double kApartLargeF32 = 1e-6;
 
 double apart(Method method) {
@@ -179,10 +173,10 @@ void ConvolutionStep::run(Values& values) const {
 
 bool ConvolutionStep::describe(const Operands& operands, ConvolutionCall* call) const {
   const at::Tensor& x = operands.x;
-  if (!of_kernel(x) || !of_kernel(operands.weight) || x.dim() != operands.weight.dim() || x.numel() == 0) return false;
+  if (!kernels_read(x) || !kernels_read(operands.weight) || x.dim() != operands.weight.dim() || x.numel() == 0) return false;
   if (x.dim() != static_cast<std::int64_t>(convolution_.stride.size()) + 2) return false;
   for (const at::Tensor* each : {&operands.bias, &operands.other}) {
-    if (each->defined() && !of_kernel(*each)) return false;
+    if (each->defined() && !kernels_read(*each)) return false;
   }
   call->x = &x;
   call->w = &operands.weight;
@@ -268,7 +262,8 @@ at::Tensor ConvolutionStep::run_method(const Operands& operands, const Convoluti
   } else {
     // What is put into planar order is converted there: half the memory on the way.
     const at::ScalarType kept = convolution_.bf16 && !last && method != Method::kOwnF32 ? at::kBFloat16 : dtype;
-    result = is_winograd(method) ? run_winograd(operands, call, method, folded, kept, isa) : run_kernel(operands, call, method, folded, kept, isa);
+    result = is_winograd(method) ? run_winograd(operands, call, method, folded, kept, isa)
+                                 : run_kernel(operands, call, method, folded, kept, isa);
   }
   if (!result.defined()) return {};
   result = as_stock(result, dtype, last, isa);

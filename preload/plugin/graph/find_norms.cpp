@@ -12,8 +12,6 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-bool is_float(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
-
 /// A copy in another dtype, of the same layout.
 bool is_cast(const Node& node) { return node.is("_to_copy", "") && node.arguments[6].constant.isNone(); }
 
@@ -29,9 +27,9 @@ Node norm_of(Value x, Value weight, Value bias, Argument eps, std::int64_t dims,
   return node;
 }
 
-class Finder {
+class NormFinder {
  public:
-  Finder(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), match_(*graph) {}
+  NormFinder(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), match_(*graph) {}
 
   void run() {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -154,7 +152,7 @@ class Finder {
 }  // namespace
 
 void find_norms(Graph* graph, Fused* fused) {
-  if (kernels::normalize_supported(tier()->options.isa)) Finder(graph, fused).run();
+  if (kernels::normalize_supported(tier()->options.isa)) NormFinder(graph, fused).run();
 }
 
 }  // namespace ipexrun::preload::graph

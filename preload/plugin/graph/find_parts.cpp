@@ -75,9 +75,9 @@ bool stays(std::string_view name) {
          std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
-class Finder {
+class PartFinder {
  public:
-  Finder(Graph* graph, bool bf16, const Values& inputs, bool all) : graph_(*graph), bf16_(bf16), all_(all) { watch(inputs); }
+  PartFinder(Graph* graph, bool bf16, const Values& inputs, bool all) : graph_(*graph), bf16_(bf16), all_(all) { watch(inputs); }
 
   Parts run() {
     uses_ = graph_.uses();
@@ -376,6 +376,6 @@ class Finder {
 
 }  // namespace
 
-Parts find_parts(Graph* graph, bool bf16, const Values& inputs, bool all) { return Finder(graph, bf16, inputs, all).run(); }
+Parts find_parts(Graph* graph, bool bf16, const Values& inputs, bool all) { return PartFinder(graph, bf16, inputs, all).run(); }
 
 }  // namespace ipexrun::preload::graph

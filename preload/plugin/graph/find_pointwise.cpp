@@ -16,7 +16,7 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-constexpr std::size_t kMostNodes = 48;
+constexpr std::size_t kMostInOne = 48;
 
 class Rows {
  public:
@@ -48,7 +48,7 @@ class Rows {
   }
 
   [[nodiscard]] bool may_be(const std::vector<std::size_t>& row) const {
-    return row.size() <= kMostNodes && !needs_itself(row) && assembled(row).has_value();
+    return row.size() <= kMostInOne && !needs_itself(row) && assembled(row).has_value();
   }
 
   /// Whether something outside, or another row, reads the row and goes into it. The row has the latest place of all rows, so that nothing

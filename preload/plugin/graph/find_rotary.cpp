@@ -10,9 +10,9 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-class Finder {
+class RotaryFinder {
  public:
-  Finder(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), match_(*graph) {}
+  RotaryFinder(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), match_(*graph) {}
 
   void run() {
     for (Node& node : graph_.nodes) {
@@ -122,7 +122,7 @@ class Finder {
 }  // namespace
 
 void find_rotary(Graph* graph, Fused* fused) {
-  if (kernels::rotary_supported(tier()->options.isa)) Finder(graph, fused).run();
+  if (kernels::rotary_supported(tier()->options.isa)) RotaryFinder(graph, fused).run();
 }
 
 }  // namespace ipexrun::preload::graph

@@ -27,8 +27,6 @@ bool is_any(const Node* node, std::initializer_list<std::pair<const char*, const
   return false;
 }
 
-bool is_float(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
-
 bool same(const Argument& a, const Argument& b) {
   if (value_of(a) != kNone) return value_of(a) == value_of(b);
   const auto number = number_of(a);
@@ -58,9 +56,9 @@ struct Found {
   Value result = kNone;              ///< of the second product, [BH, rows, depth]
 };
 
-class Finder {
+class WrittenAttentionFinder {
  public:
-  Finder(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), match_(*graph), known_(graph->facts.size()) {}
+  WrittenAttentionFinder(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), match_(*graph), known_(graph->facts.size()) {}
 
   void run() {
     const auto op = c10::Dispatcher::singleton().findSchema({"aten::_scaled_dot_product_flash_attention_for_cpu", ""});
@@ -502,6 +500,6 @@ class Finder {
 
 }  // namespace
 
-void find_written_attention(Graph* graph, Fused* fused) { Finder(graph, fused).run(); }
+void find_written_attention(Graph* graph, Fused* fused) { WrittenAttentionFinder(graph, fused).run(); }
 
 }  // namespace ipexrun::preload::graph

@@ -16,7 +16,7 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-constexpr std::int64_t kMostBytes = std::int64_t{16} << 20;  ///< of what one graph keeps
+constexpr std::int64_t kMostKeptBytes = std::int64_t{16} << 20;  ///< of what one graph keeps
 
 constinit thread_local std::int64_t* left_here = nullptr;
 
@@ -32,9 +32,9 @@ class ConstantStep final : public Step {
 
 std::unique_ptr<Step> make_constant_step(const Node& node) { return std::make_unique<ConstantStep>(node); }
 
-class Folder {
+class ConstantFolder {
  public:
-  Folder(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), known_(graph->facts.size()), seen_(seen_outside(*graph)) {}
+  ConstantFolder(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), known_(graph->facts.size()), seen_(seen_outside(*graph)) {}
 
   void run() {
     const TierOff by_stock;
@@ -75,7 +75,7 @@ class Folder {
     if (!facts.tensor || seen_[static_cast<std::size_t>(node.outputs[0])]) return false;
     std::int64_t bytes = static_cast<std::int64_t>(c10::elementSize(facts.dtype));
     for (const std::int64_t size : facts.sizes) {
-      if (size < 0 || (size > 0 && bytes > kMostBytes / size)) return false;
+      if (size < 0 || (size > 0 && bytes > kMostKeptBytes / size)) return false;
       bytes *= size;
     }
     for (const Argument& argument : node.arguments) {
@@ -107,7 +107,7 @@ class Folder {
   void keep(Node* node, bool read) {
     const c10::IValue& value = known_[static_cast<std::size_t>(node->outputs[0])];
     const std::int64_t bytes = static_cast<std::int64_t>(value.toTensor().storage().nbytes());
-    if (!read || bytes > kMostBytes - kept_bytes_ || !ConstantRoom::take(bytes)) return;
+    if (!read || bytes > kMostKeptBytes - kept_bytes_ || !ConstantRoom::take(bytes)) return;
     kept_bytes_ += bytes;
     Node constant;
     constant.kind = Node::Kind::kOwn;
@@ -139,6 +139,6 @@ bool ConstantRoom::take(std::int64_t bytes) noexcept {
   return true;
 }
 
-void fold_constants(Graph* graph, Fused* fused) { Folder(graph, fused).run(); }
+void fold_constants(Graph* graph, Fused* fused) { ConstantFolder(graph, fused).run(); }
 
 }  // namespace ipexrun::preload::graph

@@ -44,9 +44,9 @@ bool is_work(const Node& node) {
   return !is_named(node, {"_to_copy", "clone", "copy", "lift_fresh_copy", "_unsafe_view", "view_copy", "reshape", "contiguous", "to"});
 }
 
-class Folder {
+class WeightFolder {
  public:
-  explicit Folder(Graph* graph) : graph_(*graph), made_(graph->facts.size(), Made::kElsewhere), makers_(graph->facts.size(), 0) {}
+  explicit WeightFolder(Graph* graph) : graph_(*graph), made_(graph->facts.size(), Made::kElsewhere), makers_(graph->facts.size(), 0) {}
 
   int run() {
     look();
@@ -191,6 +191,6 @@ class Folder {
 
 }  // namespace
 
-void fold_weights(Graph* graph, Fused* fused) { fused->of_weights += Folder(graph).run(); }
+void fold_weights(Graph* graph, Fused* fused) { fused->of_weights += WeightFolder(graph).run(); }
 
 }  // namespace ipexrun::preload::graph

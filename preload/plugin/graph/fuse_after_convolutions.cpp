@@ -40,9 +40,9 @@ std::optional<Activation> activation_of(const Node& node) {
   return std::nullopt;
 }
 
-class Fuser {
+class AfterConvolutionFuser {
  public:
-  Fuser(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), uses_(graph->uses()) {}
+  AfterConvolutionFuser(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), uses_(graph->uses()) {}
 
   void run() {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -136,6 +136,6 @@ class Fuser {
 
 }  // namespace
 
-void fuse_after_convolutions(Graph* graph, Fused* fused) { Fuser(graph, fused).run(); }
+void fuse_after_convolutions(Graph* graph, Fused* fused) { AfterConvolutionFuser(graph, fused).run(); }
 
 }  // namespace ipexrun::preload::graph

@@ -27,9 +27,9 @@ std::optional<Unary> unary_of(const Node& node) {
   return std::nullopt;
 }
 
-class Fuser {
+class EpilogueFuser {
  public:
-  Fuser(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), uses_(graph->uses()) {}
+  EpilogueFuser(Graph* graph, Fused* fused) : graph_(*graph), fused_(*fused), uses_(graph->uses()) {}
 
   void run() {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -143,6 +143,6 @@ class Fuser {
 
 }  // namespace
 
-void fuse_epilogues(Graph* graph, Fused* fused) { Fuser(graph, fused).run(); }
+void fuse_epilogues(Graph* graph, Fused* fused) { EpilogueFuser(graph, fused).run(); }
 
 }  // namespace ipexrun::preload::graph

@@ -33,7 +33,7 @@ constexpr std::int64_t kDuelOfJoined = 3;  ///< beside those of linear layers an
 /// How often packs that are valid may be made anew because they lie apart: other graphs may join the same weights in other ways.
 constexpr int kGatherings = 4;
 
-struct Part {
+struct JoinedPart {
   Value weight;
   Value bias;
   Value result;
@@ -50,7 +50,7 @@ class JoinedStep final : public Step {
   explicit JoinedStep(const Node& node)
       : x_(node.arguments[0].value), bf16_out_((node.index & kJoinedBf16Out) != 0), exact_((node.index & kJoinedExact) != 0) {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      const Part part{node.arguments[1 + 2 * i].value, node.arguments[2 + 2 * i].value, node.outputs[i]};
+      const JoinedPart part{node.arguments[1 + 2 * i].value, node.arguments[2 + 2 * i].value, node.outputs[i]};
       parts_.push_back(part);
       Node single;
       single.kind = Node::Kind::kLinear;
@@ -138,7 +138,7 @@ class JoinedStep final : public Step {
         (x.size(0) > 1 && x.stride(0) < x.size(1)))
       return {};
     Call call{x, tensor_of(values, parts_[0].weight).scalar_type(), 0, false};
-    for (const Part& part : parts_) {
+    for (const JoinedPart& part : parts_) {
       const at::Tensor& weight = tensor_of(values, part.weight);
       const at::Tensor& bias = tensor_of(values, part.bias);
       if (!of_kernel(weight) || weight.scalar_type() != call.dtype || weight.dim() != 2 || weight.size(1) != x.size(1)) return {};
@@ -164,7 +164,7 @@ class JoinedStep final : public Step {
     const at::Tensor bias = call.with_bias ? biases(values, call.n, call.dtype) : at::Tensor();
     if (!multiply(call, joined, bias, result, parts, state->options.isa)) return false;
     std::int64_t column = 0;
-    for (const Part& part : parts_) {
+    for (const JoinedPart& part : parts_) {
       const std::int64_t n = tensor_of(values, part.weight).size(0);
       values[static_cast<std::size_t>(part.result)] = strided(result, {m, n}, {result.stride(0), 1}, column);
       column += n;
@@ -202,7 +202,7 @@ class JoinedStep final : public Step {
   [[nodiscard]] at::Tensor biases(const Values& values, std::int64_t n, at::ScalarType dtype) const {
     at::Tensor all = at::empty({n}, at::TensorOptions().dtype(dtype));
     auto* to = static_cast<char*>(all.mutable_data_ptr());
-    for (const Part& part : parts_) {
+    for (const JoinedPart& part : parts_) {
       const at::Tensor& bias = tensor_of(values, part.bias);
       const std::size_t bytes = static_cast<std::size_t>(tensor_of(values, part.weight).size(0)) * all.element_size();
       if (bias.defined()) {
@@ -235,7 +235,7 @@ class JoinedStep final : public Step {
     *valid = true;
     bool adjacent = true;
     const char* next = nullptr;
-    for (const Part& part : parts_) {
+    for (const JoinedPart& part : parts_) {
       const Matrix weight{tensor_of(values, part.weight), true};
       auto pack =
           std::static_pointer_cast<const TensorPack>(known_weight(state, weight, nullptr).packs[static_cast<std::size_t>(candidate())]);
@@ -288,7 +288,7 @@ class JoinedStep final : public Step {
   bool bf16_out_;
   bool exact_;
   mutable WaysTried tried_;  ///< of float32 as float32
-  std::vector<Part> parts_;
+  std::vector<JoinedPart> parts_;
   std::vector<LinearStep> singles_;
   mutable std::mutex packing_;
   mutable std::atomic<int> gatherings_{0};

@@ -99,7 +99,9 @@ at::Tensor room_for(std::int64_t rows, std::int64_t columns, at::ScalarType dtyp
 
 const at::Tensor& tensor_of(const Values& values, Value value) {
   static const at::Tensor none;
-  return value == kNone ? none : values[static_cast<std::size_t>(value)].toTensor();
+  if (value == kNone) return none;
+  const c10::IValue& at = values[static_cast<std::size_t>(value)];
+  return at.isNone() ? none : at.toTensor();
 }
 
 bool of_kernel(const at::Tensor& tensor) {

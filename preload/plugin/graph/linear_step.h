@@ -28,7 +28,7 @@ int ways_of_exact(std::int64_t m, std::int64_t n, std::int64_t k, IsaSet isa);
 /// For reports; null for none.
 const char* name_of_exact(int way);
 
-/// An undefined tensor for kNone.
+/// An undefined tensor for kNone and for None.
 const at::Tensor& tensor_of(const Values& values, Value value);
 /// Not initialized, [rows, columns]; `apart`: with a line of cache between two rows.
 at::Tensor room_for(std::int64_t rows, std::int64_t columns, at::ScalarType dtype, bool apart);

@@ -3,21 +3,18 @@
 #include <cmath>
 
 namespace ipexrun::preload::graph {
-namespace {
 
-void mark(const Argument& argument, std::vector<bool>* marks) {
+void mark_read(const Argument& argument, std::vector<bool>* marks) {
   if (const Value value = value_of(argument); value != kNone) (*marks)[static_cast<std::size_t>(value)] = true;
-  for (const Argument& element : argument.list) mark(element, marks);
+  for (const Argument& element : argument.list) mark_read(element, marks);
 }
-
-}  // namespace
 
 Match::Match(const Graph& graph) : graph_(graph), makers_(graph.facts.size()), readers_(graph.facts.size()), results_(graph.facts.size()) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const Value value : graph.nodes[i].outputs) makers_[static_cast<std::size_t>(value)] = i;
     for (const Value value : Graph::reads(graph.nodes[i])) readers_[static_cast<std::size_t>(value)].push_back(i);
   }
-  for (const Argument& output : graph.outputs) mark(output, &results_);
+  for (const Argument& output : graph.outputs) mark_read(output, &results_);
 }
 
 const Node* Match::maker(Value value) const {

@@ -10,6 +10,12 @@
 
 namespace ipexrun::preload::graph {
 
+/// What the kernels of norms and attention compute with.
+inline bool is_float(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
+
+/// Of the values that the argument names, in lists as well.
+void mark_read(const Argument& argument, std::vector<bool>* marks);
+
 class Match {
  public:
   explicit Match(const Graph& graph);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kAtOnce = 4;  ///< threads that may run one part side by side; more of them wait for each other
 constexpr int kRounds = 7;          ///< of both forms of a part when the faster one is chosen
-constexpr std::int64_t kEnoughNs = 100'000'000;
+constexpr std::int64_t kEnoughTimedNs = 100'000'000;
 constexpr double kFaster = 0.95;  ///< of the time of the steps of ours
 
 constinit thread_local bool choosing_here = false;
@@ -46,7 +46,8 @@ bool PartInput::fits(const c10::IValue& value) const {
   if (!tensor) return value.isInt() && value.toInt() == number;
   if (!value.isTensor() || !value.toTensor().defined()) return false;
   const at::Tensor& given = value.toTensor();
-  return given.scalar_type() == dtype && plain(given) && given.sizes() == at::IntArrayRef(sizes) && given.strides() == at::IntArrayRef(strides);
+  return given.scalar_type() == dtype && plain(given) && given.sizes() == at::IntArrayRef(sizes) &&
+         given.strides() == at::IntArrayRef(strides);
 }
 
 void Part::load(std::shared_ptr<const CompiledPart> code) const {
@@ -102,7 +103,7 @@ class PartStep final : public Step {
     std::int64_t least[2] = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max()};
     Values results[2];
     const std::int64_t began_ns = steady_clock().now_ns();
-    for (int round = 0; round < kRounds && (round < 2 || steady_clock().now_ns() - began_ns < kEnoughNs); ++round) {
+    for (int round = 0; round < kRounds && (round < 2 || steady_clock().now_ns() - began_ns < kEnoughTimedNs); ++round) {
       for (const int form : {0, 1}) {
         const std::int64_t started_ns = steady_clock().now_ns();
         results[form] = form == 0 ? part_->otherwise->run(inputs) : by(compiled, inputs);

@@ -32,7 +32,7 @@ std::optional<PointType> type_of(at::ScalarType dtype) {
 }
 
 /// How the tensors of one call lie, as far as the kernel takes them.
-class Layout {
+class OperandLayout {
  public:
   /// False where stock's operators have to do it.
   bool find(const std::vector<const at::Tensor*>& inputs) {
@@ -185,7 +185,7 @@ class PointwiseStep final : public Step {
       }
       tensors.push_back(&tensor);
     }
-    Layout layout;
+    OperandLayout layout;
     if (!layout.find(tensors) || !layout.suits(row_->members)) return false;
     for (std::size_t i = 0; i < inputs_.size(); ++i) layout.strides_of(*tensors[i], operands[i].strides);
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "preload/plugin/graph/match.h"
+
 namespace ipexrun::preload::graph {
 namespace {
 
@@ -17,23 +19,18 @@ bool may_view(const Node& node) {
   return false;
 }
 
-void mark(const Argument& argument, std::vector<bool>* marks) {
-  if (argument.kind == Argument::Kind::kValue && argument.value != kNone) (*marks)[static_cast<std::size_t>(argument.value)] = true;
-  for (const Argument& element : argument.list) mark(element, marks);
-}
-
 }  // namespace
 
 std::vector<bool> seen_outside(const Graph& graph) {
   std::vector<bool> seen(graph.facts.size(), false);
-  for (const Argument& output : graph.outputs) mark(output, &seen);
+  for (const Argument& output : graph.outputs) mark_read(output, &seen);
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
     if (!may_view(node)) continue;
     bool outside = false;
     for (const Value value : node.outputs) outside = outside || seen[static_cast<std::size_t>(value)];
     if (!outside) continue;
-    for (const Argument& argument : node.arguments) mark(argument, &seen);
+    for (const Argument& argument : node.arguments) mark_read(argument, &seen);
   }
   return seen;
 }
