@@ -24,13 +24,13 @@
 #include "kernels/gated.h"
 #include "kernels/linear.h"
 #include "kernels/linear_f32.h"
-#include "kernels/winograd.h"
 #include "kernels/linear_int4.h"
 #include "kernels/linear_int8.h"
 #include "kernels/linear_s8.h"
 #include "kernels/normalize.h"
 #include "kernels/reorder.h"
 #include "kernels/rotary.h"
+#include "kernels/winograd.h"
 
 namespace {
 
@@ -455,15 +455,18 @@ IPEXRUN_BENCH_EXPORT int ipexrun_bench_f32(int half, const void* a, const void* 
   return ipexrun::kernels::linear_f32(args, parallel_of(threads, pool), isa_of(level)) ? 1 : 0;
 }
 
-/// 3 x 3 pixels, padding 1, of dense channels-last images, by tiles of `tiles` results (winograd.h) or, where that is 0, by windows (linear.h, linear_f32.h): a channels-last weight [n, 3, 3,
-/// channels] of fp32, packed; images and results in fp32, or with bf16 inside all in bf16. 0 where the sizes are not supported.
+/// 3 x 3 pixels, padding 1, of dense channels-last images, by tiles of `tiles` results (winograd.h) or, where that is 0, by windows
+/// (linear.h, linear_f32.h): a channels-last weight [n, 3, 3, channels] of fp32, packed; images and results in fp32, or with bf16 inside
+/// all in bf16. 0 where the sizes are not supported.
 IPEXRUN_BENCH_EXPORT std::size_t ipexrun_bench_3x3_bytes(int tiles, int bf16, std::int64_t channels, std::int64_t n) {
   using namespace ipexrun::kernels;
-  if (tiles != 0) return winograd_supported(channels, n, bf16 != 0, tiles, isa_of(nullptr)) ? packed_winograd_bytes(channels, n, bf16 != 0, tiles) : 0;
+  if (tiles != 0)
+    return winograd_supported(channels, n, bf16 != 0, tiles, isa_of(nullptr)) ? packed_winograd_bytes(channels, n, bf16 != 0, tiles) : 0;
   return bf16 != 0 ? packed_b_bytes(9 * channels, n) : packed_f32_bytes(9 * channels, n, false);
 }
 
-IPEXRUN_BENCH_EXPORT void ipexrun_bench_3x3_pack(int tiles, int bf16, const float* weight, std::int64_t channels, std::int64_t n, void* to) {
+IPEXRUN_BENCH_EXPORT void ipexrun_bench_3x3_pack(int tiles, int bf16, const float* weight, std::int64_t channels, std::int64_t n,
+                                                 void* to) {
   using namespace ipexrun::kernels;
   const std::int64_t k = 9 * channels;
   const std::int64_t strides[4] = {k, 1, 3 * channels, channels};
@@ -477,9 +480,9 @@ IPEXRUN_BENCH_EXPORT void ipexrun_bench_3x3_pack(int tiles, int bf16, const floa
 }
 
 /// With a bias in fp32 and relu. 1 on success.
-IPEXRUN_BENCH_EXPORT int ipexrun_bench_3x3(int tiles, int bf16, const void* from, const void* packed, const float* bias, void* to, std::int64_t images,
-                                           std::int64_t channels, std::int64_t n, std::int64_t height, std::int64_t width, int threads, void* pool,
-                                           const char* level) {
+IPEXRUN_BENCH_EXPORT int ipexrun_bench_3x3(int tiles, int bf16, const void* from, const void* packed, const float* bias, void* to,
+                                           std::int64_t images, std::int64_t channels, std::int64_t n, std::int64_t height,
+                                           std::int64_t width, int threads, void* pool, const char* level) {
   using namespace ipexrun::kernels;
   const DType dtype = dtype_of(bf16);
   Epilogue relu;

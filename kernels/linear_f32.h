@@ -1,10 +1,11 @@
-// linear_f32: C[M,N] = A[M,K] * B[K,N] (+ bias[N], then the epilogue) in fp32, or with all of them in fp16, with B packed once and fp32 accumulation.
+// linear_f32: C[M,N] = A[M,K] * B[K,N] (+ bias[N], then the epilogue) in fp32, or with all of them in fp16, with B packed once and fp32
+// accumulation.
 //
 // Nothing is rounded but the sums as they grow and, for fp16, C at the end, to nearest even; linear.h rounds operands to bf16. Method:
 // blocks of C in registers of AVX-512 or AVX2, fp16 widened on the way, or, from 7 rows on, up to 32 products added up in fp16 by
-// AVX512-FP16 (simd/linear_f16.cpp); on request, fp32 as sums of three bf16 parts on AMX, with errors of the same size (amx/linear_f32.cpp); the
-// truth is ref/linear_f32.cpp.
-// Thread rule: all functions may be called concurrently; a packed B is immutable. Any alignment of whole elements will do.
+// AVX512-FP16 (simd/linear_f16.cpp); on request, fp32 as sums of three bf16 parts on AMX, with errors of the same size
+// (amx/linear_f32.cpp); the truth is ref/linear_f32.cpp. Thread rule: all functions may be called concurrently; a packed B is immutable.
+// Any alignment of whole elements will do.
 #pragma once
 
 #include <cstddef>

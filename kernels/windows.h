@@ -1,12 +1,14 @@
-// Rows of a product that are windows of images: a convolution as a product of matrices, without writing the windows out for the whole of an image.
+// Rows of a product that are windows of images: a convolution as a product of matrices, without writing the windows out for the whole of an
+// image.
 #pragma once
 
 #include <cstdint>
 
 namespace ipexrun::kernels {
 
-/// Rows of A that are windows of images, which a convolution multiplies: one pixel's channels lie side by side. Row (i * out[0] + y) * out[1] + x is
-/// the window of pixel (y, x) of image i, column (ky * kernel[1] + kx) * channels + c its channel c there; zeros outside of the image.
+/// Rows of A that are windows of images, which a convolution multiplies: one pixel's channels lie side by side. Row (i * out[0] + y) *
+/// out[1] + x is the window of pixel (y, x) of image i, column (ky * kernel[1] + kx) * channels + c its channel c there; zeros outside of
+/// the image.
 struct ImageWindows {
   std::int64_t channels = 0;
   std::int64_t in[2] = {};  ///< height, width

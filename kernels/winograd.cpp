@@ -51,7 +51,9 @@ const WinogradVariant& variant_in(const WinogradVariants& table, std::int64_t ch
   return table.first[i];
 }
 
-const WinogradVariant& variant_of(std::int64_t channels, bool bf16, IsaSet isa) { return variant_in(winograd_variants(bf16), channels, isa); }
+const WinogradVariant& variant_of(std::int64_t channels, bool bf16, IsaSet isa) {
+  return variant_in(winograd_variants(bf16), channels, isa);
+}
 
 struct PackJob {
   const void* weight;
@@ -180,7 +182,8 @@ WinogradResult winograd(const WinogradArgs& args, const Parallel& parallel, IsaS
   const bool parts = args.parts && winograd_has_parts(args, isa);
   const GridCosts costs = parts ? kGridCostsParts : of_tiles(args.bf16 ? kGridCostsBf16 : kGridCostsF32);
   const Shares shares = shares_of(tiles, args.n, places * steps_of(args.channels), workers, costs);
-  const WinogradVariant& variant = parts ? variant_in(winograd_parts_variants(), args.channels, isa) : variant_of(args.channels, args.bf16, isa);
+  const WinogradVariant& variant =
+      parts ? variant_in(winograd_parts_variants(), args.channels, isa) : variant_of(args.channels, args.bf16, isa);
   std::atomic<bool> refused{false};
   if (!run_blocks(args, Checked{variant, refused}, shares, parallel)) return WinogradResult::kNoMemory;
   return refused.load(std::memory_order_relaxed) ? WinogradResult::kNotFinite : WinogradResult::kDone;

@@ -1,7 +1,7 @@
 // The variants of winograd, see dispatch.h for how one is chosen, and the layout that they share.
 //
-// Packed: panels of 32 channels out; a panel holds the 16 (36) places of a tile one after the other, each with rows of channels in, 32 numbers a row, or,
-// for bf16, as a panel of packed.h. Channels out are padded to whole panels with zeros.
+// Packed: panels of 32 channels out; a panel holds the 16 (36) places of a tile one after the other, each with rows of channels in, 32
+// numbers a row, or, for bf16, as a panel of packed.h. Channels out are padded to whole panels with zeros.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -38,12 +38,14 @@ struct WinogradMatrices<4> {
   static constexpr double kB = 1.5;
   static constexpr double kAa = kA * kA;
   static constexpr double kBb = kB * kB;
-  static constexpr double kInput[6][6] = {{kAa * kBb, 0, -kAa - kBb, 0, 1, 0}, {0, -kA* kBb, -kBb, kA, 1, 0}, {0, kA* kBb, -kBb, -kA, 1, 0},
-                                          {0, -kB* kAa, -kAa, kB, 1, 0},       {0, kB* kAa, -kAa, -kB, 1, 0}, {0, kAa* kBb, 0, -kAa - kBb, 0, 1}};
+  static constexpr double kInput[6][6] = {{kAa * kBb, 0, -kAa - kBb, 0, 1, 0}, {0, -kA* kBb, -kBb, kA, 1, 0},
+                                          {0, kA* kBb, -kBb, -kA, 1, 0},       {0, -kB* kAa, -kAa, kB, 1, 0},
+                                          {0, kB* kAa, -kAa, -kB, 1, 0},       {0, kAa* kBb, 0, -kAa - kBb, 0, 1}};
   static constexpr double kOfA = 2 * kAa * (kAa - kBb);
   static constexpr double kOfB = 2 * kBb * (kBb - kAa);
-  static constexpr double kWeight[6][3] = {{1 / (kAa * kBb), 0, 0},           {1 / kOfA, kA / kOfA, kAa / kOfA}, {1 / kOfA, -kA / kOfA, kAa / kOfA},
-                                           {1 / kOfB, kB / kOfB, kBb / kOfB}, {1 / kOfB, -kB / kOfB, kBb / kOfB}, {0, 0, 1}};
+  static constexpr double kWeight[6][3] = {
+      {1 / (kAa * kBb), 0, 0},           {1 / kOfA, kA / kOfA, kAa / kOfA},  {1 / kOfA, -kA / kOfA, kAa / kOfA},
+      {1 / kOfB, kB / kOfB, kBb / kOfB}, {1 / kOfB, -kB / kOfB, kBb / kOfB}, {0, 0, 1}};
   static constexpr double kOutput[4][6] = {
       {1, 1, 1, 1, 1, 0}, {0, kA, -kA, kB, -kB, 0}, {0, kAa, kAa, kBb, kBb, 0}, {0, kA* kAa, -kA* kAa, kB* kBb, -kB* kBb, 1}};
 };
@@ -53,8 +55,8 @@ struct WinogradVariant {
   IsaSet needs;
   std::int64_t channels_at_once;  ///< channels in are a multiple
   std::size_t (*scratch_bytes)(const WinogradArgs& args, const LinearBlock& block);
-  /// Computes the block, which is not empty: rows are tiles, image after image, row after row. `scratch` is 64-byte aligned. False where a number
-  /// on the way is not finite.
+  /// Computes the block, which is not empty: rows are tiles, image after image, row after row. `scratch` is 64-byte aligned. False where a
+  /// number on the way is not finite.
   bool (*run)(const WinogradArgs& args, const LinearBlock& block, void* scratch);
 };
 

@@ -127,8 +127,8 @@ struct Options {
   std::string device_hierarchy;  ///< flat, composite, combined; "" = the environment's, else the driver's default
   bool one_per_tile = false;
   bool one_per_device = false;
-  std::string opencl = "gpu";     ///< device xpu of ours: gpu, any (no Intel GPU is looked for), off (launch only)
-  std::string redirect;           ///< cuda: the program's device cuda is xpu; "" = none
+  std::string opencl = "gpu";  ///< device xpu of ours: gpu, any (no Intel GPU is looked for), off (launch only)
+  std::string redirect;        ///< cuda: the program's device cuda is xpu; "" = none
 
   // What the op tier did.
   bool report = false;        ///< --report: a table on stderr

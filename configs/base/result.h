@@ -12,8 +12,8 @@ namespace ipexrun {
 /// Exit codes of our own; a program's code is passed through untouched, a signal n becomes 128 + n.
 enum ExitCode : int {
   kExitOk = 0,
-  kExitFailure = 1,  ///< the run could not be prepared (log directory not writable, ...)
-  kExitUsage = 2,    ///< bad option, bad value, impossible request
+  kExitFailure = 1,      ///< the run could not be prepared (log directory not writable, ...)
+  kExitUsage = 2,        ///< bad option, bad value, impossible request
   kExitTimeLimit = 124,  ///< --timeout, as timeout(1) has it
   kExitNotExecutable = 126,
   kExitNotFound = 127,

@@ -55,20 +55,20 @@ typedef struct IpexrunEventHeader {
 
 enum IpexrunEventKind {
   IPEXRUN_EVENT_NONE = 0,
-  IPEXRUN_EVENT_PROCESS = 1, /* a process claimed the ring; text = "torch 2.13.0+cpu, amx, 2 threads" */
-  IPEXRUN_EVENT_CALL = 2,    /* one top-level module call; text = class name of the module */
-  IPEXRUN_EVENT_SITE = 3,    /* state of one site (cumulative, latest wins); text = SiteKey::text() */
-  IPEXRUN_EVENT_TOTALS = 4,  /* totals of the op tier (cumulative, latest wins) */
-  IPEXRUN_EVENT_NOTE = 5,    /* one line for a person */
-  IPEXRUN_EVENT_EXIT = 6,    /* orderly end of the owner */
-  IPEXRUN_EVENT_OP = 7,      /* totals of one op (cumulative, latest wins); text = its name, then after one '\t' why calls never came to
-                                selection: "layout=12,small=3", "" = none */
-  IPEXRUN_EVENT_DRIFT = 8,   /* whole passes computed twice (cumulative, latest wins); none where nothing had to be checked; text = the
-                                largest drift of those within IPEXRUN_DRIFT_BOUND: "1.881e-02", "" = none was */
-  IPEXRUN_EVENT_REGION = 9,  /* a row of operators in a TorchScript graph (cumulative, latest wins); text = where it stands, then after one
-                                '\t' which form answers and what is fused in it, or why stock's does */
+  IPEXRUN_EVENT_PROCESS = 1,  /* a process claimed the ring; text = "torch 2.13.0+cpu, amx, 2 threads" */
+  IPEXRUN_EVENT_CALL = 2,     /* one top-level module call; text = class name of the module */
+  IPEXRUN_EVENT_SITE = 3,     /* state of one site (cumulative, latest wins); text = SiteKey::text() */
+  IPEXRUN_EVENT_TOTALS = 4,   /* totals of the op tier (cumulative, latest wins) */
+  IPEXRUN_EVENT_NOTE = 5,     /* one line for a person */
+  IPEXRUN_EVENT_EXIT = 6,     /* orderly end of the owner */
+  IPEXRUN_EVENT_OP = 7,       /* totals of one op (cumulative, latest wins); text = its name, then after one '\t' why calls never came to
+                                 selection: "layout=12,small=3", "" = none */
+  IPEXRUN_EVENT_DRIFT = 8,    /* whole passes computed twice (cumulative, latest wins); none where nothing had to be checked; text = the
+                                 largest drift of those within IPEXRUN_DRIFT_BOUND: "1.881e-02", "" = none was */
+  IPEXRUN_EVENT_REGION = 9,   /* a row of operators in a TorchScript graph (cumulative, latest wins); text = where it stands, then after one
+                                 '\t' which form answers and what is fused in it, or why stock's does */
   IPEXRUN_EVENT_OP_TIME = 10, /* where one call of a captured graph spends its time (latest wins for a graph and a text); text = operator */
-  IPEXRUN_EVENT_STEP = 11 /* an optimizer step ended; times since the one before, or since what began first */
+  IPEXRUN_EVENT_STEP = 11     /* an optimizer step ended; times since the one before, or since what began first */
 };
 
 #define IPEXRUN_DRIFT_BOUND 2e-2 /* how far candidates may move the results of a pass: RMS of the difference / RMS of stock's */

@@ -75,7 +75,8 @@ double point_of(Point what, double a, double b, double c) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-void point_load(const void* from, PointType type, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows, float* to) {
+void point_load(const void* from, PointType type, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows,
+                float* to) {
   for (std::int64_t i = 0; i < rows * n; ++i) {
     const std::int64_t at = i / n * next_row + i % n * stride;
     to[i] = type == PointType::kF32    ? static_cast<const float*>(from)[at]

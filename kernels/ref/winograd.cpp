@@ -39,7 +39,8 @@ double transformed(const WinogradArgs& args, const Place& tile, int i, int j, st
 
 template <int kTile>
 double weight_of(const WinogradArgs& args, std::int64_t n, int place, std::int64_t c) {
-  const char* at = static_cast<const char*>(args.packed) + (n / kPanelColumns * winograd_places(kTile) + place) * winograd_place_bytes(args.channels, args.bf16);
+  const char* at = static_cast<const char*>(args.packed) +
+                   (n / kPanelColumns * winograd_places(kTile) + place) * winograd_place_bytes(args.channels, args.bf16);
   const std::int64_t column = n % kPanelColumns;
   if (args.bf16) return static_cast<double>(bf16_to_f32(reinterpret_cast<const std::uint16_t*>(at)[packed_offset(c, column)]));
   return static_cast<double>(reinterpret_cast<const float*>(at)[c * kPanelColumns + column]);

@@ -16,7 +16,7 @@ constexpr std::int64_t kChunkSteps = 2;
 constexpr std::int64_t kChunk = kChunkSteps * kStepK;
 constexpr int kRows = 12;  // 24 sums, two operands and a broadcast in 32 registers
 constexpr std::int64_t kFewRows = 6;
-constexpr std::int64_t kPrefetchBytes = 4096;   // of B
+constexpr std::int64_t kPrefetchBytes = 4096;  // of B
 constexpr std::int64_t kSumsOfRow = 2 * kPanelColumns;
 
 inline __m512 lower(__m512h v) { return _mm512_cvtxph_ps(_mm512_castph512_ph256(v)); }

@@ -1,11 +1,11 @@
 // linear_f32 on vector units; compiled for avx2 and avx512.
 //
 // Loops, outermost first: blocks of rows (their A stays in L2, or in L3 where L2 has room for so few of them that B would be read again and
-// again), panels, blocks of K that stay in L1 or L2 for all groups, groups of rows as equal as they come, parts of a panel. The sums of a group
-// and a part live in registers for kBlockK rows of K and are added up in C. The next panel is fetched into L2 meanwhile. A is read where it
-// lies; if its rows would meet in one set of L1, or are windows, or fp16, they are copied as fp32 in blocks of kBlockK columns. fp16: where
-// there are few rows, a pair of rows of K and its columns are widened as they lie and multiplied by pairs of A, so that sums are of even and
-// odd rows, added up at the end; else a panel is widened into fp32 rows once for all groups of a block.
+// again), panels, blocks of K that stay in L1 or L2 for all groups, groups of rows as equal as they come, parts of a panel. The sums of a
+// group and a part live in registers for kBlockK rows of K and are added up in C. The next panel is fetched into L2 meanwhile. A is read
+// where it lies; if its rows would meet in one set of L1, or are windows, or fp16, they are copied as fp32 in blocks of kBlockK columns.
+// fp16: where there are few rows, a pair of rows of K and its columns are widened as they lie and multiplied by pairs of A, so that sums
+// are of even and odd rows, added up at the end; else a panel is widened into fp32 rows once for all groups of a block.
 #include "kernels/simd/linear_f32.h"
 
 #include <immintrin.h>
@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t kSameSetsBytes = 4096;  // rows of a group that are a multiple of so many bytes apart lie in one set of L1
 constexpr std::int64_t kGroupsInL1 = 3;        // so many want a block of K in L1
 constexpr std::int64_t kDepthInL2 = 1024;      // 128 KiB of a panel
-/// Of a block, whatever L2 holds: each number of B is multiplied so often once it was read from L3 or memory (3072 x 768, 128 rows, L2 of 512 KiB: 8.0 ms in
-/// blocks of 16 rows, 7.2 of 96, 6.8 of 128 and more); as far as A takes no more memory than the second one.
+/// Of a block, whatever L2 holds: each number of B is multiplied so often once it was read from L3 or memory (3072 x 768, 128 rows, L2 of
+/// 512 KiB: 8.0 ms in blocks of 16 rows, 7.2 of 96, 6.8 of 128 and more); as far as A takes no more memory than the second one.
 constexpr std::int64_t kLeastRows = 128;
 constexpr std::int64_t kMostBytesForThem = 4 << 20;
 

@@ -244,7 +244,8 @@ void load_short_rows(const T* from, std::int64_t stride, std::int64_t next_row, 
 }
 
 template <typename T, typename Value>
-void load_rows(const T* from, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows, float* to, const Value& value) {
+void load_rows(const T* from, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows, float* to,
+               const Value& value) {
   if (stride <= 1 && rows > 1) {
     switch (n) {
       case 2:
@@ -275,7 +276,8 @@ void load_rows(const T* from, std::int64_t stride, std::int64_t n, std::int64_t 
 
 }  // namespace
 
-void point_load(const void* from, PointType type, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows, float* to) {
+void point_load(const void* from, PointType type, std::int64_t stride, std::int64_t n, std::int64_t next_row, std::int64_t rows,
+                float* to) {
   const auto read = [&](const auto* typed, const auto& value) { load_rows(typed, stride, n, next_row, rows, to, value); };
   switch (type) {
     case PointType::kF32:

@@ -1,9 +1,9 @@
 // winograd on vector units; compiled for avx2 and avx512 (fp32) and avx512_bf16 (bf16 inside).
 //
-// Loops, outermost first: blocks of tiles (their pixels, transformed, stay in L2, or in L3 where L2 holds too few of them to multiply what is read of
-// the weight often enough), panels, the places of a tile, groups of tiles. What a panel's places give is a buffer of a line a place and tile, from which
-// results are put together and written, with what follows in the same pass. The next place's weights are fetched into L2 meanwhile. Transformed pixels
-// lie as the rows of linear_f32 and linear do (winograd_f32.h, winograd_bf16.h).
+// Loops, outermost first: blocks of tiles (their pixels, transformed, stay in L2, or in L3 where L2 holds too few of them to multiply what
+// is read of the weight often enough), panels, the places of a tile, groups of tiles. What a panel's places give is a buffer of a line a
+// place and tile, from which results are put together and written, with what follows in the same pass. The next place's weights are fetched
+// into L2 meanwhile. Transformed pixels lie as the rows of linear_f32 and linear do (winograd_f32.h, winograd_bf16.h).
 #include "kernels/simd/winograd.h"
 
 #include <immintrin.h>
@@ -44,11 +44,13 @@ Plan plan_of(const WinogradArgs& args, const LinearBlock& block) {
 
 /// B' d B of a tile, a vector of channels at a time, to row `row` of each place's rows.
 template <int kTile, typename Image>
-void transform_pixels(const WinogradArgs& args, const Plan& plan, std::int64_t tile_at, std::int64_t row, std::int64_t rows, Inside::Element* to) {
+void transform_pixels(const WinogradArgs& args, const Plan& plan, std::int64_t tile_at, std::int64_t row, std::int64_t rows,
+                      Inside::Element* to) {
   const PixelsOfTile<kTile, Image> pixels(args, tile_at);
   for (std::int64_t c = 0; c < args.channels; c += kLanes) {
     Inside::Element* at = to + Inside::offset(args.channels, c, row, rows);
-    pixels.transform(c, [&](std::int64_t place, Numbers value) __attribute__((always_inline)) { Inside::put(at + place * plan.place, value); });
+    pixels.transform(
+        c, [&](std::int64_t place, Numbers value) __attribute__((always_inline)) { Inside::put(at + place * plan.place, value); });
   }
 }
 
@@ -76,8 +78,8 @@ bool run(const WinogradArgs& args, const LinearBlock& block, void* scratch) {
         for (std::int64_t group = 0; group < groups; ++group) {
           const std::int64_t first = tiles * group / groups;
           const std::int64_t here = tiles * (group + 1) / groups - first;
-          Inside::multiply(pixels + place * plan.place, args.channels, Tiles<kTile>::kDepth, tiles, first, here, b, sums + place * line + first * kPanelColumns,
-                           b + place_bytes + group * share, share);
+          Inside::multiply(pixels + place * plan.place, args.channels, Tiles<kTile>::kDepth, tiles, first, here, b,
+                           sums + place * line + first * kPanelColumns, b + place_bytes + group * share, share);
         }
       }
       alignas(64) float bias[kPanelColumns];

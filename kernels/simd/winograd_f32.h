@@ -20,10 +20,10 @@ struct Inside {
   }
   static void put(Element* to, Floats::Vector value) { InOrderF32::store(to, value); }
 
-  /// Sums of `here` rows from `first` on, 32 each, to `to`, in stretches of `depth` channels that are added up; what the next place needs is fetched
-  /// meanwhile: `bytes` from `ahead` on.
-  static void multiply(const Element* rows, std::int64_t channels, std::int64_t depth, std::int64_t tiles, std::int64_t first, std::int64_t here,
-                       const char* b, float* to, const char* ahead, std::int64_t bytes) {
+  /// Sums of `here` rows from `first` on, 32 each, to `to`, in stretches of `depth` channels that are added up; what the next place needs
+  /// is fetched meanwhile: `bytes` from `ahead` on.
+  static void multiply(const Element* rows, std::int64_t channels, std::int64_t depth, std::int64_t tiles, std::int64_t first,
+                       std::int64_t here, const char* b, float* to, const char* ahead, std::int64_t bytes) {
     alignas(64) static constexpr float kNone[kPanelColumns] = {};
     const std::int64_t fetches = ceil_div(channels, kAheadRows) * (kPanelColumns / kColumns);
     const std::int64_t lines = ceil_div(bytes / 64, fetches);
@@ -33,8 +33,8 @@ struct Inside {
         const std::int64_t these = channels - c < depth ? channels - c : depth;
         const bool begins = c == 0;
         choice.run({rows + (c / kBlockK * tiles + first) * kRowStride + c % kBlockK, kRowStride, tiles * kRowStride,
-                    b + (c * kPanelColumns + part) * 4, 0, these, begins ? kNone : to + part, begins ? 0 : kPanelColumns, to + part, kPanelColumns,
-                    ahead, lines});
+                    b + (c * kPanelColumns + part) * 4, 0, these, begins ? kNone : to + part, begins ? 0 : kPanelColumns, to + part,
+                    kPanelColumns, ahead, lines});
         ahead += lines * ceil_div(these, kAheadRows) * 64;
       }
     }

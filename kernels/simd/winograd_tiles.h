@@ -1,5 +1,5 @@
-// What F(2x2, 3x3) and F(4x4, 3x3) make of a row of pixels and of a row of sums (winograd_variants.h has both as matrices): B' d and A' m of one
-// dimension, on vectors of channels.
+// What F(2x2, 3x3) and F(4x4, 3x3) make of a row of pixels and of a row of sums (winograd_variants.h has both as matrices): B' d and A' m
+// of one dimension, on vectors of channels.
 #pragma once
 
 #include "kernels/simd/floats.h"

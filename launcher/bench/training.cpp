@@ -48,8 +48,9 @@ std::optional<TrainingRow> training_row(const InstanceSamples& samples, const st
 std::string TrainingRow::bottleneck() const {
   const double rest = seconds - data_s;
   if (batches > 0 && data_s > kStandsOut * seconds && rest > 0) {
-    return fmt::format("the loader gives {:.3g} batches/s; the model could take {:.3g} (more workers: DataLoader(num_workers=...), --loader-cores)",
-                       batches / seconds, batches / rest);
+    return fmt::format(
+        "the loader gives {:.3g} batches/s; the model could take {:.3g} (more workers: DataLoader(num_workers=...), --loader-cores)",
+        batches / seconds, batches / rest);
   }
   struct Part {
     const char* name;

@@ -38,10 +38,11 @@ void add_process_rows(std::vector<OptionRow>& rows) {
                       "capture modules that are called again and again, in inference and in training: where it wins; dynamo: all, at once, "
                       "without a race; trace: by a TorchScript trace of one of the program's own calls (inference), where that wins; off",
                       {"auto", "dynamo", "trace", "off"}));
-  rows.push_back(word("inductor", group, [](auto& o) -> auto& { return o.inductor; }, "WORD",
-                      "parts of captured graphs that torch's Inductor compiles beside the program, at low priority, where a module was used for "
-                      "long, g++ is there and that wins; kept: only what earlier runs compiled; off",
-                      {"auto", "kept", "off"}));
+  rows.push_back(
+      word("inductor", group, [](auto& o) -> auto& { return o.inductor; }, "WORD",
+           "parts of captured graphs that torch's Inductor compiles beside the program, at low priority, where a module was used for "
+           "long, g++ is there and that wins; kept: only what earlier runs compiled; off",
+           {"auto", "kept", "off"}));
   rows.push_back(word("select", group, [](auto& o) -> auto& { return o.select; }, "WORD",
                       "how much measuring of kernels and captured forms may cost: at most an eighth of the time in operators and half of "
                       "what it saves; thorough: four times as much; off: no timing decides, stock answers",

@@ -10,7 +10,8 @@ void add_show_rows(std::vector<OptionRow>& rows) {
   rows.push_back(not_in_config(flag(
       "dry-run", group, [](auto& o) -> auto& { return o.dry_run; }, "print what would be started, and start nothing")));
   rows.push_back(not_in_config(flag(
-      "json", group, [](auto& o) -> auto& { return o.json; }, "with --dry-run, topology, env, doctor or explain-last: print JSON instead of a table")));
+      "json", group, [](auto& o) -> auto& { return o.json; },
+      "with --dry-run, topology, env, doctor or explain-last: print JSON instead of a table")));
   rows.push_back(not_in_config(flag(
       "explain", group, [](auto& o) -> auto& { return o.explain; }, "say why each thing was chosen, then run")));
   rows.push_back(not_in_config(word(
@@ -28,7 +29,8 @@ void add_show_rows(std::vector<OptionRow>& rows) {
   };
   rows.push_back(std::move(config));
   rows.push_back(not_in_config(word(
-      "save-config", group, [](auto& o) -> auto& { return o.save_config; }, "FILE", "write the options of this run to FILE, and at its end what selection found")));
+      "save-config", group, [](auto& o) -> auto& { return o.save_config; }, "FILE",
+      "write the options of this run to FILE, and at its end what selection found")));
 }
 
 }  // namespace ipexrun::launcher

@@ -296,8 +296,10 @@ void EnvDraft::add_dtype(const Machine& machine) {
     because("dtype", "float32", "--dtype float16 acts as float32: this CPU has neither avx512_fp16 nor amx_fp16", true);
     dtype = "float32";
   } else if (dtype == "bfloat16" && !machine.synthetic && !has_bf16) {
-    because("dtype", "bfloat16",
-            "--dtype bfloat16 is emulated, and slower than float32: this CPU has neither avx512_bf16 nor amx_bf16 (--dtype auto or float32)", true);
+    because(
+        "dtype", "bfloat16",
+        "--dtype bfloat16 is emulated, and slower than float32: this CPU has neither avx512_bf16 nor amx_bf16 (--dtype auto or float32)",
+        true);
   } else if (dtype == "auto") {
     because("dtype", "auto", "bfloat16 inside an operation where the CPU has it, the accuracy check passes and it is measured faster");
   } else {
@@ -330,7 +332,8 @@ void EnvDraft::add_inductor(const Machine& machine) {
   if (options_.inductor != "auto" || is_given("inductor")) {
     set_option("inductor", env::Id::kInductor, options_.inductor);
   } else if (machine.quota_cpus > 0 && machine.quota_cpus < kQuotaForCompiler && user(name).empty()) {
-    because("inductor", "kept", "a CPU quota of " + decimal_text(machine.quota_cpus) + ": no compiler runs beside the program (--inductor)");
+    because("inductor", "kept",
+            "a CPU quota of " + decimal_text(machine.quota_cpus) + ": no compiler runs beside the program (--inductor)");
     set(name, "kept");
   }
 }

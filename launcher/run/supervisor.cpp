@@ -113,7 +113,8 @@ void Supervisor::end_all(Ending why) {
 
 void Supervisor::forward(const signalfd_siginfo& info) {
   const int signal = static_cast<int>(info.ssi_signo);
-  // A key press reaches the whole foreground process group, as does what is sent to a group: an instance that is in it has the signal already.
+  // A key press reaches the whole foreground process group, as does what is sent to a group: an instance that is in it has the signal
+  // already.
   const bool by_warden = settings_.warden != nullptr && settings_.warden->pid != 0 && info.ssi_code == SI_QUEUE &&
                          static_cast<pid_t>(info.ssi_pid) == settings_.warden->pid;
   const bool to_group = info.ssi_code == SI_KERNEL || (by_warden && info.ssi_int == kToWholeGroup);

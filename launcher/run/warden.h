@@ -1,6 +1,7 @@
 // No orphan, whatever happens to the launcher: it runs as two processes.
 //
-//   shell -- warden (the process that the shell knows; only waits, beside witness.h's) -- launcher (everything else) -- instances -- their descendants
+//   shell -- warden (the process that the shell knows; only waits, beside witness.h's) -- launcher (everything else) -- instances -- their
+//   descendants
 //
 // Each of the two adopts the orphans below it. When the warden is killed, even by SIGKILL, the launcher sees the end of a pipe and
 // ends everything; when the launcher is killed, the warden does. docs/decisions/0009-supervision.md says what else was considered.
@@ -18,7 +19,8 @@ struct Warden {
   Fd life;        ///< reading end of a pipe that ends with the warden
 };
 
-/// Marks a signal that the warden passes on as one that its whole process group has got already: a key press, or sent to the group (witness.h).
+/// Marks a signal that the warden passes on as one that its whole process group has got already: a key press, or sent to the group
+/// (witness.h).
 constexpr int kToWholeGroup = 1;
 
 /// Makes this process the warden of a new one and returns only in that, which goes on as the launcher. Where no process can be made it

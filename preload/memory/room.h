@@ -9,9 +9,9 @@ namespace ipexrun::preload {
 /// What oneDNN takes beside a product's matrices for the descriptors, code and tables of its kernels, with much to spare.
 inline constexpr std::size_t kRoomForKernels = std::size_t{32} << 20;
 
-/// The process may map so many bytes more: where its address space is limited (RLIMIT_AS, the shell's `ulimit -v`), and where the system promises no
-/// more memory than there is, a mapping is made and taken back at once, its pages never touched, which takes microseconds and no memory; elsewhere it
-/// may, found out in 0.1 to 0.3 us. Others may take the room meanwhile. Any thread.
+/// The process may map so many bytes more: where its address space is limited (RLIMIT_AS, the shell's `ulimit -v`), and where the system
+/// promises no more memory than there is, a mapping is made and taken back at once, its pages never touched, which takes microseconds and
+/// no memory; elsewhere it may, found out in 0.1 to 0.3 us. Others may take the room meanwhile. Any thread.
 ///
 /// oneDNN constructs what its allocation gave without asking whether it gave anything: where stock fails with an exception, or never calls
 /// oneDNN, a trial of ours would end the program.

@@ -29,8 +29,8 @@ bool in_backward(TierState& state);
 /// wants the plain kernels: every candidate replaces those.
 bool allowed_here();
 
-/// The program asked for float32 as it is (torch.set_float32_matmul_precision("highest"), torch.backends.fp32_precision = "ieee"; not by the
-/// default, which is "highest" too), or takes ratios (losses.h). Such a program's products are not rounded under `--dtype auto`.
+/// The program asked for float32 as it is (torch.set_float32_matmul_precision("highest"), torch.backends.fp32_precision = "ieee"; not by
+/// the default, which is "highest" too), or takes ratios (losses.h). Such a program's products are not rounded under `--dtype auto`.
 bool asks_for_ieee();
 
 /// Whether a place that a call writes to can be filled by a copy of a result made aside: `sizes` and dtype are right already and no

@@ -13,8 +13,8 @@ void drift_tell_depth(int (*depth)()) noexcept;
 /// The calling thread is back from its outermost call of a module: what the module returned is judged now, before the program drops it.
 void drift_left_modules() noexcept;
 
-/// This thread goes on in a captured form, whose operators no check sees: one that is open ends here, or begins anew later. Its dispatch key is
-/// taken away, which TorchDynamo would meet in its guards.
+/// This thread goes on in a captured form, whose operators no check sees: one that is open ends here, or begins anew later. Its dispatch
+/// key is taken away, which TorchDynamo would meet in its guards.
 void drift_leave() noexcept;
 
 /// In a forked child, by the thread that forked: the check that it may have been in the middle of goes no further.
@@ -23,8 +23,8 @@ void drift_forget_after_fork() noexcept;
 /// From now on no check begins in this thread (one that is under way is left as above), or checks may begin again. Gives what held before.
 bool drift_set_apart(bool apart) noexcept;
 
-/// While one lives, a captured program runs in this thread: its fused steps write what no check sees, so none begins in it, and one that was
-/// under way is left as above.
+/// While one lives, a captured program runs in this thread: its fused steps write what no check sees, so none begins in it, and one that
+/// was under way is left as above.
 class DriftApart {
  public:
   DriftApart() noexcept;

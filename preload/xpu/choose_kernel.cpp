@@ -25,11 +25,11 @@ namespace {
 
 using at::Tensor;
 
-constexpr double kLeastOperations = 1 << 20;  ///< of smaller calls the launch is what takes time
-constexpr std::int64_t kLeastNs = 50'000;     ///< likewise, as measured: a launch and waiting for it take about 20 us on an H200
-constexpr long kCallsBefore = 3;              ///< a kind that comes once or twice has nothing to gain
-constexpr long kFirstRecheck = 256;           ///< and its doubles: numbers are compared again
-constexpr std::size_t kMostSites = 1024;      ///< further kinds keep what is taken without measuring
+constexpr double kLeastOperations = 1 << 20;     ///< of smaller calls the launch is what takes time
+constexpr std::int64_t kLeastNs = 50'000;        ///< likewise, as measured: a launch and waiting for it take about 20 us on an H200
+constexpr long kCallsBefore = 3;                 ///< a kind that comes once or twice has nothing to gain
+constexpr long kFirstRecheck = 256;              ///< and its doubles: numbers are compared again
+constexpr std::size_t kMostSites = 1024;         ///< further kinds keep what is taken without measuring
 constexpr std::int64_t kBudgetNs = 250'000'000;  ///< trials may take so much, and a twentieth of the time since the first call
 constexpr std::int64_t kBudgetShare = 20;
 constexpr std::int64_t kCompared = 1 << 23;  ///< results at either end that are compared one by one
@@ -39,9 +39,9 @@ struct Site {
   const char* op = "";
   std::vector<const char*> names;
   Contest contest{1};
-  bool ran = false;      ///< the challenger's first run, in which programs are built, is over and its numbers were good
-  bool checked = true;   ///< false: another process decided, the numbers were not compared in this one
-  bool busy = false;     ///< a thread explores it; the others take the best so far
+  bool ran = false;     ///< the challenger's first run, in which programs are built, is over and its numbers were good
+  bool checked = true;  ///< false: another process decided, the numbers were not compared in this one
+  bool busy = false;    ///< a thread explores it; the others take the best so far
   long calls = 0, answered = 0;
   const char* reason = "not measured";
   Decision remembered;

@@ -3,9 +3,9 @@
 
 namespace ipexrun::preload::xpu {
 
-void register_basics();       ///< memory, views, copies, scalars, and the CPU fallback for everything else
-void register_sparse();       ///< parts of sparse tensors
-void register_composites();   ///< operators that torch cannot run on xpu without help: LSTM and GRU cells, convolution
+void register_basics();      ///< memory, views, copies, scalars, and the CPU fallback for everything else
+void register_sparse();      ///< parts of sparse tensors
+void register_composites();  ///< operators that torch cannot run on xpu without help: LSTM and GRU cells, convolution
 void register_attention();
 void register_elementwise();  ///< arithmetic, comparisons, activations, choices
 void register_fast();         ///< the commonest of them on plain tensors: less of the host's time a call
@@ -21,7 +21,7 @@ void register_optimizers();
 void register_foreach();  ///< the same operator on many tensors
 void register_reductions();
 void register_sort();
-void register_search();       ///< places of largest and smallest elements, running sums
-void register_rest();  ///< last: whatever has a CPU kernel and none of ours
+void register_search();  ///< places of largest and smallest elements, running sums
+void register_rest();    ///< last: whatever has a CPU kernel and none of ours
 
 }  // namespace ipexrun::preload::xpu

@@ -78,8 +78,7 @@ std::string report() {
   return "{" + field("launches", std::to_string(launches)) + field("programs_from_source", std::to_string(from_source)) +
          field("programs_from_cache", std::to_string(from_cache)) + field("programs_ahead_of_time", std::to_string(ahead_of_time)) +
          field("program_seconds", std::to_string(build)) + field("kernels", kernels_json()) + field("reduced", reduced_json()) +
-         field("products", kernel_choices_json()) +
-         "\"fallbacks\": " + fallbacks_json() + "}";
+         field("products", kernel_choices_json()) + "\"fallbacks\": " + fallbacks_json() + "}";
 }
 
 void measure(bool on) {

@@ -84,7 +84,8 @@ bool AttentionCall::may_round(const TierOptions& options) const {
 std::vector<int> AttentionCall::candidates(const TierOptions& options) const {
   std::vector<int> fitting;
   if (q->scalar_type() == at::kHalf) {
-    if (!half_is_native(at::kHalf, options.isa) && kernels::attention_supported(kernels::DType::kF32, options.isa)) fitting.push_back(kOwnF32);
+    if (!half_is_native(at::kHalf, options.isa) && kernels::attention_supported(kernels::DType::kF32, options.isa))
+      fitting.push_back(kOwnF32);
     return fitting;
   }
   const bool rounded = may_round(options);

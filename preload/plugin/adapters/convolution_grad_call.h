@@ -1,4 +1,5 @@
-// The gradients of a convolution, plain or transposed, with respect to image, weight and bias, as the adapter found them in a backward pass.
+// The gradients of a convolution, plain or transposed, with respect to image, weight and bias, as the adapter found them in a backward
+// pass.
 #pragma once
 
 #include "preload/plugin/adapters/convolution_call.h"

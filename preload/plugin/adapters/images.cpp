@@ -1,6 +1,5 @@
 #include "preload/plugin/adapters/images.h"
 
-
 #include <array>
 
 #include "kernels/reorder.h"

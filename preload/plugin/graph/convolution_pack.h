@@ -25,10 +25,10 @@ enum class Method : int {
   kOwnF32,      ///< conv.h: each channel has a window of its own
   kOnednnBf16,  ///< mkldnn::_convolution_pointwise
   kOnednnF32,
-  kWindowsF32,   ///< linear_f32.h over windows
-  kWindowsBf16,  ///< linear.h over windows
-  kPartsF32,     ///< linear_f32.h's parts over windows, by the pack of kWindowsF32
-  kWinogradF32,  ///< winograd.h, tiles of 2 x 2
+  kWindowsF32,        ///< linear_f32.h over windows
+  kWindowsBf16,       ///< linear.h over windows
+  kPartsF32,          ///< linear_f32.h's parts over windows, by the pack of kWindowsF32
+  kWinogradF32,       ///< winograd.h, tiles of 2 x 2
   kWinogradPartsF32,  ///< the same by winograd.h's parts, by the pack of kWinogradF32
   kWinogradBf16,
   kWinogradLargeF32,  ///< winograd.h, tiles of 4 x 4: less exact than the others

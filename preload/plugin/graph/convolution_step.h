@@ -41,8 +41,8 @@ class ConvolutionStep final : public Step {
   bool reuses_other_ = false;
   mutable WaysTried tried_;
   mutable std::atomic<Method> raced_{Method::kStock};  ///< the method of the last run, where several race
-  mutable std::atomic<bool> exact_{false};  ///< not by what is less exact than the other ways
-  mutable std::atomic<int> refused_{0};  ///< calls by the method that won
+  mutable std::atomic<bool> exact_{false};             ///< not by what is less exact than the other ways
+  mutable std::atomic<int> refused_{0};                ///< calls by the method that won
 };
 
 /// A value in another order and dtype: on its way into convolutions, or out of them to somebody else.

@@ -19,8 +19,8 @@ using kernels::ConvActivation;
 /// Beyond it a float32 image of ours, laid out once more, loses to oneDNN.
 constexpr std::int64_t kMostOwnF32Bytes = 1 << 20;
 
-/// oneDNN adds a float32 window up in one chain: 4608 products were 1.05e-6 from the truth where stock's operator (another kernel) and ours, which begin
-/// anew every 256, were 2.1e-7 and 2.9e-7.
+/// oneDNN adds a float32 window up in one chain: 4608 products were 1.05e-6 from the truth where stock's operator (another kernel) and
+/// ours, which begin anew every 256, were 2.1e-7 and 2.9e-7.
 constexpr std::int64_t kLongestOnednnSum = 4096;
 
 constexpr std::int64_t kDuelOfConvolutions = 2;
@@ -35,8 +35,9 @@ bool may_take_windows(const ConvolutionCall& call, const Convolution& convolutio
   return call.groups == 1 && !call.transposed && call.dims() <= 2 && call.in[0] == 1 && unary_of(convolution).has_value();
 }
 
-/// A result by F(4x4, 3x3) is rounded by what lies in its tile outside of its window, too: zeros become 1e-8, whole numbers others, and beside a bright
-/// point nothing is left of dark ones. What follows may look closer than any check of whole results does, also outside of the graph.
+/// A result by F(4x4, 3x3) is rounded by what lies in its tile outside of its window, too: zeros become 1e-8, whole numbers others, and
+/// beside a bright point nothing is left of dark ones. What follows may look closer than any check of whole results does, also outside of
+/// the graph.
 bool large_tiles() {
   static const bool asked = env::get_flag(env::Id::kLargeTiles);
   return asked;
@@ -132,7 +133,8 @@ Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool a
     args.windows = &any;
     const bool windows = kernels::linear_bf16_supported(args, isa);
     if (windows) ways.add(Method::kWindowsBf16);
-    if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), true, 2, isa)) ways.add(Method::kWinogradBf16);
+    if (windows && may_take_winograd(call) && kernels::winograd_supported(call.in_channels(), call.out_channels(), true, 2, isa))
+      ways.add(Method::kWinogradBf16);
   }
   if (first == Method::kProduct && has_onednn(true)) ways.add(Method::kOnednnBf16);
   return ways;
@@ -168,16 +170,18 @@ const char* name_of_raced(Method method) {
 }
 
 DuelKey duel_key_of(const ConvolutionCall& call, const Convolution& convolution) {
-  std::vector<std::int64_t> detail{call.in_channels(), call.x->size(0), static_cast<std::int64_t>(convolution.activation),
-                                   static_cast<std::int64_t>(convolution.other != kNone) << 1 | static_cast<std::int64_t>(convolution.other_after),
-                                   static_cast<std::int64_t>(convolution.bf16) << 1 | static_cast<std::int64_t>(convolution.bf16_out)};
+  std::vector<std::int64_t> detail{
+      call.in_channels(), call.x->size(0), static_cast<std::int64_t>(convolution.activation),
+      static_cast<std::int64_t>(convolution.other != kNone) << 1 | static_cast<std::int64_t>(convolution.other_after),
+      static_cast<std::int64_t>(convolution.bf16) << 1 | static_cast<std::int64_t>(convolution.bf16_out)};
   for (const Spatial* sizes : {&call.in, &call.kernel, &call.stride, &call.padding, &call.dilation}) {
     detail.insert(detail.end(), sizes->begin(), sizes->end());
   }
   std::uint64_t digest = 0xcbf29ce484222325u;
-  for (const std::int64_t value : detail) digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u, digest ^= digest >> 29;
-  return {kDuelOfConvolutions, call.x->size(0) * call.out[1] * call.out[2], call.out_channels(), call.depth(), static_cast<std::int64_t>(digest),
-          at::get_num_threads()};
+  for (const std::int64_t value : detail)
+    digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u, digest ^= digest >> 29;
+  return {kDuelOfConvolutions, call.x->size(0) * call.out[1] * call.out[2], call.out_channels(),
+          call.depth(),        static_cast<std::int64_t>(digest),           at::get_num_threads()};
 }
 
 }  // namespace ipexrun::preload::graph

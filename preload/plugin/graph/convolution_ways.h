@@ -10,9 +10,9 @@
 
 namespace ipexrun::preload::graph {
 
-/// Which kernel computes a call, as far as no timing decides. bf16 inside: our product where windows are one pixel, our own convolutions where the CPU
-/// has AMX, each channel's own window in float32 (more exact, and as fast); else oneDNN. float32: oneDNN, and our own where each channel has a window
-/// of its own and the image is not larger than the caches: docs/performance-kernels.md has them side by side.
+/// Which kernel computes a call, as far as no timing decides. bf16 inside: our product where windows are one pixel, our own convolutions
+/// where the CPU has AMX, each channel's own window in float32 (more exact, and as fast); else oneDNN. float32: oneDNN, and our own where
+/// each channel has a window of its own and the image is not larger than the caches: docs/performance-kernels.md has them side by side.
 Method method_of(const ConvolutionCall& call, const Convolution& convolution, IsaSet isa);
 
 struct Ways {
@@ -23,8 +23,8 @@ struct Ways {
   [[nodiscard]] Method at(int way) const { return methods[static_cast<std::size_t>(way)]; }
 };
 
-/// method_of() and those beside it of which it is not known who is faster; the one that is less exact than the others, if any, is the last. `all_f32`:
-/// every operand is, and the result.
+/// method_of() and those beside it of which it is not known who is faster; the one that is less exact than the others, if any, is the last.
+/// `all_f32`: every operand is, and the result.
 Ways ways_of(const ConvolutionCall& call, const Convolution& convolution, bool all_f32, IsaSet isa);
 
 /// Of the duel between them.

@@ -112,7 +112,8 @@ void Duel::decide(int ways) noexcept {
   }
   winner_.store(best < 0 ? 0 : best, std::memory_order_release);
   if (left < 2 || memory_.remember == nullptr) return;
-  memory_.remember(*key_, {best, ways, least_[0].load(std::memory_order_relaxed), least_[static_cast<std::size_t>(best)].load(std::memory_order_relaxed)});
+  memory_.remember(*key_, {best, ways, least_[0].load(std::memory_order_relaxed),
+                           least_[static_cast<std::size_t>(best)].load(std::memory_order_relaxed)});
 }
 
 void set_duel_memory(const DuelMemory& memory) noexcept { memory_of_all = memory; }

@@ -1,9 +1,11 @@
-// Which of two to five ways a step takes: they are timed on the runs of steps of one kind, in turn, and the fastest one stays. For kernels that are right
-// alike, between which no rule by sizes was found to hold on every machine. A step's first run of a way makes a pack of its own weight and does not count:
-// of many layers of one size each has one to make, and no pack is made again in the calls that follow. A winner is remembered for processes to come
-// (DuelMemory): there the first step takes it at once, where it has as many ways to choose among.
+// Which of two to five ways a step takes: they are timed on the runs of steps of one kind, in turn, and the fastest one stays. For kernels
+// that are right alike, between which no rule by sizes was found to hold on every machine. A step's first run of a way makes a pack of its
+// own weight and does not count: of many layers of one size each has one to make, and no pack is made again in the calls that follow. A
+// winner is remembered for processes to come (DuelMemory): there the first step takes it at once, where it has as many ways to choose
+// among.
 //
-// Thread rule: any number of threads may run one. What others do on the machine meanwhile hits all ways; the least of each one's times counts.
+// Thread rule: any number of threads may run one. What others do on the machine meanwhile hits all ways; the least of each one's times
+// counts.
 #pragma once
 
 #include <array>
@@ -29,7 +31,8 @@ class WaysTried {
   /// The one that was added last; -1: none.
   [[nodiscard]] int last() const noexcept { return last_.load(std::memory_order_relaxed); }
   void remove(int way) noexcept { ways_.fetch_and(~(1u << way), std::memory_order_relaxed); }
-  /// True once. Packs of ways that lost are given back then, and never again: for calls of another size, in turn with these, they may have won.
+  /// True once. Packs of ways that lost are given back then, and never again: for calls of another size, in turn with these, they may have
+  /// won.
   [[nodiscard]] bool forget() noexcept { return (ways_.fetch_or(kForgot, std::memory_order_relaxed) & kForgot) == 0; }
 
  private:
@@ -59,8 +62,8 @@ struct DuelResult {
   std::int64_t ns = 0;        ///< and that of the winner
 };
 
-/// Seconds for which a result that came out so many times in a row is taken over: a day, twice as long each further time. It may have been what else the
-/// machine did, and is raced again by the first process after that.
+/// Seconds for which a result that came out so many times in a row is taken over: a day, twice as long each further time. It may have been
+/// what else the machine did, and is raced again by the first process after that.
 constexpr std::int64_t duel_trust_seconds(std::int64_t times) noexcept {
   constexpr std::int64_t kDay = 24 * 3600;
   constexpr std::int64_t kMostDoublings = 7;  // 128 days; decisions are forgotten after 90
@@ -84,8 +87,8 @@ class Duel {
     if (memory_.recall != nullptr) known_ = memory_.recall(*key);
   }
 
-  /// Of a duel of `ways` ways, from 0 on, for a step that has been through `tried`: one that nobody took yet; else of its own the one with the fewest runs
-  /// that count, while any is wanted; else the one that was begun least. The winner, once there is one, whatever `ways`.
+  /// Of a duel of `ways` ways, from 0 on, for a step that has been through `tried`: one that nobody took yet; else of its own the one with
+  /// the fewest runs that count, while any is wanted; else the one that was begun least. The winner, once there is one, whatever `ways`.
   [[nodiscard]] int way(int ways, const WaysTried& tried) noexcept;
   /// It cannot be taken.
   [[nodiscard]] bool is_out(int way) const noexcept { return out_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed); }
@@ -100,10 +103,11 @@ class Duel {
   void failed(int way, int ways) noexcept;
 
  private:
-  static constexpr int kRuns = 4;                      ///< of each way that count
-  static constexpr std::int64_t kLongNs = 20'000'000;  ///< of such runs, each of which takes of the program's time as much as thousands of others,
-  static constexpr int kLongRuns = 2;                  ///< so many,
-  static constexpr double kFar = 1.25;                 ///< and one where it took so many times as long as another way's
+  static constexpr int kRuns = 4;  ///< of each way that count
+  static constexpr std::int64_t kLongNs =
+      20'000'000;                          ///< of such runs, each of which takes of the program's time as much as thousands of others,
+  static constexpr int kLongRuns = 2;      ///< so many,
+  static constexpr double kFar = 1.25;     ///< and one where it took so many times as long as another way's
   static constexpr double kFaster = 0.97;  ///< of way 0's time, for another to win
 
   void decide(int ways) noexcept;

@@ -1,5 +1,6 @@
-// One way through the graph: operators that Inductor compiles well are gathered; any other node goes before them where it reads nothing of theirs, and
-// ends the part where it does. Views that others read are made behind the part, of what they are views of, so that no result shares memory.
+// One way through the graph: operators that Inductor compiles well are gathered; any other node goes before them where it reads nothing of
+// theirs, and ends the part where it does. Views that others read are made behind the part, of what they are views of, so that no result
+// shares memory.
 #include "preload/plugin/graph/find_parts.h"
 
 #include <algorithm>
@@ -17,10 +18,10 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-constexpr int kLeastOperators = 2;                 ///< that compute something
-constexpr std::int64_t kLeastNs = 30'000;          ///< of their time: calling what was compiled costs some microseconds
-constexpr double kLeastShare = 0.005;              ///< of the call
-constexpr std::size_t kMostNodes = 2000;           ///< of one part: g++ takes time
+constexpr int kLeastOperators = 2;                         ///< that compute something
+constexpr std::int64_t kLeastNs = 30'000;                  ///< of their time: calling what was compiled costs some microseconds
+constexpr double kLeastShare = 0.005;                      ///< of the call
+constexpr std::size_t kMostNodes = 2000;                   ///< of one part: g++ takes time
 constexpr std::size_t kMostBytes = std::size_t{64} << 10;  ///< of one constant
 
 /// How a value looked in the call.
@@ -59,18 +60,21 @@ bool is_view(const Node& node) {
   });
 }
 
-/// For these there are kernels of ours or of oneDNN, or Inductor would call torch's own; or places are given by values, and of several threads
-/// the one that finds a place outside ends the program (std::terminate) where torch's operators raise IndexError.
+/// For these there are kernels of ours or of oneDNN, or Inductor would call torch's own; or places are given by values, and of several
+/// threads the one that finds a place outside ends the program (std::terminate) where torch's operators raise IndexError.
 bool stays(std::string_view name) {
+  // clang-format off
   static constexpr std::array kNames = {
       "addmv", "mv", "dot", "vdot", "linear", "matmul", "addbmm", "einsum", "sort", "topk", "kthvalue", "median", "mode", "searchsorted", "bucketize",
       "index_put", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "masked_scatter", "empty", "empty_like",
       "empty_strided", "new_empty", "new_empty_strided", "histc", "bincount", "unique_consecutive", "lstm", "gru", "cumsum", "cumprod",
       "gather", "index", "index_select", "index_fill", "embedding", "take", "nll_loss_forward", "nll_loss2d_forward", "logcumsumexp",
       "grid_sampler_2d", "grid_sampler_3d", "cdist", "_cdist_forward", "im2col", "col2im", "stft", "istft", "native_dropout"};
-  static constexpr std::array kPrefixes = {"convolution", "_convolution", "mkldnn", "_mkldnn", "_scaled_dot_product", "_embedding_bag", "max_pool",
-                                           "avg_pool",    "adaptive_",    "_adaptive", "upsample_", "_upsample", "fft_", "_fft", "linalg_",
-                                           "_linalg",     "_int_mm",      "_weight_int", "cholesky", "triangular", "lu_", "_lu", "cummax", "cummin"};
+  static constexpr std::array kPrefixes = {
+      "convolution", "_convolution", "mkldnn", "_mkldnn", "_scaled_dot_product", "_embedding_bag", "max_pool", "avg_pool",
+      "adaptive_", "_adaptive", "upsample_", "_upsample", "fft_", "_fft", "linalg_", "_linalg", "_int_mm", "_weight_int",
+      "cholesky", "triangular", "lu_", "_lu", "cummax", "cummin"};
+  // clang-format on
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
          std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](const char* prefix) { return name.starts_with(prefix); });
 }
@@ -108,7 +112,8 @@ class PartFinder {
     const Program program(graph_);
     program.run(inputs);  // packs
     const Watch look = [&](std::size_t step, const Values& values) {
-      for (const Value value : graph_.nodes[step].outputs) seen_[static_cast<std::size_t>(value)] = look_at(values[static_cast<std::size_t>(value)]);
+      for (const Value value : graph_.nodes[step].outputs)
+        seen_[static_cast<std::size_t>(value)] = look_at(values[static_cast<std::size_t>(value)]);
     };
     program.run(inputs, &node_ns_, &look);
     for (const std::int64_t ns : node_ns_) found_.whole_ns += ns;
@@ -284,10 +289,11 @@ class PartFinder {
       const std::vector<Value> reads = Graph::reads(node);
       if (std::find(reads.begin(), reads.end(), value) == reads.end()) return true;
       any = true;
-      if (is_view(node) && node.kind == Node::Kind::kOperator && node.outputs.size() == 1) return only_products_read(node.outputs[0], behind);
+      if (is_view(node) && node.kind == Node::Kind::kOperator && node.outputs.size() == 1)
+        return only_products_read(node.outputs[0], behind);
       const Linear& linear = node.linear;
-      return node.kind == Node::Kind::kLinear && linear.x == value && linear.other != value && linear.weight != value && linear.bias != value &&
-             graph_.facts[static_cast<std::size_t>(linear.weight)].dtype == at::kFloat;
+      return node.kind == Node::Kind::kLinear && linear.x == value && linear.other != value && linear.weight != value &&
+             linear.bias != value && graph_.facts[static_cast<std::size_t>(linear.weight)].dtype == at::kFloat;
     };
     return std::all_of(behind.begin(), behind.end(), suits) && std::all_of(graph_.nodes.begin(), graph_.nodes.end(), suits) && any;
   }

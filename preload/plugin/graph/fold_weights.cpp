@@ -1,5 +1,5 @@
-// What a program computes from its weights alone is the same in every call until it changes one of them: standardized weights, weight norm by
-// parametrization, tables taken by fixed indices. One step a result, which is a weight itself for the passes behind.
+// What a program computes from its weights alone is the same in every call until it changes one of them: standardized weights, weight norm
+// by parametrization, tables taken by fixed indices. One step a result, which is a weight itself for the passes behind.
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
@@ -30,10 +30,11 @@ bool is_named(const Node& node, std::initializer_list<const char*> names) {
 /// The same in every call with the same arguments.
 bool is_pure(const Node& node) {
   if (!node.op || node.op->schema().is_mutable() || node.op->hasTag(at::Tag::nondeterministic_seeded)) return false;
-  if (node.kind == Node::Kind::kOwn) return std::string_view(node.own_name) == "instance norm" || std::string_view(node.own_name) == "var" ||
-                                            std::string_view(node.own_name) == "std";
-  return node.kind == Node::Kind::kOperator &&
-         !is_named(node, {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "dropout", "native_dropout", "bernoulli"});
+  if (node.kind == Node::Kind::kOwn)
+    return std::string_view(node.own_name) == "instance norm" || std::string_view(node.own_name) == "var" ||
+           std::string_view(node.own_name) == "std";
+  return node.kind == Node::Kind::kOperator && !is_named(node, {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided",
+                                                                "dropout", "native_dropout", "bernoulli"});
 }
 
 /// More than another view, type or place of the same numbers, which steps of products see through or make when they pack.
@@ -161,7 +162,9 @@ class WeightFolder {
     return step;
   }
 
-  [[nodiscard]] bool is_input(Value value) const { return std::find(graph_.inputs.begin(), graph_.inputs.end(), value) != graph_.inputs.end(); }
+  [[nodiscard]] bool is_input(Value value) const {
+    return std::find(graph_.inputs.begin(), graph_.inputs.end(), value) != graph_.inputs.end();
+  }
 
   template <typename NameOf>
   static void rename(Argument* argument, const NameOf& name_of) {
@@ -169,7 +172,8 @@ class WeightFolder {
     for (Argument& element : argument->list) rename(&element, name_of);
   }
 
-  /// Each behind the node that made the value; all behind it read the step's. The nodes that it stands for die where nobody else reads them.
+  /// Each behind the node that made the value; all behind it read the step's. The nodes that it stands for die where nobody else reads
+  /// them.
   void insert(std::vector<std::pair<std::size_t, Node>> steps) {
     std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     for (auto& [place, step] : steps) {

@@ -13,7 +13,7 @@
 namespace ipexrun::preload::graph {
 namespace {
 
-constexpr double kFloat32Error = 1e-5;  // relative: what was not rounded to bf16 stays below it
+constexpr double kFloat32Error = 1e-5;   // relative: what was not rounded to bf16 stays below it
 constexpr std::size_t kMostNotes = 256;  // calls: after so many the size of errors is known
 
 struct Samples {

@@ -1,5 +1,6 @@
-// Whether results computed with bf16 inside are large enough for what its rounding adds to them: the accuracy rule is relative and holds for
-// each sample, and one of few numbers comes out near zero now and then (preload/select/small_samples.h, docs/decisions/0038-small-samples.md).
+// Whether results computed with bf16 inside are large enough for what its rounding adds to them: the accuracy rule is relative and holds
+// for each sample, and one of few numbers comes out near zero now and then (preload/select/small_samples.h,
+// docs/decisions/0038-small-samples.md).
 //
 // Thread rule: any number of threads at once; a fork may happen at any moment.
 #pragma once
@@ -22,12 +23,12 @@ class Margins {
   /// Numbers of a sample up to which it is asked: larger ones are as large as others.
   static constexpr std::int64_t kMostNumbers = 4096;
 
-  /// How far ours were from torch's in one call; both are alike in all else. A sample is what has one index in the first dimension. Does nothing
-  /// while another thread does the same, and after some hundred calls. May throw std::bad_alloc.
+  /// How far ours were from torch's in one call; both are alike in all else. A sample is what has one index in the first dimension. Does
+  /// nothing while another thread does the same, and after some hundred calls. May throw std::bad_alloc.
   void note(const Results& stock, const Results& mine);
 
-  /// False where the errors that were seen would be too large for a sample of these results. Results that were never noted or differed by float32's rounding only, of other types
-  /// than float32 and float64, with samples of zeros alone or of more than kMostNumbers pass.
+  /// False where the errors that were seen would be too large for a sample of these results. Results that were never noted or differed by
+  /// float32's rounding only, of other types than float32 and float64, with samples of zeros alone or of more than kMostNumbers pass.
   [[nodiscard]] bool cover(const Results& mine) const;
 
  private:

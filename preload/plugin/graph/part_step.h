@@ -1,5 +1,5 @@
-// A part of a graph that Inductor compiled beforehand (AOTInductor), and the same part in steps of ours, which answer where that is not at hand,
-// was not faster, or where a call has other sizes.
+// A part of a graph that Inductor compiled beforehand (AOTInductor), and the same part in steps of ours, which answer where that is not at
+// hand, was not faster, or where a call has other sizes.
 //
 // Thread rule: as Program; load() and choose_parts() by one thread at a time, while others run the program.
 #pragma once
@@ -25,7 +25,8 @@ class CompiledPart {
   ~CompiledPart();
   CompiledPart(const CompiledPart&) = delete;
   CompiledPart& operator=(const CompiledPart&) = delete;
-  /// Tensors of the sizes and strides that it was compiled for. Results share memory with no input and with no other. Throws what torch throws.
+  /// Tensors of the sizes and strides that it was compiled for. Results share memory with no input and with no other. Throws what torch
+  /// throws.
   [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) const;
 
  private:

@@ -80,8 +80,8 @@ class Writer {
     if (node.kind == Node::Kind::kItem) {
       text = "{\"list\": " + std::to_string(numbers_.at(node.arguments[0].value)) + ", \"item\": " + std::to_string(node.index);
     } else {
-      text = "{\"op\": " + in_quotes(node.op->operator_name().name) + ", \"overload\": " + in_quotes(node.op->operator_name().overload_name) +
-             ", \"arguments\": [";
+      text = "{\"op\": " + in_quotes(node.op->operator_name().name) +
+             ", \"overload\": " + in_quotes(node.op->operator_name().overload_name) + ", \"arguments\": [";
       for (std::size_t i = 0; i < node.arguments.size(); ++i) text += (i == 0 ? "" : ", ") + argument_text(node.arguments[i]);
       text += ']';
     }

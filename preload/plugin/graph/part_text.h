@@ -1,8 +1,10 @@
 // What a part of a graph computes, as text for the one who compiles it (python/ipexrun/graphs/inductor_child.py).
 //
-// JSON: {"inputs": [{"dtype": 6, "sizes": [..], "strides": [..]}, ..], "nodes": [{"op": "aten::mul", "overload": "Tensor", "arguments": [..],
-// "values": [7]} or {"list": 3, "item": 0, "values": [8]}, ..], "values": [8]}. Values go by number, inputs first. An argument is {"value": 7},
-// {"list": [..]}, {"number": 2}, {"bool": true}, {"text": ".."}, {"complex": [1, 0]}, {"device": "cpu"} or null. dtypes are torch's numbers.
+// JSON: {"inputs": [{"dtype": 6, "sizes": [..], "strides": [..]}, ..], "nodes": [{"op": "aten::mul", "overload": "Tensor", "arguments":
+// [..], "values": [7]} or {"list": 3, "item": 0, "values": [8]}, ..], "values": [8]}. Values go by number, inputs first. An argument is
+// {"value": 7},
+// {"list": [..]}, {"number": 2}, {"bool": true}, {"text": ".."}, {"complex": [1, 0]}, {"device": "cpu"} or null. dtypes are torch's
+// numbers.
 #pragma once
 
 #include <string>

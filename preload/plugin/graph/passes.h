@@ -36,8 +36,8 @@ struct Fused {
 /// Every pass below, in its order. `bf16`: products of float32 may be computed in bf16.
 Fused optimize(Graph* graph, bool bf16);
 
-/// The same for a graph of which parts are to be cut out (find_parts.h): first what makes steps of products, convolutions and attention, and what
-/// goes into these; then, with the parts gone or for one of them alone, the rest.
+/// The same for a graph of which parts are to be cut out (find_parts.h): first what makes steps of products, convolutions and attention,
+/// and what goes into these; then, with the parts gone or for one of them alone, the rest.
 void optimize_around_parts(Graph* graph, bool bf16, Fused* fused);
 void optimize_between_parts(Graph* graph, bool bf16, Fused* fused);
 

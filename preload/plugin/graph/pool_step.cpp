@@ -95,8 +95,7 @@ class PoolStep final : public Step {
     if (what_ == PoolOf::kMean) {
       const at::ScalarType to = dtype().value_or(x.scalar_type());
       if (!dtype_fits(to)) return {};
-      result = flag(2) ? scratch_empty({x.size(0), x.size(1), 1, 1}, to)
-                       : scratch_empty({x.size(0), x.size(1)}, to);
+      result = flag(2) ? scratch_empty({x.size(0), x.size(1), 1, 1}, to) : scratch_empty({x.size(0), x.size(1)}, to);
     } else {
       result = scratch_empty({x.size(0), x.size(1), args.out_height, args.out_width}, x.scalar_type(), at::MemoryFormat::ChannelsLast);
     }

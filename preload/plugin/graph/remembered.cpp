@@ -73,15 +73,16 @@ class Decisions final : public torch::CustomClassHolder {
 using Self = c10::intrusive_ptr<Decisions>;
 
 constexpr const char* kDuelOp = "graph kernel";
-constexpr std::int64_t kWorthNs = 100'000;         // of the way that is taken without a duel: shorter ones are over soon in each process
-constexpr int kMostDuelsRemembered = 256;          // by a process: a program of ever new sizes would fill the file
-constexpr std::size_t kMostDecisions = 4096;       // of all, likewise
-constexpr std::int64_t kSamplesOfDuel = 4;         // runs of each way
+constexpr std::int64_t kWorthNs = 100'000;    // of the way that is taken without a duel: shorter ones are over soon in each process
+constexpr int kMostDuelsRemembered = 256;     // by a process: a program of ever new sizes would fill the file
+constexpr std::size_t kMostDecisions = 4096;  // of all, likewise
+constexpr std::int64_t kSamplesOfDuel = 4;    // runs of each way
 
 std::string text_of(const DuelKey& key) {
   char text[96];
-  std::snprintf(text, sizeof text, "kind=%lld,m=%lld,n=%lld,k=%lld,detail=%llx", static_cast<long long>(key.kind), static_cast<long long>(key.m),
-                static_cast<long long>(key.n), static_cast<long long>(key.k), static_cast<unsigned long long>(key.detail));
+  std::snprintf(text, sizeof text, "kind=%lld,m=%lld,n=%lld,k=%lld,detail=%llx", static_cast<long long>(key.kind),
+                static_cast<long long>(key.m), static_cast<long long>(key.n), static_cast<long long>(key.k),
+                static_cast<unsigned long long>(key.detail));
   return text;
 }
 
@@ -126,7 +127,8 @@ void remember_duel(const DuelKey& key, const DuelResult& result) noexcept {
     if (known.pinned) return;
     const std::int64_t times = known.result.way == result.way && known.result.ways == result.ways ? known.times + 1 : 1;
     remember(kDuelOp, text_of(key),
-             {"way " + std::to_string(result.way) + " of " + std::to_string(result.ways), "faster", result.first_ns, result.ns, times * kSamplesOfDuel});
+             {"way " + std::to_string(result.way) + " of " + std::to_string(result.ways), "faster", result.first_ns, result.ns,
+              times * kSamplesOfDuel});
   } catch (const std::exception&) {  // the next process finds out for itself
   }
 }

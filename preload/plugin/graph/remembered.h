@@ -1,5 +1,5 @@
-// Decisions about captured modules and graphs (python/ipexrun/capture/capture.py, compiler.py): remembered between processes beside those of sites
-// (docs/decisions/0012-decision-cache.md), pinned by a config like them, and told to the launcher.
+// Decisions about captured modules and graphs (python/ipexrun/capture/capture.py, compiler.py): remembered between processes beside those
+// of sites (docs/decisions/0012-decision-cache.md), pinned by a config like them, and told to the launcher.
 #pragma once
 
 #include <cstdint>

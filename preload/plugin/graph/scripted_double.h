@@ -10,8 +10,9 @@
 
 namespace ipexrun::preload::graph {
 
-/// Results of a copy of `body`, a straight line of operators, by torch's own kernels with float32 meaning float64 throughout: in `inputs`, constants and dtypes.
-/// Empty where that cannot be: a dtype is computed, an operator knows no float64, or inputs and constants would take more than `most_bytes`.
+/// Results of a copy of `body`, a straight line of operators, by torch's own kernels with float32 meaning float64 throughout: in `inputs`,
+/// constants and dtypes. Empty where that cannot be: a dtype is computed, an operator knows no float64, or inputs and constants would take
+/// more than `most_bytes`.
 torch::jit::Stack in_double(torch::jit::Graph& body, const c10::IValue* inputs, std::size_t count, std::uint64_t most_bytes);
 
 }  // namespace ipexrun::preload::graph

@@ -15,8 +15,8 @@ namespace ipexrun::preload::graph {
 /// Used by one thread at a time.
 class ProgramTrial {
  public:
-  /// Judges the results of one call, beside exact ones where there are any; false ends the trial for good. `with_room`: calls to come are to be
-  /// as close as the rule asks, whatever their inputs, so that what bf16 rounds inside may take but a part of it now.
+  /// Judges the results of one call, beside exact ones where there are any; false ends the trial for good. `with_room`: calls to come are
+  /// to be as close as the rule asks, whatever their inputs, so that what bf16 rounds inside may take but a part of it now.
   bool check(const std::vector<std::optional<at::Tensor>>& stock, const std::vector<std::optional<at::Tensor>>& mine, bool bf16,
              const std::vector<std::optional<at::Tensor>>& exact = {}, bool with_room = false) {
     const Likeness likeness = compare(stock, mine, exact);
@@ -25,7 +25,8 @@ class ProgramTrial {
     });
     const double bound = reduced ? kModuleBf16Error : !bf16 ? kModuleF32Error : with_room ? kBf16ErrorToWin : kModuleBf16Error;
     error_ = std::max(error_, likeness.error);
-    return accurate_ = accurate_ && likeness.same_kind && likeness.error <= bound && (!(bf16 || reduced) || likeness.cosine >= kModuleCosine);
+    return accurate_ =
+               accurate_ && likeness.same_kind && likeness.error <= bound && (!(bf16 || reduced) || likeness.cosine >= kModuleCosine);
   }
   /// It lost before, and chance is not to win it now.
   void doubt() {
@@ -36,8 +37,8 @@ class ProgramTrial {
     race_.add(stock_ns, mine_ns);
     bounds_.add(stock_ns, mine_ns);
   }
-  /// A pair in which ours was still choosing its kernels, so that it took longer than it is going to; what stock's took beyond its answer is
-  /// taken off. Such pairs may show that ours is faster, never that it is not.
+  /// A pair in which ours was still choosing its kernels, so that it took longer than it is going to; what stock's took beyond its answer
+  /// is taken off. Such pairs may show that ours is faster, never that it is not.
   void add_unsettled(std::int64_t stock_ns, std::int64_t mine_ns) { bounds_.add(stock_ns, mine_ns); }
   /// 0 undecided, 1 won, -1 lost.
   [[nodiscard]] std::int64_t result() const {

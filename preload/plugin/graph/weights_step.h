@@ -10,8 +10,8 @@
 
 namespace ipexrun::preload::graph {
 
-/// `inside` of the node: the graph that computes it, of which the inputs are the node's arguments and which has one result. That result is the
-/// same tensor as long as the weights are, so it may be packed like a weight; nobody may write into it.
+/// `inside` of the node: the graph that computes it, of which the inputs are the node's arguments and which has one result. That result is
+/// the same tensor as long as the weights are, so it may be packed like a weight; nobody may write into it.
 std::unique_ptr<Step> make_weights_step(const Node& node);
 
 }  // namespace ipexrun::preload::graph

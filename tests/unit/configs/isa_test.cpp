@@ -32,7 +32,8 @@ TEST(Isa, AmxImpliesTheAvx512LevelsBelowIt) {
 
 TEST(Isa, VariantsOfABuildMakeItsLevel) {
   EXPECT_EQ(level_name(isa_of_variants("avx2 avx512 avx512_bf16 amx avx2_vnni avx512_vnni amx_int8 ")), "amx");
-  EXPECT_EQ(level_name(isa_of_variants("avx2 avx512 avx512_bf16 amx avx2_vnni avx512_vnni amx_int8 amx_avx512_fp16 avx512_fp16")), "avx512_fp16");
+  EXPECT_EQ(level_name(isa_of_variants("avx2 avx512 avx512_bf16 amx avx2_vnni avx512_vnni amx_int8 amx_avx512_fp16 avx512_fp16")),
+            "avx512_fp16");
   EXPECT_EQ(level_name(isa_of_variants("avx2 avx512 avx512_vnni")), "avx512_vnni");
   EXPECT_EQ(level_name(isa_of_variants("avx2 avx512 avx512_bf16 amx")), "avx512");  // an older compiler
   EXPECT_EQ(isa_of_variants(""), kLevelDefault);

@@ -1,5 +1,5 @@
-// The risk: packs that layers make count as the time of a way, so that the slower one stays wherever many layers have one size; a duel that never ends, or
-// that has every layer make every pack.
+// The risk: packs that layers make count as the time of a way, so that the slower one stays wherever many layers have one size; a duel that
+// never ends, or that has every layer make every pack.
 #include <gtest/gtest.h>
 
 #include <memory>

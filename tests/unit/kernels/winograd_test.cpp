@@ -1,5 +1,6 @@
-// The risk: a tile at an edge that reads or writes beyond it, a place of the tile with another's weights, channels whose block is taken from the wrong
-// place, sums that are further from the truth than a float32 convolution may be, infinities that become something else than by windows.
+// The risk: a tile at an edge that reads or writes beyond it, a place of the tile with another's weights, channels whose block is taken
+// from the wrong place, sums that are further from the truth than a float32 convolution may be, infinities that become something else than
+// by windows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct Shape {
   std::int64_t padding[2] = {1, 1};
   std::int64_t behind[2] = {1, 1};
   bool bias = false;
-  std::int64_t gap = 0;  ///< floats between pixels, rows of pixels and results
+  std::int64_t gap = 0;      ///< floats between pixels, rows of pixels and results
   bool weight_last = false;  ///< channels of the weight side by side
   Unary unary = Unary::kNone;
   Binary binary = Binary::kNone;
@@ -63,7 +64,8 @@ class ProblemOfTiles {
     args.pixel_stride = s.channels + s.gap;
     args.row_stride = args.pixel_stride * s.in[1] + s.gap;
     args.image_stride = args.row_stride * s.in[0];
-    const std::int64_t last = (s.images - 1) * args.image_stride + (s.in[0] - 1) * args.row_stride + (s.in[1] - 1) * args.pixel_stride + s.channels;
+    const std::int64_t last =
+        (s.images - 1) * args.image_stride + (s.in[0] - 1) * args.row_stride + (s.in[1] - 1) * args.pixel_stride + s.channels;
     pixels = random_numbers(last, 1);
     image = Guarded(pixels.size() * static_cast<std::size_t>(bytes_of(s.from)));  // ends at a page that faults
     for (std::size_t i = 0; i < pixels.size(); ++i) set_pixel(static_cast<std::int64_t>(i), pixels[i]);
@@ -74,7 +76,8 @@ class ProblemOfTiles {
     args.ld_to = s.n + s.gap;
     to = Guarded(static_cast<std::size_t>(((results - 1) * args.ld_to + s.n) * bytes_of(s.to)));
     packed = Guarded(packed_winograd_bytes(s.channels, s.n, s.bf16, s.tile));
-    const std::int64_t strides[4] = {s.channels * 9, s.weight_last ? 1 : 9, s.weight_last ? 3 * s.channels : 3, s.weight_last ? s.channels : 1};
+    const std::int64_t strides[4] = {s.channels * 9, s.weight_last ? 1 : 9, s.weight_last ? 3 * s.channels : 3,
+                                     s.weight_last ? s.channels : 1};
     std::memcpy(strides_, strides, sizeof strides);
     args.bf16 = s.bf16;
     args.tile = s.tile;
@@ -95,7 +98,8 @@ class ProblemOfTiles {
   }
 
   WinogradResult run(IsaSet isa) {
-    pack_winograd(weight.data(), DType::kF32, strides_, shape.channels, shape.n, shape.bf16, shape.tile, packed.data(), thread_parallel(shape.threads));
+    pack_winograd(weight.data(), DType::kF32, strides_, shape.channels, shape.n, shape.bf16, shape.tile, packed.data(),
+                  thread_parallel(shape.threads));
     return winograd(args, shape.backwards ? backward_parallel(shape.threads) : thread_parallel(shape.threads), isa);
   }
 
@@ -115,7 +119,8 @@ class ProblemOfTiles {
     for (std::int64_t y = 0; y < 3; ++y) {
       for (std::int64_t x = 0; x < 3; ++x) {
         if (y0 + y < 0 || y0 + y >= args.in[0] || x0 + x < 0 || x0 + x >= args.in[1]) continue;
-        const float* pixel = pixels.data() + result / args.out[1] / args.out[0] * args.image_stride + (y0 + y) * args.row_stride + (x0 + x) * args.pixel_stride;
+        const float* pixel = pixels.data() + result / args.out[1] / args.out[0] * args.image_stride + (y0 + y) * args.row_stride +
+                             (x0 + x) * args.pixel_stride;
         const float* w = weight.data() + n * strides_[0] + y * strides_[2] + x * strides_[3];
         for (std::int64_t c = 0; c < shape.channels; ++c) total += static_cast<double>(pixel[c]) * static_cast<double>(w[c * strides_[1]]);
       }
@@ -179,7 +184,8 @@ class WinogradOnIsa : public testing::TestWithParam<Level> {
   void check_one(const Shape& s) {
     ProblemOfTiles problem(s);
     std::ostringstream text;
-    text << "tiles of " << s.tile << ", " << s.images << " of " << s.in[0] << " x " << s.in[1] << ", channels " << s.channels << " to " << s.n << ", threads " << s.threads;
+    text << "tiles of " << s.tile << ", " << s.images << " of " << s.in[0] << " x " << s.in[1] << ", channels " << s.channels << " to "
+         << s.n << ", threads " << s.threads;
     ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone) << text.str();
     problem.check(text.str());
   }
@@ -200,7 +206,13 @@ TEST_P(WinogradOnIsa, SizesAroundTilesAndTheirEdges) {
 TEST_P(WinogradOnIsa, ChannelsAroundEachBlock) {
   for (const std::int64_t channels : {1, 7, 8, 16, 24, 48, 240, 256, 272, 512, 528}) {
     for (const std::int64_t n : {1, 31, 32, 33, 70}) {
-      check({.channels = channels, .n = n, .in = {5, 4}, .bias = true, .gap = channels % 3, .weight_last = n % 2 == 0, .threads = 1 + static_cast<int>(n % 3)});
+      check({.channels = channels,
+             .n = n,
+             .in = {5, 4},
+             .bias = true,
+             .gap = channels % 3,
+             .weight_last = n % 2 == 0,
+             .threads = 1 + static_cast<int>(n % 3)});
     }
   }
 }
@@ -219,7 +231,8 @@ TEST_P(WinogradOnIsa, WhatComesAfter) {
         for (const std::int64_t n : {32, 40}) {
           check({.n = n, .in = {5, 7}, .bias = true, .gap = 2, .unary = unary, .binary = binary, .binary_first = first, .threads = 2});
           if (GetParam().parts) {
-            check({.channels = 32, .n = n, .in = {13, 11}, .gap = 2, .unary = unary, .binary = binary, .binary_first = first, .threads = 2});
+            check(
+                {.channels = 32, .n = n, .in = {13, 11}, .gap = 2, .unary = unary, .binary = binary, .binary_first = first, .threads = 2});
           }
         }
       }
@@ -229,7 +242,8 @@ TEST_P(WinogradOnIsa, WhatComesAfter) {
 
 TEST_P(WinogradOnIsa, AsNearToTheTruthAsTheRuleAsks) {
   for (const std::int64_t channels : {16, 64, 256, 512}) {
-    ProblemOfTiles problem({.channels = channels, .n = 32, .in = {12, 12}, .bf16 = GetParam().bf16, .parts = GetParam().parts, .tile = GetParam().tile});
+    ProblemOfTiles problem(
+        {.channels = channels, .n = 32, .in = {12, 12}, .bf16 = GetParam().bf16, .parts = GetParam().parts, .tile = GetParam().tile});
     ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
     EXPECT_LT(problem.check("errors"), GetParam().bf16 ? 6e-3 : GetParam().tile == 2 ? 6e-7 : 1e-6) << channels;
   }
@@ -239,8 +253,13 @@ TEST_P(WinogradOnIsa, NumbersThatAreNotFiniteAreRefused) {
   for (const float number : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 3e38f}) {
     if (number == 3e38f && GetParam().isa == 0) continue;  // which doubles hold
     for (const int threads : {1, 2}) {
-      ProblemOfTiles problem(
-          {.channels = 32, .n = 64, .in = {9, 11}, .threads = threads, .bf16 = GetParam().bf16, .parts = GetParam().parts, .tile = GetParam().tile});
+      ProblemOfTiles problem({.channels = 32,
+                              .n = 64,
+                              .in = {9, 11},
+                              .threads = threads,
+                              .bf16 = GetParam().bf16,
+                              .parts = GetParam().parts,
+                              .tile = GetParam().tile});
       for (const std::int64_t at : {0, 4 * 32 + 5, 80 * 32 + 31}) {
         const std::int64_t another = at == 0 ? 64 : at - 64;  // two pixels on, in the same channel
         const float before = problem.pixels[static_cast<std::size_t>(at)];
@@ -255,7 +274,14 @@ TEST_P(WinogradOnIsa, NumbersThatAreNotFiniteAreRefused) {
 }
 
 TEST_P(WinogradOnIsa, AnyNumberOfThreadsGivesTheSameBits) {
-  ProblemOfTiles problem({.images = 3, .channels = 32, .n = 130, .in = {20, 21}, .bias = true, .bf16 = GetParam().bf16, .parts = GetParam().parts, .tile = GetParam().tile});
+  ProblemOfTiles problem({.images = 3,
+                          .channels = 32,
+                          .n = 130,
+                          .in = {20, 21},
+                          .bias = true,
+                          .bf16 = GetParam().bf16,
+                          .parts = GetParam().parts,
+                          .tile = GetParam().tile});
   ASSERT_EQ(problem.run(GetParam().isa), WinogradResult::kDone);
   const std::string serial(problem.to.data(), problem.to.bytes());
   for (int threads = 2; threads <= 4; ++threads) {
@@ -283,7 +309,8 @@ std::vector<Level> levels() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, WinogradOnIsa, testing::ValuesIn(levels()), [](const auto& level) {
-  return (level.param.parts ? "parts_amx" : std::string(winograd_variant(32, level.param.bf16, level.param.isa))) + (level.param.bf16 ? "_inside_bf16" : "") + (level.param.tile == 4 ? "_larger" : "");
+  return (level.param.parts ? "parts_amx" : std::string(winograd_variant(32, level.param.bf16, level.param.isa))) +
+         (level.param.bf16 ? "_inside_bf16" : "") + (level.param.tile == 4 ? "_larger" : "");
 });
 
 /// Numbers that three parts of bf16 cannot stand for: as by vectors, whose results are near the truth for any.
@@ -292,7 +319,8 @@ TEST_P(WinogradOnIsa, NumbersOfAnySize) {
   for (const float scale : {1e-35f, 1e-20f, 1e-8f, 1e8f, 1e15f}) {
     for (const bool of_weights : {false, true}) {
       for (const int threads : {1, 2}) {
-        ProblemOfTiles problem({.images = 2, .channels = 64, .n = 96, .in = {13, 22}, .threads = threads, .parts = GetParam().parts, .tile = GetParam().tile});
+        ProblemOfTiles problem(
+            {.images = 2, .channels = 64, .n = 96, .in = {13, 22}, .threads = threads, .parts = GetParam().parts, .tile = GetParam().tile});
         // A few pixels, or one channel out: what lies beside them stays as large as it was.
         for (std::int64_t i = 0; i < 64 * 9; ++i) {
           if (of_weights) problem.weight[static_cast<std::size_t>(64 * 9 * 40 + i)] *= scale;
@@ -306,7 +334,8 @@ TEST_P(WinogradOnIsa, NumbersOfAnySize) {
             worst = std::max(worst, std::fabs(problem.seen(result, n) - problem.sum(result, n)));
           }
         }
-        EXPECT_LT(worst, 1e-4 * (of_weights ? static_cast<double>(scale) : std::max(1.0, static_cast<double>(scale)))) << scale << of_weights;
+        EXPECT_LT(worst, 1e-4 * (of_weights ? static_cast<double>(scale) : std::max(1.0, static_cast<double>(scale))))
+            << scale << of_weights;
       }
     }
   }

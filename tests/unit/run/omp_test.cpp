@@ -203,7 +203,8 @@ TEST(OmpWatch, TheSummaryHasOneLineForAllInstancesThatSawTheSame) {
       summary_text(Options{}, plan, outcome),
       testing::StartsWith("ipexrun: instance 0, 2: more than one OpenMP runtime in a process: /a/libgomp.so.1, /b/libgomp-1.so.1; "));
   plan.instances[0].threads = 1;
-  EXPECT_THAT(summary_text(Options{}, plan, outcome), testing::StartsWith("ipexrun: instance 2: more")) << "with one thread nothing is lost";
+  EXPECT_THAT(summary_text(Options{}, plan, outcome), testing::StartsWith("ipexrun: instance 2: more"))
+      << "with one thread nothing is lost";
   for (InstancePlan& instance : plan.instances) instance.env["LD_PRELOAD"] = "/a/libgomp.so.1";
   EXPECT_EQ(summary_text(Options{}, plan, outcome), "");
 }
