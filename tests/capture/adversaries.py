@@ -721,6 +721,45 @@ def what_torch_computes_otherwise_where_it_compiles():
 
 
 @case
+def random_numbers_drawn_before_it_raises():
+    class Model(Block):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(8, 64)
+
+        def forward(self, places):
+            return super().forward(nn.functional.dropout(self.table(places), 0.3, training=True) + torch.randn(64))
+
+    torch.manual_seed(1)
+    model, out = Model().eval(), []
+    for i in range(2 * CALLS):
+        try:
+            out += called(model, [torch.tensor([i % 8, 9 if i % 5 == 4 else 1, i % 3])])
+        except IndexError as problem:
+            out.append(str(problem))
+        out.append(torch.rand(2))
+    return out
+
+
+@case
+def layers_that_are_never_left_out():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(Block() for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers:
+                left_out = torch.rand([])
+                if not (self.training and left_out < 0.5):
+                    x = layer(x)
+            return x + torch.rand_like(x) * 0.1
+
+    torch.manual_seed(1)
+    return called(Model().eval(), [data(i, 4 + i % 3, 64) for i in range(2 * CALLS)]) + [torch.rand(3)]
+
+
+@case
 def random_numbers_that_nobody_reads():
     functional = nn.functional
     draws = [lambda x: functional.dropout(x, 0.3, training=True), torch.randn_like, lambda x: torch.empty(4).normal_(), lambda x: torch.randperm(5),

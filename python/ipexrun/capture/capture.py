@@ -552,7 +552,7 @@ class Target:
             self.certain = (self.pinned or not self.again) and self.known.of_call(self.signature) == remembered.CAPTURED
             if not self.compiled:
                 self.alike.begin(module, args, kwargs)
-            ran = compiler.ran()
+            ran, random = compiler.ran(), torch.get_rng_state()
             self.hook.end_drift_check()
             with no_marks(module), self.sizes.told(args, kwargs):
                 result = raised.call_or_leave(self, trace, module, args, kwargs)
@@ -581,6 +581,8 @@ class Target:
             only_one = len(self.compiled) == before + 1 and self.compiled[before].only_computes
             if (only_one or any(graph.module_answers for graph in self.compiled[before:])) and result is not self.eager:
                 self.timed[threading.get_ident()] = Beside(result)
+                if any(graph.draws for graph in self.compiled[before:]):
+                    torch.set_rng_state(random)  # the module draws the same numbers
                 return self.eager
             return result
         finally:
@@ -838,6 +840,8 @@ class Target:
             found, self.found = self.found, []
             if not found and self.proved:
                 pass  # traced again in vain
+            elif any(graph.draws for graph in self.compiled):
+                self.note["no_trace"] = "it draws random numbers"
             elif any(graph.has_parts() for graph in self.compiled):
                 self.note["no_trace"] = "Inductor compiled parts of its graph"
             elif self.proved + len(found) == len(self.compiled) and self.graphs_a_call == 1 and not self.breaks:

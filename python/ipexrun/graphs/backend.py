@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import plugin
 from ..problems import first_line, let_through
-from . import choices, decompositions, fast_paths, graph_notes, number_results, raised, unrounded
+from . import choices, decompositions, fast_paths, graph_notes, number_results, raised, random_draws, unrounded
 from .compiler import Compiled, function_of
 from .translation import Translation, Unsupported
 
@@ -25,11 +25,14 @@ def static_inputs(count):
 def compile_graph(module, example_inputs, dtype, made, timed, where):
     try:
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
-            tensors, numbers, places = number_results.apart(module)
+            plain, draw = random_draws.apart(module)
+            tensors, numbers, places = number_results.apart(plain)
             compiled = compiled_of(tensors, static_inputs(len(example_inputs)), dtype, timed, where)
+            compiled.draws = draw is not None
         if made is not None:
             made.append(compiled)
-        return number_results.WithNumbers(compiled, numbers, places) if places else compiled
+        whole = number_results.WithNumbers(compiled, numbers, places) if places else compiled
+        return random_draws.WithDraws(whole, draw) if draw is not None else whole
     except Exception as problem:  # nothing of ours may end the program
         let_through(problem)
         graph_notes.new_note(where, nodes=len(module.graph.nodes), left_alone=first_line(problem))
@@ -47,7 +50,9 @@ def compiled_of(module, static, dtype, timed, where):
 
 
 def inside_of(compiled):
-    return compiled.compiled if isinstance(compiled, number_results.WithNumbers) else compiled
+    while isinstance(compiled, (number_results.WithNumbers, random_draws.WithDraws)):
+        compiled = compiled.compiled
+    return compiled
 
 
 def _boxed(function):

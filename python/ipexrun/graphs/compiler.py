@@ -1,7 +1,7 @@
 """The backend "ipex" of torch.compile: graphs of AOTAutograd become programs of the plugin (preload/plugin/graph).
 
 Python only translates; what is fused, how it runs, and whether it is right and faster is decided in C++. A graph that cannot be held
-(operators that write or draw random numbers, custom ones) runs as torch captured it.
+(operators that write or draw random numbers by what is computed, custom ones) runs as torch captured it.
 
 Over 500 lines, since trying, resting, judging and answering of a graph share its state.
 """
@@ -81,6 +81,7 @@ class Compiled:
         self.laid_out = False  # it was made anew for how stock's results lie
         self.alone = False  # it is all that a call of the captured module does: see raised.py
         self.only_computes = self.writes = False  # nothing but its results is left of a call: see as_module.py; it writes inputs or buffers
+        self.draws = False  # some of its inputs are random numbers that are drawn in each call: see random_draws.py
         self.module_races = False  # what wins here races once more, as a part of its module
         self.module_answers = False  # this call, whose results are compared with the form's
         self.long_calls = False  # as the module knows before any call of this graph

@@ -15,7 +15,7 @@ _last = threading.local()
 
 
 def by_graph(problem, alone):
-    """`alone`: nothing of the call but this graph has run. It draws no random numbers, and what it writes is written behind it."""
+    """`alone`: nothing of the call but this graph has run. What it drew is put back, and what it writes is written behind it."""
     _last.problem, _last.alone = id(problem), alone
 
 
