@@ -16,6 +16,8 @@ bool meets_stalls(const Site& site) noexcept { return site.stock_ns.load(std::me
 /// they take turns on its core: in races of some pairs it met one of the two alone, who lost (or won) for it.
 bool by_this_thread(const Site& site) noexcept { return site.id.threads == 1 && meets_stalls(site); }
 
+thread_local std::int64_t answered_ns = 0;
+
 /// Not pinned, and not seen in this process to be faster.
 bool is_remembered(const Site& site) noexcept { return std::strcmp(site.reason.load(std::memory_order_relaxed), "remembered") == 0; }
 
@@ -171,8 +173,11 @@ int Selector::run_decided(Site& site, Trial& trial, int choice) {
   return choice;
 }
 
+std::int64_t Selector::answered_here_ns() noexcept { return answered_ns; }
+
 void Selector::take(Site& site, Trial& trial, int choice) {
   trial.take(choice);
+  answered_ns += site.choice_ns.load(std::memory_order_relaxed);
   site.taken.fetch_add(1, std::memory_order_relaxed);
   saved_ns_.fetch_add(
       std::max<std::int64_t>(site.stock_ns.load(std::memory_order_relaxed) - site.choice_ns.load(std::memory_order_relaxed), 0),

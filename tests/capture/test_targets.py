@@ -58,13 +58,13 @@ def test_few_calls_are_looked_at_while_they_are_short_and_very_short_ones_later(
     monkeypatch.setattr(prices.importing, "remaining_s", lambda: 0.5)
     monkeypatch.setattr(prices, "_scale", None)
     target = object.__new__(capture.Target)
-    target.clock = lambda: now[0]
+    target.clock, target.builder, target.answered = (lambda: now[0]), SimpleNamespace(answered_ns=lambda: 0), 0.0
     target.timed, target.express, target.compiled, target.found, target.note, target.verdict = {}, None, [], [], {"state": ""}, None
     target.wait_s = target.wait_longer_s = 1e9
     target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.phase = 0, 0.0, 0, 0, 3, target.wait
     answers = []
     for _ in range(200):
-        target.timed[threading.get_ident()] = capture.Waiting(False, now[0], False)
+        target.timed[threading.get_ident()] = capture.Waiting(False, now[0], False, 0)
         now[0] += us * 1e-6
         answers.append(target.took(us * 1000, None, False))
         if target.verdict is not None:
@@ -346,17 +346,17 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
     monkeypatch.setattr(prices, "_scale", None)
     monkeypatch.setattr(modes, "AT_ONCE", False)
 
-    def calls_until_traced(call_s, operators=10, changes=False, doubtful=False, rounds=False, gains=True):
+    def calls_until_traced(call_s, operators=10, changes=False, doubtful=False, rounds=False, gains=True, answered=0.0):
         target, now = object.__new__(capture.Target), [0.0]
-        target.clock, target.builder = (lambda: now[0]), SimpleNamespace(operators_counted=lambda: operators)
+        target.clock, target.builder = (lambda: now[0]), SimpleNamespace(operators_counted=lambda: operators, answered_ns=lambda: answered * now[0] * 1e9)
         target.timed, target.express, target.verdict, target.sizes = {}, None, None, SimpleNamespace(change=lambda: changes)
         target.waits, target.waited_s, target.left_out, target.seen, target.modules_inside, target.operators, target.counts_more = 0, 0.0, 0, 0, 10, 0, capture.COUNTS
-        target.rounds, target.products_gain = rounds, gains
+        target.rounds, target.products_gain, target.answered = rounds, gains, 0.0
         target.want_s = prices.PATIENCE * prices.predicted_s(10)
         target.wait_s = target.want_s / 2  # the other half was spent before
         target.wait_longer_s = prices.PATIENCE * prices.predicted_s(10) * (prices.LATER - 0.5)
         while not target.is_worth_a_trace(doubtful):
-            target.timed[threading.get_ident()] = capture.Waiting(doubtful, now[0], target.waits == 1)
+            target.timed[threading.get_ident()] = capture.Waiting(doubtful, now[0], target.waits == 1, target.builder.answered_ns())
             now[0] += call_s
             target.took(int(call_s * 1e9), None, False)
         return now[0] + prices.PATIENCE * prices.predicted_s(10) / 2
@@ -369,6 +369,12 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
     assert calls_until_traced(0.01, gains=False) == pytest.approx(prices.UNLIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.02), "linear layers in float32"
     assert calls_until_traced(0.001, gains=False) == pytest.approx(prices.PATIENCE * (price + 0.001 * prices.TRIAL_CALLS), abs=0.01)
     assert calls_until_traced(0.001, rounds=True) == pytest.approx(prices.PATIENCE * price, abs=0.01), "calls that compute little"
+    inside, half = 1 / prices.SAVED_INSIDE, 2 / (prices.SAVED_INSIDE + prices.SAVED_BETWEEN)
+    assert calls_until_traced(0.01, rounds=True, answered=1.0) == pytest.approx(inside * price, rel=0.02), "little lies between what is answered"
+    assert calls_until_traced(0.01, rounds=True, answered=2.0) == pytest.approx(inside * price, rel=0.02), "times of other calls"
+    assert calls_until_traced(0.01, rounds=True, answered=0.5) == pytest.approx(half * price, rel=0.02)
+    assert calls_until_traced(0.01, rounds=True, gains=False, answered=0.5) == pytest.approx(prices.UNLIKELY * price, rel=0.02)
+    assert calls_until_traced(0.001, rounds=True, answered=1.0) == pytest.approx(inside * price, rel=0.02)
     many = 0.6 + prices.BASE_S + 2000 * prices.PER_OPERATOR_S
     assert calls_until_traced(0.01, operators=2000) == pytest.approx(prices.LIKELY * (many + 0.01 * prices.TRIAL_CALLS), abs=0.02)
     changing = 0.6 + prices.BASE_S + 2000 * prices.PER_OPERATOR_S * prices.CHANGING

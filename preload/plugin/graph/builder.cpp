@@ -381,6 +381,7 @@ void register_classes() {
           .def("drift_waits", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->drift.counts().waiting > 0; })
           .def("count_operators", [](const c10::intrusive_ptr<Builder>&) { count_operators(); })
           .def("operators_counted", [](const c10::intrusive_ptr<Builder>&) { return operators_counted(); })
+          .def("answered_ns", [](const c10::intrusive_ptr<Builder>&) { return Selector::answered_here_ns(); })
           .def("exploration_ns", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(exploration_ns()); })
           .def("set_apart", [](const c10::intrusive_ptr<Builder>&, bool apart) { return drift_set_apart(apart); })
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })

@@ -56,7 +56,7 @@ gone_targets = collections.deque(maxlen=64)  # those whose modules died last, to
 anew = WeakIdKeyDictionary()  # module: how often it began anew
 
 
-Waiting = collections.namedtuple("Waiting", "doubtful began counts")  # a call while nothing is traced yet
+Waiting = collections.namedtuple("Waiting", "doubtful began counts answered_ns")  # a call while nothing is traced yet
 Missing = collections.namedtuple("Missing", "began rests")  # a call that no graph fits, and so many behind it
 Changed = collections.namedtuple("Changed", "began")  # a call that found hooks, methods or what it reads to be others than when it was traced
 Saving = collections.namedtuple("Saving", "parts rests")  # a call while these wait for being worth it, or want calls in vain
@@ -172,6 +172,7 @@ class Target:
         self.wait_longer_s = wait_longer_s  # the same where tracing may well be in vain
         self.waits, self.waited_s = 0, 0.0  # such calls so far that were looked at, and their time
         self.spent_before_s = 0.0  # in calls before this was made
+        self.answered = 0.0  # share of their time in operators that the op tier answers
         self.left_out = 0  # calls before the next one of them
         self.was_undecided = known.last() == remembered.UNDECIDED
         self.calls_that_pay = None  # see pays()
@@ -297,6 +298,9 @@ class Target:
             spent_s = self.clock() - key.began
             if key.counts:
                 self.counted(self.builder.operators_counted(), explored)
+            if not explored:
+                share = 1e-9 * (self.builder.answered_ns() - key.answered_ns) / max(spent_s, 1e-9)
+                self.answered += (min(share, 1.0) - self.answered) / 2
             left_out = self.looked_at(spent_s, key.doubtful, explored)
         elif isinstance(key, Changed):
             self.changed_s = (self.changed_s if self.changed else 0.0) + self.clock() - key.began
@@ -386,7 +390,7 @@ class Target:
             counts = self.waits > 0 and self.counts_more > 0  # not of the first one, in which things are made
             if counts:
                 self.builder.count_operators()
-            self.timed[threading.get_ident()] = Waiting(doubtful, self.clock(), counts)
+            self.timed[threading.get_ident()] = Waiting(doubtful, self.clock(), counts, self.builder.answered_ns())
             return self.eager
         self.known_stock += 1
         if known == remembered.INSIDE or self.known_stock >= KNOWN_STOCK_CALLS:
@@ -405,7 +409,7 @@ class Target:
         if modes.AT_ONCE or not self.waits:
             return (self.wait_longer_s if doubtful else self.wait_s) <= 0
         price_s = self.price_s() + (0 if self.rounds else prices.TRIAL_CALLS * self.mean_s())
-        more_s = prices.patience(self.mean_s(), self.products_gain) * price_s - self.want_s
+        more_s = prices.patience(self.mean_s(), self.products_gain, self.answered) * price_s - self.want_s
         return self.wait_longer_s + prices.LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
 
     def price_s(self):

@@ -8,12 +8,13 @@ import os
 from . import importing, python_speed
 
 BASE_S, PER_MODULE_S = 0.3, 0.006  # price of a capture where Python is as fast as python_speed's reference, TorchDynamo once imported
-PER_OPERATOR_S, CHANGING = 0.0008, 2.0  # the same by the operators of a call, where that is more; sizes that change take so many times longer
+PER_OPERATOR_S, CHANGING = 0.0008, 3.2  # the same by the operators of a call, where that is more; sizes that change take so many times longer
 LATER = 3.0  # times a usual wait where tracing may well be in vain
 TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
 EARNS = 1.25  # times a trace's price that the last run's calls would have saved, for one at the begin of the next run
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
 LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that take so long, in most of which more is computed than arranged
+SAVED_BETWEEN, SAVED_INSIDE = 0.55, 0.1  # of the time of a call between such operators, and in them (docs/decisions/0052)
 UNLIKELY = 2 * PATIENCE  # the same where products are as fast as they get: what is around them, the rest of a call, is all that a graph can save
 FASTER, IN_PARTS = 1.1, 6.0  # times float32's speed, from which on products in bf16 make up for a trace, and those in float32 as sums of bf16 parts
 TIMES_LONGER, LEAST_S = 4, 6.0  # what a trace may take: CPU time over its usual price, and at least so many seconds
@@ -37,12 +38,16 @@ def products_gain(bf16_speed, rounds, convolutions):
     return convolutions or bf16_speed >= (FASTER if rounds else IN_PARTS)
 
 
-def patience(mean_s, products_gain):
+def patience(mean_s, products_gain, answered):
     """How many times its price is to have been spent in a module whose calls take `mean_s`. A trace has earned its price after as many times that as one over
-    the share that it saves: half and more of products that gain, a seventh in the middle of what float32 was seen to gain otherwise (docs/zoo.md)."""
+    the share that it saves: half and more of products that gain, a seventh in the middle of what float32 was seen to gain otherwise (docs/zoo.md).
+    `answered`: the share of a call in operators that the op tier has made faster already, of which a graph saves little."""
+    saves = SAVED_INSIDE + (SAVED_BETWEEN - SAVED_INSIDE) * (1 - min(answered, 1.0))
     if mean_s < COMPUTES_S:
-        return PATIENCE
-    return min(PATIENCE, LIKELY) if products_gain else UNLIKELY
+        usual = PATIENCE
+    else:
+        usual = min(PATIENCE, LIKELY) if products_gain else UNLIKELY
+    return max(usual, min(PATIENCE, LIKELY) / (LIKELY * saves))
 
 
 def limit_s(price_s):

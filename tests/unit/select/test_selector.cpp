@@ -95,6 +95,20 @@ TEST_F(SelectorTest, time_less_what_was_tried_beside_is_that_of_the_answers_to_c
   EXPECT_EQ(selector.beside_ns() - beside_ns, trial.cost(2));
 }
 
+TEST_F(SelectorTest, the_time_of_what_a_candidate_answered_counts_for_the_thread) {
+  trial.cost = [](int c) { return c == kStock ? 1000 : 300; };
+  std::int64_t before = Selector::answered_here_ns();
+  while (site.state.load() == SiteState::kExploring) {
+    const std::int64_t best = site.best == kStock ? 0 : 300;
+    selector.call(site, trial);
+    EXPECT_LE(Selector::answered_here_ns() - before, best) << "stock's time is not counted";
+    before = Selector::answered_here_ns();
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(selector.call(site, trial), site.choice.load());
+  EXPECT_EQ(Selector::answered_here_ns() - before, 100 * 300);
+  std::thread([&] { EXPECT_EQ(Selector::answered_here_ns(), 0); }).join();
+}
+
 TEST_F(SelectorTest, the_best_one_so_far_answers_while_the_others_race) {
   site.candidates = {1, 2, 3};
   trial.cost = [](int c) { return c == kStock ? 1000 : c == 1 ? 300 : c == 2 ? 250 : 400; };
