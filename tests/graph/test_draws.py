@@ -51,6 +51,9 @@ HELD = {
     "channels": lambda x: functional.dropout1d(x.unsqueeze(0), 0.3).squeeze(0),
     "alpha": lambda x: functional.alpha_dropout(x, 0.3, training=True),
     "written": lambda x: x + torch.empty_like(x).uniform_(-1, 2) + torch.empty(128).normal_(1, 3) + torch.zeros_like(x).bernoulli_(0.4),
+    "again": lambda x: x @ torch.empty(128, 128).normal_().uniform_(-0.1, 0.1) + torch.zeros(128).normal_().normal_(2, 3),
+    "of another kind": lambda x: functional.dropout(x.bfloat16(), 0.3).float() + torch.rand(128, dtype=torch.float64).float() + torch.randint(9, (128,), dtype=torch.int32),
+    "gumbel": lambda x: functional.gumbel_softmax(x, tau=0.5),
     "exponential": lambda x: x * torch.empty_like(x).exponential_(2),
     "probabilities": lambda x: x * torch.bernoulli(torch.full((128,), 0.4)),
 }

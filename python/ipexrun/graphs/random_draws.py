@@ -145,15 +145,15 @@ class Drawing:
     def same(self, node, known):
         if any(argument.name == "generator" and value_at(node, i, argument.name) is not None for i, argument in enumerate(node.target._schema.arguments)):
             raise Unsupported("it draws from a random stream of its own")
+        if getattr(node.kwargs.get("device"), "type", "cpu") != "cpu" or node.meta["val"].device.type != "cpu":
+            raise Unsupported("it draws on another device")
         shape = node.args[0] if packet_of(node) in SHAPED and node.args and isinstance(node.args[0], torch.fx.Node) else None
         if any(one not in known and (one is not shape or not gives_only_shape(node)) for one in node.all_input_nodes):
             raise Unsupported(f"{packet_of(node)} draws by what is computed before")
-        if shape is not None and shape not in known:
-            self.copies[shape] = self.empty_as(shape.meta["val"])
-        copy = self.graph.node_copy(node, self.copies.__getitem__)
-        if shape is not None and shape not in known:
-            del self.copies[shape]
-        return copy
+        if shape is None or shape in known:
+            return self.graph.node_copy(node, self.copies.__getitem__)
+        empty = self.empty_as(shape.meta["val"])
+        return self.graph.node_copy(node, lambda one: empty if one is shape else self.copies[one])
 
     def empty_as(self, value):
         """Numbers fall in the order of memory, which is that of the elements where torch says so."""
