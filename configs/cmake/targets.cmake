@@ -17,8 +17,8 @@ function(ipexrun_target name)
   endif()
 endfunction()
 
-# ipexrun_room(<target> <room> <folder> <file> ...): files (without .cpp) that are compiled together, since reading torch's headers takes ten
-# times as long as what most files add to them. In a room, names in anonymous namespaces differ: a second one is an error, but a function there
+# ipexrun_room(<target> <room> <folder> <file> ...): files (without .cpp) that are compiled together, since reading torch's headers takes
+# several times as long as what most files add to them. In a room, names in anonymous namespaces differ: a second one is an error, but a function there
 # that has the name of one in a header hides that from the files that follow. -DIPEXRUN_UNITY=OFF compiles each alone, which suits work on one.
 function(ipexrun_room target room folder)
   list(TRANSFORM ARGN REPLACE "(.+)" "${folder}\\1.cpp" OUTPUT_VARIABLE sources)

@@ -18,8 +18,7 @@ inline constexpr int kPlainPairs = 2;
 inline constexpr double kLongNs = 1e8;         ///< of the rival; what else runs on the machine comes and goes many times in such a call
 inline constexpr double kHopelessRatio = 1.3;  ///< slower than this in each of the first kHopelessPairs pairs: dropped at once
 inline constexpr int kHopelessPairs = 3;
-inline constexpr double kSlowNs =
-    1e7;  ///< of the rival: what each pair takes of the program's time is much, and it says more than a short one
+inline constexpr double kSlowNs = 1e7;        ///< of the rival: each pair takes much of the program's time, and says more than a short one
 inline constexpr double kSlowHopeless = 1.1;  ///< of such calls: slower than this in each of the first kSlowPairs pairs: dropped at once
 inline constexpr int kSlowPairs = 2;
 inline constexpr double kSlowBehind = 1.03;  ///< likewise: slower than this in the middle of kSlowMinPairs is lost,

@@ -3,9 +3,11 @@
 Risk covered: numbers drawn twice, in another order or not at all, so that results or the numbers that the program draws next are others.
 """
 
+import threading
+
 import pytest
 import torch
-from ipexrun.graphs import graph_notes
+from ipexrun.graphs import graph_notes, random_draws
 from torch import nn
 from torch.nn import functional
 
@@ -114,3 +116,20 @@ def test_a_call_that_raises_has_drawn_nothing():
             fast(torch.tensor([1, 9]))
         assert torch.equal(torch.get_rng_state(), stream)
         assert not torch.equal(fast(torch.tensor([1, 2])), fast(torch.tensor([1, 2])))
+
+
+def test_numbers_that_another_thread_has_drawn_meanwhile_do_not_come_again():
+    def fails(values):
+        drawing = threading.Thread(target=lambda: drawn.append(torch.rand(4)))
+        drawing.start(), drawing.join()
+        raise IndexError
+
+    drawn = []
+    with pytest.raises(IndexError):
+        random_draws.WithDraws(fails, lambda: [torch.rand(2)])([])
+    stream = torch.get_rng_state()
+    assert not torch.equal(torch.rand(6)[2:], drawn[0])
+    torch.set_rng_state(stream)
+    random_draws.WithDraws(lambda values: values, lambda: [torch.rand(2)])([])
+    random_draws.put_back()
+    assert torch.equal(torch.get_rng_state(), stream)

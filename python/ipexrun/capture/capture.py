@@ -21,7 +21,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .. import plugin, remembered
-from ..graphs import backend, compiler, graph_notes, parts, raised
+from ..graphs import backend, compiler, graph_notes, parts, raised, random_draws
 from ..graphs.races import call_clock
 from ..problems import first_line, let_through
 from . import as_module, importing, modes, module_notes, prices, python_speed
@@ -556,7 +556,7 @@ class Target:
             self.certain = (self.pinned or not self.again) and self.known.of_call(self.signature) == remembered.CAPTURED
             if not self.compiled:
                 self.alike.begin(module, args, kwargs)
-            ran, random = compiler.ran(), torch.get_rng_state()
+            ran = compiler.ran()
             self.hook.end_drift_check()
             with no_marks(module), self.sizes.told(args, kwargs):
                 result = raised.call_or_leave(self, trace, module, args, kwargs)
@@ -586,7 +586,7 @@ class Target:
             if (only_one or any(graph.module_answers for graph in self.compiled[before:])) and result is not self.eager:
                 self.timed[threading.get_ident()] = Beside(result)
                 if any(graph.draws for graph in self.compiled[before:]):
-                    torch.set_rng_state(random)  # the module draws the same numbers
+                    random_draws.put_back()  # the module draws the same numbers
                 return self.eager
             return result
         finally:

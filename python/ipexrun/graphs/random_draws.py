@@ -6,6 +6,7 @@ Thread rule: what is made here may be called by any thread.
 """
 
 import operator
+import threading
 
 import torch
 
@@ -16,6 +17,8 @@ aten = torch.ops.aten
 SHAPED = {"rand_like", "randn_like", "randint_like", "bernoulli", "uniform", "exponential", "normal_functional", "random", "log_normal", "cauchy", "geometric"}
 DRAWS = SHAPED | {"rand", "randn", "randint", "randperm", "normal"}
 EMPTY = {"empty", "empty_like", "empty_strided", "full", "zeros", "ones", "scalar_tensor", "zeros_like", "ones_like", "full_like", "new_empty"}
+
+_last = threading.local()
 
 
 class WithDraws:
@@ -31,12 +34,20 @@ class WithDraws:
         if isinstance(arguments, list):
             arguments.clear()
         before = torch.get_rng_state()
+        values += self.draw(*values)
+        _last.drawn = before, torch.get_rng_state()
         try:
-            values += self.draw(*values)
             return self.compiled(values)
         except BaseException:
-            torch.set_rng_state(before)  # whoever answers the call instead draws them
+            put_back()  # whoever answers the call instead draws them
             raise
+
+
+def put_back():
+    """The numbers that this thread's last graph has drawn; not where another thread has drawn since, whose numbers would come again."""
+    before, after = _last.drawn
+    if torch.equal(torch.get_rng_state(), after):
+        torch.set_rng_state(before)
 
 
 def packet_of(node):
