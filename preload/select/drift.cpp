@@ -1,6 +1,7 @@
 #include "preload/select/drift.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace ipexrun::preload {
@@ -94,7 +95,7 @@ void DriftLedger::settle(DriftMark& mark, DriftVerdict verdict) noexcept {
   if (auto* to = counter(verdict)) to->fetch_add(1, std::memory_order_relaxed);
 }
 
-void DriftLedger::search(bool good) {
+void DriftLedger::search(bool good, double drift) {
   (good ? high_ : low_) = held_;
   const std::size_t step = std::max<std::size_t>(searched_.size() / kSearchParts, 1);
   if (high_ - low_ <= step) {
@@ -106,7 +107,9 @@ void DriftLedger::search(bool good) {
     searched_.clear();
     return;
   }
-  held_ = (low_ + high_) / 2;
+  const auto tried = static_cast<double>(searched_.size() - low_);
+  const bool hopeless = !good && std::isfinite(drift) && drift > kHopelessAlone * kMaxDrift * std::sqrt(tried);
+  held_ = hopeless ? high_ - step : (low_ + high_) / 2;
   for (std::size_t i = 0; i < high_; ++i) settle(*searched_[i].mark, i < held_ ? DriftVerdict::kHeld : DriftVerdict::kTried);
 }
 
@@ -146,7 +149,8 @@ void DriftLedger::finish(const std::vector<DriftUse>& uses, const SampleErrors& 
     conclude(drift, 0);
     return;
   }
-  good = good && (proven || looks_.worst_of_a_thousand() <= kMaxDrift);
+  const double of_others = good && !proven ? looks_.worst_of_a_thousand() : 0;
+  good = good && of_others <= kMaxDrift;
   looks_ = {};
   look_count_ = 0;
   const bool searching = !searched_.empty();
@@ -168,7 +172,7 @@ void DriftLedger::finish(const std::vector<DriftUse>& uses, const SampleErrors& 
   if (good) {
     for (const DriftUse& use : uses) settle(*use.mark, DriftVerdict::kFine);
   }
-  if (!searched_.empty()) search(good);
+  if (!searched_.empty()) search(good, std::max(drift, of_others));
   searching_.store(!searched_.empty(), std::memory_order_relaxed);
   checks_.fetch_add(1, std::memory_order_relaxed);
   if (!good) failed_.fetch_add(1, std::memory_order_relaxed);

@@ -39,6 +39,9 @@ inline constexpr std::uint32_t kMostSpan = 32;  ///< of uses of one weight in a 
 inline constexpr std::uint64_t kAfterWeights = std::uint64_t{1} << 40;  ///< marks from here on are of ops without weights
 
 inline constexpr std::size_t kSearchParts = 8;  ///< the search for how many first uses to leave ends at an eighth of them
+/// What n roundings of one size add up to is the root of n times one of them: where one alone would be so many times too far, half of them
+/// are hardly good, and the last eighth is asked at once.
+inline constexpr double kHopelessAlone = 4;
 
 /// kHeld: left out of the next checks, to see whether the others pass: kTried.
 enum class DriftVerdict : int { kUnknown, kFine, kTooFar, kHeld, kTried };
@@ -161,8 +164,8 @@ class DriftLedger {
   /// `uses`: those that the pass made, in order, each once. `errors`: of its results; not finite if NaN or infinities moved. Good: all
   /// of them may run from now on. Good, but of too few samples to say that of others (small_samples.h): another pass is looked at, up to
   /// kMostLooks, as long as they have samples that are new and may still show it, and then it counts as too far. Too far: among those that
-  /// no good pass had yet (all, where there are none) the shortest row of first ones is searched without which a pass is good, by halving,
-  /// a check each; these stay with stock. May throw std::bad_alloc.
+  /// no good pass had yet (all, where there are none) the shortest row of first ones is searched without which a pass is good, by halving
+  /// (from the end, where even one use alone would be far beyond the bound), a check each; these stay with stock. May throw std::bad_alloc.
   void finish(const std::vector<DriftUse>& uses, const SampleErrors& errors, std::uint64_t calls);
   void abort() noexcept;
   /// The check began at the wrong place: another one at the next pass, and what was earned beyond `cost_ns` is kept for it.
@@ -195,7 +198,8 @@ class DriftLedger {
   void count_anew() noexcept;
   bool wants_another_look(const SampleErrors& errors);
   void conclude(double drift, std::uint64_t next_from) noexcept;
-  void search(bool good);
+  /// `drift`: of the check that just ended.
+  void search(bool good, double drift);
   void note_yield(const std::vector<DriftUse>& uses) noexcept;
   void settle(DriftMark& mark, DriftVerdict verdict) noexcept;
 

@@ -91,7 +91,8 @@ with torch.no_grad():
         out.append(model(torch.full((8, 64), 0.01 * i)).sum().item())
 import ipexrun
 (note,) = ipexrun.report().get("modules", [{}])
-print(json.dumps({"out": out, "log": LOG, "note": note, "dynamo": "torch._dynamo.convert_frame" in sys.modules}))
+trials = torch.classes.ipexrun.Graph().scripted_trials() if note else 0
+print(json.dumps({"out": out, "log": LOG, "note": note, "dynamo": "torch._dynamo.convert_frame" in sys.modules, "trials": trials}))
 """
 
 
@@ -273,6 +274,8 @@ def first_run(folder, **parts):
     first = first.replace("import ipexrun.capture.capture", "import ipexrun, ipexrun.capture.express, ipexrun.capture.capture")
     done = found([*launched("--graph-mode", "auto"), "-c", SETTLED + first, str(path)], IPEXRUN_CACHE=str(cache), IPEXRUN_GRAPH_WAIT="0")
     assert done["note"].get("by") == "trace", done["note"]
+    assert done["trials"] == 1, "what the graph won in is raced once more inside of the trace"
+    assert any("region" in one.read_text() for one in cache.glob("decisions-*")), "the next process begins with it"
     (proof,) = cache.glob("proof-*")
     return path, cache, proof, done["out"]
 

@@ -364,17 +364,18 @@ def test_a_trace_is_worth_its_price_and_that_of_the_calls_that_try_it(monkeypatc
     price = 0.6 + prices.BASE_S + 10 * prices.PER_MODULE_S
     assert calls_until_traced(0.01) == pytest.approx(prices.LIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.02)
     assert calls_until_traced(1.0) == pytest.approx(prices.LIKELY * (price + prices.TRIAL_CALLS), abs=1.01)
-    assert calls_until_traced(1.0, rounds=True) == pytest.approx(prices.LIKELY * price, abs=1.01), "where bf16 is native"
-    assert calls_until_traced(1.0, rounds=True, gains=False) == pytest.approx(prices.UNLIKELY * price, abs=1.01), "and no faster"
+    assert calls_until_traced(1.0, rounds=True) == pytest.approx(prices.LIKELY * (price + prices.ROUNDED_CALLS), abs=1.01), "where bf16 is native"
+    assert calls_until_traced(1.0, rounds=True, gains=False) == pytest.approx(prices.UNLIKELY * (price + prices.ROUNDED_CALLS), abs=1.01), "and no faster"
     assert calls_until_traced(0.01, gains=False) == pytest.approx(prices.UNLIKELY * (price + 0.01 * prices.TRIAL_CALLS), abs=0.02), "linear layers in float32"
     assert calls_until_traced(0.001, gains=False) == pytest.approx(prices.PATIENCE * (price + 0.001 * prices.TRIAL_CALLS), abs=0.01)
-    assert calls_until_traced(0.001, rounds=True) == pytest.approx(prices.PATIENCE * price, abs=0.01), "calls that compute little"
+    rounded = price + 0.01 * prices.ROUNDED_CALLS
+    assert calls_until_traced(0.001, rounds=True) == pytest.approx(prices.PATIENCE * (price + 0.001 * prices.ROUNDED_CALLS), abs=0.01), "calls that compute little"
     inside, half = 1 / prices.SAVED_INSIDE, 2 / (prices.SAVED_INSIDE + prices.SAVED_BETWEEN)
-    assert calls_until_traced(0.01, rounds=True, answered=1.0) == pytest.approx(inside * price, rel=0.02), "little lies between what is answered"
-    assert calls_until_traced(0.01, rounds=True, answered=2.0) == pytest.approx(inside * price, rel=0.02), "times of other calls"
-    assert calls_until_traced(0.01, rounds=True, answered=0.5) == pytest.approx(half * price, rel=0.02)
-    assert calls_until_traced(0.01, rounds=True, gains=False, answered=0.5) == pytest.approx(prices.UNLIKELY * price, rel=0.02)
-    assert calls_until_traced(0.001, rounds=True, answered=1.0) == pytest.approx(inside * price, rel=0.02)
+    assert calls_until_traced(0.01, rounds=True, answered=1.0) == pytest.approx(inside * rounded, rel=0.02), "little lies between what is answered"
+    assert calls_until_traced(0.01, rounds=True, answered=2.0) == pytest.approx(inside * rounded, rel=0.02), "times of other calls"
+    assert calls_until_traced(0.01, rounds=True, answered=0.5) == pytest.approx(half * rounded, rel=0.02)
+    assert calls_until_traced(0.01, rounds=True, gains=False, answered=0.5) == pytest.approx(prices.UNLIKELY * rounded, rel=0.02)
+    assert calls_until_traced(0.001, rounds=True, answered=1.0) == pytest.approx(inside * rounded, rel=0.02)
     many = 0.6 + prices.BASE_S + 2000 * prices.PER_OPERATOR_S
     assert calls_until_traced(0.01, operators=2000) == pytest.approx(prices.LIKELY * (many + 0.01 * prices.TRIAL_CALLS), abs=0.02)
     changing = 0.6 + prices.BASE_S + 2000 * prices.PER_OPERATOR_S * prices.CHANGING

@@ -376,6 +376,7 @@ void register_classes() {
           .def("bf16_speed", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr ? bf16_speed(tier()->options.isa) : 0.0; })
           .def("may_time", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->options.select.timing; })
           .def("choosing_runs", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs()); })
+          .def("choosing_ns", [](const c10::intrusive_ptr<Builder>&) { return duel_excess_here_ns(); })
           .def("unsettled_runs",
                [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(duel_runs() + exploration_count()); })
           .def("drift_waits", [](const c10::intrusive_ptr<Builder>&) { return tier() != nullptr && tier()->drift.counts().waiting > 0; })
@@ -384,6 +385,7 @@ void register_classes() {
           .def("answered_ns", [](const c10::intrusive_ptr<Builder>&) { return Selector::answered_here_ns(); })
           .def("exploration_ns", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(exploration_ns()); })
           .def("set_apart", [](const c10::intrusive_ptr<Builder>&, bool apart) { return drift_set_apart(apart); })
+          .def("expect_scripted", [](const c10::intrusive_ptr<Builder>&, std::int64_t form) { scripted_expect(static_cast<int>(form)); })
           .def("scripted_trials", [](const c10::intrusive_ptr<Builder>&) { return static_cast<std::int64_t>(scripted_trials()); })
           .def("drop",
                [](const c10::intrusive_ptr<Builder>& self, bool bf16, std::vector<at::Tensor> tensors) { self->drop(bf16, tensors); })

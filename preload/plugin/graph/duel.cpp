@@ -12,6 +12,7 @@ constexpr std::size_t kMostDuels = 8192;
 
 std::atomic<std::uint64_t> runs_of_all{0};
 DuelMemory memory_of_all;
+thread_local std::int64_t excess_here_ns = 0;
 
 struct Hash {
   std::size_t operator()(const DuelKey& key) const noexcept {
@@ -58,10 +59,25 @@ int Duel::way(int ways, const WaysTried& tried) noexcept {
 
 std::uint64_t duel_runs() noexcept { return runs_of_all.load(std::memory_order_relaxed); }
 
+std::int64_t duel_excess_here_ns() noexcept { return excess_here_ns; }
+
+std::int64_t Duel::best_ns(int ways) const noexcept {
+  std::int64_t best = 0;
+  for (int way = 0; way < ways; ++way) {
+    const auto at = static_cast<std::size_t>(way);
+    const std::int64_t least = least_[at].load(std::memory_order_relaxed);
+    if (least > 0 && (best == 0 || least < best) && !out_[at].load(std::memory_order_relaxed)) best = least;
+  }
+  return best;
+}
+
 void Duel::took(int way, int ways, std::int64_t ns, bool counts) noexcept {
   runs_of_all.fetch_add(1, std::memory_order_relaxed);
-  if (decided()) return;
   const auto at = static_cast<std::size_t>(way);
+  const std::int64_t best = best_ns(ways);
+  const bool is_best = counts && least_[at].load(std::memory_order_relaxed) == best;
+  if (best > 0 && ns > best && !is_best) excess_here_ns += ns - best;
+  if (decided()) return;
   if (counts) {
     std::int64_t least = least_[at].load(std::memory_order_relaxed);
     while ((least == 0 || ns < least) && !least_[at].compare_exchange_weak(least, ns, std::memory_order_relaxed)) {

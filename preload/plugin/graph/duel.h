@@ -111,6 +111,8 @@ class Duel {
   static constexpr double kFaster = 0.97;  ///< of way 0's time, for another to win
 
   void decide(int ways) noexcept;
+  /// Of the ways that were timed, the fastest one's; 0: none was.
+  [[nodiscard]] std::int64_t best_ns(int ways) const noexcept;
   /// Runs of that way that are to count.
   [[nodiscard]] int wanted(int way, int ways) const noexcept;
 
@@ -126,6 +128,10 @@ class Duel {
 
 /// Runs of the process so far that were part of a duel: what was timed around them says little.
 std::uint64_t duel_runs() noexcept;
+
+/// Nanoseconds by which this thread's runs of ways other than the best one known by then took longer than that: what a program of steps
+/// took because its ways are still being chosen. The first run of a duel, beside which nothing is known, adds none.
+std::int64_t duel_excess_here_ns() noexcept;
 
 /// Before the first duel of the process.
 void set_duel_memory(const DuelMemory& memory) noexcept;

@@ -116,6 +116,7 @@ struct Number {
 };
 
 std::atomic<std::uint64_t> trials{0};
+thread_local int expected_here = -1;
 
 /// FNV-1a, 64 bits.
 std::string digest(const std::string& text) {
@@ -181,6 +182,7 @@ struct Region::Choice {
   int disturbed = 0;
   int repeats = 0;
   bool remembered = false;  ///< raced in an earlier process: results are judged again, times are not
+  bool expected = false;    ///< likewise, by a graph of the same calls in this one
   bool exact = false;       ///< kernels that are less exact than others took its results too far away
   std::string lost;         ///< which did, and why
 };
@@ -448,6 +450,10 @@ Region::Choice* Region::choice_of(const c10::IValue* inputs) {
     choice->open = {candidate};
     choice->remembered = true;
   }
+  if (known.empty() && std::ranges::find(choice->open, expected_here) != choice->open.end()) {
+    choice->open = {expected_here};
+    choice->remembered = choice->expected = true;
+  }
   if (known == kStockWord) choice->choice.store(kStockAnswers, std::memory_order_release);
   choices_.push_back(std::move(choice));
   return choices_.back().get();
@@ -647,10 +653,8 @@ void Region::explored(Exploring& run) {
   if (decided == 1) {
     say(name_of(run.candidate) + ": " + form.fused[static_cast<std::size_t>(run.candidate)] + (choice.remembered ? " (remembered)" : ""),
         choice.trial);
-    if (!choice.remembered) {  // else the program has its best form at once, and its reports no times of operators
-      note_times(run);
-      remember(choice, name_of(run.candidate));
-    }
+    if (!choice.remembered) note_times(run);  // else the program has its best form at once, and its reports no times of operators
+    if (!choice.remembered || choice.expected) remember(choice, name_of(run.candidate));
     choice.choice.store(run.candidate, std::memory_order_release);
   } else if (decided == -1 && accurate && choice.trial.disturbed() && choice.repeats++ < kMostRepeats) {
     choice.trial = ProgramTrial();
@@ -740,6 +744,8 @@ void scripted_watch_forks() {
   constexpr auto kUnlock = [] { notes().mutex.unlock(); };
   ::pthread_atfork([] { notes().mutex.lock(); }, kUnlock, kUnlock);
 }
+
+void scripted_expect(int form) noexcept { expected_here = form; }
 
 std::uint64_t scripted_trials() noexcept { return trials.load(std::memory_order_relaxed); }
 

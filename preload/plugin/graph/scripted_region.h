@@ -115,6 +115,10 @@ class Region final : public torch::CustomClassHolder {
 /// Whether this thread's calls may be answered by graphs at all now.
 bool scripted_here();
 
+/// Until it is told otherwise this thread expects of regions that it meets for the first time that this form of theirs is the fastest (1:
+/// bf16 inside of float32, 0: none; -1: it expects nothing), since a graph of the same calls was: they are judged by results alone.
+void scripted_expect(int form) noexcept;
+
 /// How many calls of regions in this process had both forms run: who waits for regions to be decided watches it stand still.
 std::uint64_t scripted_trials() noexcept;
 

@@ -408,7 +408,7 @@ class Target:
         """Whether its calls took as long as a capture's price asks for, which calls that take long are part of."""
         if modes.AT_ONCE or not self.waits:
             return (self.wait_longer_s if doubtful else self.wait_s) <= 0
-        price_s = self.price_s() + (0 if self.rounds else prices.TRIAL_CALLS * self.mean_s())
+        price_s = self.price_s() + (prices.ROUNDED_CALLS if self.rounds else prices.TRIAL_CALLS) * self.mean_s()
         more_s = prices.patience(self.mean_s(), self.products_gain, self.answered) * price_s - self.want_s
         return self.wait_longer_s + prices.LATER * more_s <= 0 if doubtful else self.wait_s + more_s <= 0
 
@@ -623,6 +623,7 @@ class Target:
             self.timed[threading.get_ident()] = Missing(self.clock(), rests)
             return self.eager, None
         before, tries, unsettled = compiler.ran(), parts.tries(), self.builder.unsettled_runs()
+        choosing_ns = self.builder.choosing_ns()
         self.hook.end_drift_check()
         run = self.run
         if run is None:  # another thread gave up
@@ -632,7 +633,7 @@ class Target:
             if raised.too_often(self):
                 self.give_up("its calls raise too often")
             return result, None
-        nanoseconds = now() - started
+        nanoseconds = now() - started - (self.builder.choosing_ns() - choosing_ns)
         graphs = compiler.ran() - before
         self.alone = 0 if graphs else self.alone + 1
         self.fits.note(args, kwargs, bool(graphs))

@@ -82,6 +82,11 @@ class Express(tracing.Target):
         share = SHARE if self.exploring_s < LATER_S else SHARE_LATER
         self.explore_at = time.perf_counter() + seconds * (1 / share - 1)
 
+    def expected_form(self):
+        """That of the graph, which won against stock on the same calls. Whether the trace is as fast is its own race with the graph."""
+        choices = {graph.choice for graph in self.owner.compiled}
+        return int(choices.pop()) if len(choices) == 1 and None not in choices else -1
+
     def may_be_held(self):
         """Behind a graph a trace races that; the graph is held against stock."""
         return tracing.RACE and not self.owner.pinned and self.owner.phase == self.owner.wait

@@ -10,7 +10,8 @@ from . import importing, python_speed
 BASE_S, PER_MODULE_S = 0.3, 0.006  # price of a capture where Python is as fast as python_speed's reference, TorchDynamo once imported
 PER_OPERATOR_S, CHANGING = 0.0008, 3.2  # the same by the operators of a call, where that is more; sizes that change take so many times longer
 LATER = 3.0  # times a usual wait where tracing may well be in vain
-TRIAL_CALLS = 4  # calls that a capture costs besides its trace, where nothing is rounded: in these the module and its graph both compute
+TRIAL_CALLS, ROUNDED_CALLS = 4, 2  # calls that a capture costs besides its trace, in which the module and its graph both compute: so many decide where products
+# may be rounded, which nearly always gains
 EARNS = 1.25  # times a trace's price that the last run's calls would have saved, for one at the begin of the next run
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 3.0  # capture once so many times its price was spent in the module
 LIKELY, COMPUTES_S = 2.0, 5e-3  # the same of calls that take so long, in most of which more is computed than arranged

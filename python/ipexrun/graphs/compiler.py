@@ -102,6 +102,7 @@ class Compiled:
         self.of_products = choices.results_of_products(module.graph)
         self.exploring = threading.Lock()
         self.beside_s = self.stock_s = 0.0  # spent in trying beside stock; by stock in the last call that tried
+        self.choosing_ns = 0  # of our form's last run, that went into ways of its kernels which are not the best known ones
         self.begin_trial()
         self.choice = None  # None: stock; else as in `open`
         self.passed_by = 0  # calls that stock answered because another thread tried a form
@@ -334,12 +335,13 @@ class Compiled:
                 self.trial.add(stock_ns, mine_ns)
             else:
                 stock_ns -= beside_ns
+                mine_ns -= self.choosing_ns
                 self.trial.add_unsettled(stock_ns, mine_ns)
             self.times[0].append(stock_ns)
             self.times[1].append(mine_ns)
             decided = self.trial.result() if self.timed else int(self.calls > (1 if self.is_long() else CHECKS))
-            if decided == 0 and self.module_races and self.is_long() and mine_ns <= LEADS * stock_ns:
-                decided = 1  # a race whose calls all answer goes on with it
+            if decided == 0 and self.goes_on_in_a_race(stock_ns, mine_ns):
+                decided = 1
         early = self.checks < CHECKS and (self.checks == 0 or not self.is_costly(self.stock_s))
         if first or decided == 1 or (early and not self.is_long()):
             self.checks += 1
@@ -373,6 +375,15 @@ class Compiled:
         elif decided == -1:
             self.lose(values, f"not faster, {1 / self.trial.ratio():.2f} of stock's speed")
         return result
+
+    def goes_on_in_a_race(self, stock_ns, mine_ns):
+        """The module's, all of whose calls answer: a form that leads may as well choose the rest of its kernels there. One pair of long calls says so, of
+        others the middle of several."""
+        if not self.module_races:
+            return False
+        if self.is_long():
+            return mine_ns <= LEADS * stock_ns
+        return self.choosing_ns > 0 and self.checks >= CHECKS and self.leads()
 
     def packed(self, candidate, values):
         """What a call that is a first one leaves behind, and its results, with which no more is done than compare them with the module's."""
@@ -528,9 +539,12 @@ class Compiled:
     def attempt(self, candidate, values):
         """Our results and the time that they took; None where the program failed, which ends its trial."""
         now = call_clock()
-        started = now()
+        started, choosing_ns = now(), self.graph.choosing_ns()
         try:
-            return self.mine(candidate, values), now() - started
+            mine = self.mine(candidate, values)
+            took_ns = now() - started
+            self.choosing_ns = self.graph.choosing_ns() - choosing_ns
+            return mine, took_ns
         except Exception as problem:
             let_through(problem)
             self.problem = first_line(problem)

@@ -81,6 +81,23 @@ TEST(Duel, TheFirstWayStaysUnlessAnotherIsClearlyFaster) {
   EXPECT_EQ(clear.winner(), 1);
 }
 
+TEST(Duel, WhatChoosingCostsIsKnown) {
+  Model model(1, {200, 150, 400}, {50, 1000, 0});
+  const std::int64_t before = duel_excess_here_ns();
+  model.call();  // 250 with its pack, beside which nothing is known
+  EXPECT_EQ(duel_excess_here_ns() - before, 0);
+  const std::int64_t calls = model.play();
+  // By then 150 is the best: 2 packs (nothing was known of times yet), the rest of 200's and 400's runs as it became known.
+  const std::int64_t all = duel_excess_here_ns() - before;
+  EXPECT_EQ(model.winner(), 1);
+  EXPECT_GT(all, 0);
+  EXPECT_LE(all, calls * 250);
+  Model alone(1, {100, 100}, {0, 0});
+  const std::int64_t again = duel_excess_here_ns();
+  alone.play();
+  EXPECT_EQ(duel_excess_here_ns() - again, 0);
+}
+
 TEST(Duel, LongRunsAreFew) {
   const std::int64_t ms = 1'000'000;
   Model model(1, {500 * ms, 400 * ms, 900 * ms}, {0, 0, 0});

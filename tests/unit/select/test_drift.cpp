@@ -323,9 +323,27 @@ TEST_F(Ledger, WhatNoFurtherSamplesCanShowIsNotLookedAtAgain) {
   EXPECT_EQ(verdict(0), DriftVerdict::kHeld);
 }
 
+TEST_F(Ledger, WhereOneUseAloneWouldBeTooFarTheLastEighthIsAsked) {
+  settle(40);
+  ledger.finish(uses(40), 0.6, 100);  // 0.095 of each, 0.08 is 4 times the bound
+  EXPECT_EQ(verdict(34), DriftVerdict::kHeld);
+  EXPECT_EQ(verdict(35), DriftVerdict::kTried);
+  ASSERT_TRUE(ledger.begin(0, true, false));
+  ledger.finish(uses(40), 0.2, 100);
+  EXPECT_EQ(verdict(39), DriftVerdict::kTooFar) << "one more check, and no search";
+  EXPECT_EQ(ledger.counts().too_far, 40u);
+}
+
+TEST_F(Ledger, WhatTheSameErrorMayBeMadeOfByManyIsHalved) {
+  settle(40);
+  ledger.finish(uses(40), 0.4, 100);
+  EXPECT_EQ(verdict(19), DriftVerdict::kHeld);
+  EXPECT_EQ(verdict(20), DriftVerdict::kTried);
+}
+
 TEST_F(Ledger, TooFarHoldsTheFirstHalfAndChecksTheRestAtOnce) {
   settle(6);
-  ledger.finish(uses(6), 0.5, 100);
+  ledger.finish(uses(6), 0.05, 100);
   EXPECT_EQ(verdict(2), DriftVerdict::kHeld);
   EXPECT_EQ(verdict(3), DriftVerdict::kTried);
   EXPECT_TRUE(ledger.watching(0));
@@ -444,7 +462,7 @@ TEST_F(Ledger, WhatPassedBeforeIsKept) {
   settle(4);
   ledger.finish(uses(4), 1e-3, 100);
   settle(8);
-  ledger.finish(uses(8), 0.5, 100);
+  ledger.finish(uses(8), 0.05, 100);
   EXPECT_EQ(verdict(0), DriftVerdict::kFine);
   EXPECT_EQ(verdict(5), DriftVerdict::kHeld);
   EXPECT_EQ(verdict(6), DriftVerdict::kTried);
