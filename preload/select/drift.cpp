@@ -108,7 +108,7 @@ void DriftLedger::search(bool good, double drift) {
     return;
   }
   const auto tried = static_cast<double>(searched_.size() - low_);
-  const bool hopeless = !good && std::isfinite(drift) && drift > kHopelessAlone * kMaxDrift * std::sqrt(tried);
+  const bool hopeless = !good && drift > kHopelessAlone * kMaxDrift * std::sqrt(tried);
   held_ = hopeless ? high_ - step : (low_ + high_) / 2;
   for (std::size_t i = 0; i < high_; ++i) settle(*searched_[i].mark, i < held_ ? DriftVerdict::kHeld : DriftVerdict::kTried);
 }

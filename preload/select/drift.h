@@ -40,7 +40,7 @@ inline constexpr std::uint64_t kAfterWeights = std::uint64_t{1} << 40;  ///< mar
 
 inline constexpr std::size_t kSearchParts = 8;  ///< the search for how many first uses to leave ends at an eighth of them
 /// What n roundings of one size add up to is the root of n times one of them: where one alone would be so many times too far, half of them
-/// are hardly good, and the last eighth is asked at once.
+/// are hardly good, and the last eighth is asked at once. Likewise where a choice was made among them, which counts as infinitely far.
 inline constexpr double kHopelessAlone = 4;
 
 /// kHeld: left out of the next checks, to see whether the others pass: kTried.

@@ -334,6 +334,13 @@ TEST_F(Ledger, WhereOneUseAloneWouldBeTooFarTheLastEighthIsAsked) {
   EXPECT_EQ(ledger.counts().too_far, 40u);
 }
 
+TEST_F(Ledger, AChoiceAmongThemIsAsFarAsCanBe) {
+  settle(40);
+  ledger.finish(uses(40), std::numeric_limits<double>::infinity(), 100);
+  EXPECT_EQ(verdict(34), DriftVerdict::kHeld);
+  EXPECT_EQ(verdict(35), DriftVerdict::kTried);
+}
+
 TEST_F(Ledger, WhatTheSameErrorMayBeMadeOfByManyIsHalved) {
   settle(40);
   ledger.finish(uses(40), 0.4, 100);
