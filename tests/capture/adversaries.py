@@ -3,6 +3,7 @@ program, on stock and under ipexrun; writes a dict of case name -> list of resul
 
 One list, though long: cases are a few lines each, and what follows from another in one process is part of what is tried."""
 
+import collections
 import random
 import sys
 import threading
@@ -820,6 +821,96 @@ def a_stance_that_comes_later():
     with torch.compiler.set_stance("fail_on_recompile"):
         out += called(model, [x.view(2, 4, 64)] * CALLS + [x.double().float()])
     return out + called(model, [x])
+
+
+@case
+def a_deque_that_is_full():
+    """TorchDynamo does not know that such a one drops elements, in pieces of a forward without operators neither."""
+
+    class Model(Block):
+        def __init__(self):
+            super().__init__()
+            self.last, self.lengths = collections.deque([torch.zeros(8, 64)] * 3, maxlen=3), collections.deque([0.0] * 2, maxlen=2)
+
+        def forward(self, x):
+            y = super().forward(x)
+            self.last.append(y)
+            torch._dynamo.graph_break()
+            self.lengths.appendleft(float(len(self.lengths)))
+            torch._dynamo.graph_break()
+            return y - self.last[0], len(self.last)
+
+    model = Model().eval()
+    return [*called(model, [data(i, 8, 64) for i in range(CALLS)]), list(model.last), list(model.lengths), model.last.maxlen]
+
+
+@case
+def what_a_metaclass_gives():
+    class Single(type):
+        def __call__(cls, *arguments):
+            if "one" not in vars(cls):
+                cls.one = super().__call__(*arguments)
+            return cls.one
+
+    class Settings(metaclass=Single):
+        def __init__(self):
+            self.scale = 1.0
+
+    class Model(Block):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return super().forward(x) * Settings().scale
+
+    Settings().scale = 3.0
+    model = Model().eval()
+    return [*called(model, [data(i, 8, 64) for i in range(CALLS)]), model.calls]
+
+
+@case
+def nested_tensors_behind_plain_ones():
+    """Guards of TorchDynamo's ask these for strides, and what that raises ended the process."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(64, 128), nn.Linear(128, 64)
+
+        def forward(self, x):
+            return self.second(torch.relu(self.first(x)))
+
+    model, plain = Model().eval(), [data(i, 4, 8, 64) for i in range(CALLS)]
+    nested = torch.nested.nested_tensor([data(1, 3, 64), data(2, 5, 64)])
+    out = called(model, plain)
+    for x in (nested, [nested]):
+        with torch.no_grad():
+            out.append([one.clone() for one in (model(x) if x is nested else model(*x)).unbind()])
+    return out + called(model, plain)
+
+
+@case
+def padding_that_comes_later():
+    """nn.TransformerEncoder fills rows of padding with zeros, but under torch.compile."""
+
+    class Model(nn.Module):
+        def __init__(self, looks):
+            super().__init__()
+            self.inside, self.last, self.looks = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2), nn.Linear(64, 8), looks
+
+        def forward(self, x, padding):
+            y = self.inside(x, src_key_padding_mask=padding)
+            if self.looks and y[:, 0].abs().max() > 1e4:
+                raise ValueError
+            return self.last(y)
+
+    none = torch.zeros(4, 20, dtype=torch.bool)
+    some = none.clone()
+    some[1:, 15:] = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        models = [Model(looks).eval() for looks in (False, True)]
+        return [one for model in models for one in called(model, [(data(i, 4, 20, 64), some if i > 6 and i % 2 else none) for i in range(2 * CALLS)])]
 
 
 if __name__ == "__main__":

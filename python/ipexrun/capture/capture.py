@@ -194,6 +194,7 @@ class Target:
         self.problems = []
         self.capture_s = 0.0
         self.limit_s = 0.0  # of it
+        self.refused = ""  # why nothing of it is to be captured
         self.attempts = 0
         self.graphs_a_call = 0  # when it was traced last
         self.missed_s = 0.0  # in calls for which no graph was there
@@ -577,6 +578,9 @@ class Target:
                 self.note["breaks"] = sorted(set(self.breaks))
             if self.capture_s >= self.limit_s:
                 self.attempts = ATTEMPTS  # this was the last one
+            if self.refused:
+                self.give_up(self.refused, look_inside=True)
+                return result
             if not self.compiled:
                 self.give_up(self.problems[0] if self.problems else "nothing of it could be captured", look_inside=True)
             elif len(self.compiled) > before or self.phase == self.capture:

@@ -108,13 +108,16 @@ class Convert:
         target = self.target()
         started = None if target is None else target.clock()
         try:
-            if target is None or target.capture_s >= target.limit_s:
+            if target is None or target.capture_s >= target.limit_s or target.refused:
                 return ConvertFrameReturn()
             with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)
                 converted = self.converter()(frame, *rest, **options)
             if rebuilt.makes_otherwise(converted, frame.f_globals):
                 target.problems.append(rebuilt.REASON)
+                return ConvertFrameReturn()
+            if rebuilt.may_fill(converted, list(frame.f_locals.values())):
+                target.problems.append(rebuilt.LIMITED)
                 return ConvertFrameReturn()
             return converted
         except BaseException as problem:

@@ -2,24 +2,34 @@
 makes: iterators and generators, which have run to their end by then and come out as iterators of tuples; contexts that are entered (torch.no_grad() as a
 value); scalars of NumPy, which come out as arrays; subclasses of set, which come out empty. A frame that gives such a one to the program stays the program's,
 and so does one whose graph would compute NumPy's part in torch's way, hold quantized tensors as plain ones, or draw from a random stream of the program's own.
+Of some objects TorchDynamo does not know what Python does with them: a deque that is full drops an element for each new one, and a metaclass with a
+`__call__` decides what calling its classes gives (a singleton's gives the same object each time); a frame that meets such a deque, or calls such a class,
+stays the program's, too.
 
 Thread rule: every function runs under the interpreter lock.
 """
 
+import collections
 import dis
 import functools
 import weakref
+
+import torch
 
 from ..graphs.backend import makes_quantized
 from ..problems import let_through
 
 GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTENDED_ARG"])
 SWITCH, OF_A_CALL = "set_grad_enabled", ("PUSH_NULL", "SWAP", "LOAD_CONST", "PRECALL")
+MASK_TYPE = 19  # which argument of a layer of nn.TransformerEncoder it is
 ENTERS = ("BEFORE_WITH", "SETUP_WITH")
 REASON = "what it gives to the program would come out as another kind of object"
 OWN_STREAM = "a random stream of its own"
 NUMPY = "NumPy inside: its numbers are its own"
 QUANTIZED = "quantized tensors, which a graph takes for plain ones"
+LIMITED = "a deque that drops elements, of which TorchDynamo does not know"
+METACLASS = "a class whose metaclass has a __call__ of its own, of which TorchDynamo does not know"
+PADDED = "nn.TransformerEncoder with a mask of padding: torch fills those rows with zeros, but under torch.compile"
 ASSERTS = "an assertion about values of tensors, which raises another exception in a graph"
 OF_NUMBERS = {"sqrt", "prod", "log", "log2", "exp", "power", "square", "ceil", "floor"}  # of plain numbers these give torch's kernels what NumPy's scalar would
 
@@ -78,6 +88,9 @@ def comes_out_otherwise():
     given, changed, is_split, effects = looked_into()
     if any(type(one).__name__ == "RandomVariable" for one in effects.id_to_variable.values()):
         return OWN_STREAM
+    unknown = behaves_otherwise(effects)
+    if unknown:
+        return unknown
     (otherwise, but), found = kinds(contexts=not is_split), []  # contexts that are left behind a split are entered anew
     sets = tuple(one for one in otherwise if one.__name__ == "UserDefinedSetVariable")
 
@@ -96,6 +109,31 @@ def comes_out_otherwise():
     VariableTracker.visit(look, given)
     written = [one for one in list(effects.id_to_variable.values()) if issubclass(type(one), sets) and is_written(one, changed, effects)]
     return REASON if found or written else ""
+
+
+def is_limited(value):
+    return isinstance(value, collections.deque) and value.maxlen is not None
+
+
+def behaves_otherwise(effects):
+    """Of what the frame met and made: why Python would do something else with it, or ""."""
+    for one in list(effects.keepalive):
+        if is_limited(one):
+            return LIMITED
+        is_made = getattr(effects.id_to_variable.get(id(one)), "source", None) is None
+        if is_made and type(type(one)).__call__ is not type.__call__:
+            return METACLASS
+    return ""
+
+
+def may_fill(converted, values):
+    """Of what became of a frame, whose locals are `values`: whether its new code computes nothing, so that no backend was asked, and may still change a
+    deque that drops elements."""
+    code = getattr(getattr(converted, "guarded_code", None), "code", None)
+    if code is None or any(name.startswith("__compiled_fn") for name in code.co_names):
+        return False
+    held = [one for value in values for one in (value, *getattr(value, "__dict__", {}).values())]
+    return any(map(is_limited, held))
 
 
 def is_written(variable, changed, effects):
@@ -146,14 +184,35 @@ def refused(backend, target):
         except Exception as problem:  # a torch whose insides are others than expected
             let_through(problem)
             why = REASON
+        asked = target()
+        if not why and fills_padding(graph):
+            why = PADDED
+            if asked is not None:
+                asked.refused = why  # its layers would be given nested tensors by what is not followed, about which TorchDynamo cannot ask
         if why:
-            asked = target()
             if asked is not None:
                 asked.problems.append(why)
             raise NotAsItIs(why)
         return backend(graph, inputs)
 
     return as_it_is
+
+
+def fills_padding(graph):
+    """Whether outside of torch.compile the call would go by way of nested tensors, where its mask says that padding stands at the ends: an encoder asks
+    torch.compiler.is_compiling(), and what its values say in another call is not in the graph."""
+    layer = torch.ops.aten._transformer_encoder_layer_fwd.default
+    of_padding = False
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and node.target in (layer, layer.overloadpacket, torch._transformer_encoder_layer_fwd):
+            kinds_of_mask = node.args[MASK_TYPE:] or (node.kwargs.get("mask_type"),)
+            of_padding = of_padding or kinds_of_mask[0] not in (None, 0)
+    if not of_padding:
+        return False
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    met = [vars(one).get("value") for one in InstructionTranslator.current_tx().output.side_effects.id_to_variable.values()]
+    return any(isinstance(one, torch.nn.TransformerEncoder) and getattr(one, "use_nested_tensor", True) for one in met)
 
 
 def asserts(graph):

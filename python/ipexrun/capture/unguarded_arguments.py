@@ -1,5 +1,6 @@
 """What TorchDynamo's guards take for equal in arguments and attributes, though a program can tell it apart: 0.0 and -0.0, keys 1, 1.0 and True of a dict, and
-which of several lists, dicts and objects are the same one (it looks at each by itself, but for tensors).
+which of several lists, dicts and objects are the same one (it looks at each by itself, but for tensors). And what they cannot be asked about: a nested tensor
+has no strides, and the question where it is compared with a plain one's ends the process (seen in torch 2.11 to 2.13).
 
 A module's graphs are for calls that are like the first one that was captured in these things; others are the module's. Most calls have none of them, which
 is what is looked for first. Parameters that become one are not looked for, nor what objects hold (docs/capture.md).
@@ -13,13 +14,14 @@ import types
 import torch
 
 from . import unguarded
-from .call_kinds import DEPTH
+from .call_kinds import DEPTH, TENSORS
 
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, type(None), bool, int, str, bytes, complex, torch.Size, torch.dtype, torch.device, torch.layout,
                    torch.memory_format))
 NOT_STATE = (torch.Tensor, torch.nn.Module, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, str, bytes, int, float,
              complex, tuple, frozenset, type(None), torch.dtype, torch.device, torch.Size)
 NOTHING = frozenset()
+NESTED = "a nested tensor"
 
 
 def is_state(value):
@@ -54,9 +56,12 @@ class Alike:
         odd = [(str(i), value) for i, value in enumerate(args) if type(value) not in PLAIN]
         if kwargs:
             odd += [(name, value) for name, value in kwargs.items() if type(value) not in PLAIN]
-        if not odd and len(self.attributes) < 2:
+        nested = [(str(i), NESTED) for i, value in enumerate(args) if type(value) in TENSORS and value.is_nested]
+        if kwargs:
+            nested += [(name, NESTED) for name, value in kwargs.items() if type(value) in TENSORS and value.is_nested]
+        if not odd and not nested and len(self.attributes) < 2:
             return NOTHING
-        found, places, own = set(), {}, vars(module)
+        found, places, own = set(nested), {}, vars(module)
         for name in self.attributes:
             one_of(own.get(name), f"self.{name}", found, places)
         if odd:
@@ -82,6 +87,8 @@ def look(value, place, found, places, depth):
         if value == 0.0 and math.copysign(1.0, value) < 0:
             found.add((place, "-0.0"))
         return
+    if kind in TENSORS and value.is_nested:
+        found.add((place, NESTED))
     if kind is not tuple:
         if not is_state(value) or one_of(value, place, found, places):
             return

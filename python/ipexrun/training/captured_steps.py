@@ -146,6 +146,7 @@ class Target:
         self.graphs, self.breaks, self.problems = [], [], []
         self.capture_s, self.extra_s = 0.0, 0.0
         self.limit_s = 0.0  # of it
+        self.refused = ""  # why nothing of it is to be captured
         self.may_take_s = prices.limit_s(BASE_S + PER_MODULE_S * sum(1 for _ in module.modules()))
         self.graph_calls = self.seen = self.taken = self.attempts = self.turn = self.watched = self.unpaired = self.calls = self.missed = self.rematches = 0
         self.exploring = []  # of the steps of the race's form: whether operators were still being measured; choices to come may make it faster
