@@ -11,6 +11,7 @@
 
 #include "configs/contract/event.h"
 #include "preload/hook_abi.h"
+#include "python/hook/guards.h"
 #include "python/hook/snapshots.h"
 #include "python/hook/stacks.h"
 #include "python/hook/targets.h"
@@ -657,6 +658,8 @@ static PyMethodDef methods[] = {
     {"set_enabled", set_enabled, METH_O, "Switch replaced kernels on or off."},
     {"force_here", force_here, METH_O, "force(), for calls of this thread alone."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
+    {"guard", ipexrun_guard, METH_VARARGS, "guard(function, of_signal): that function, which keeps what raise_lost() raises."},
+    {"raise_lost", ipexrun_raise_lost, METH_NOARGS, "Raises what a signal handler raised in one of this thread's guards."},
     {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},
     {"fetch", ipexrun_fetch, METH_O, "fetch(lines): asks for lines of memory, by their addresses."},
     {"unchanged", ipexrun_unchanged, METH_VARARGS,

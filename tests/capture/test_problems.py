@@ -153,3 +153,98 @@ def test_what_arrives_while_a_limit_ends(kind, arrives):
     except kind:
         seen = True
     assert seen == arrives and time_limit._unraised.depth == 0
+
+
+class Guarded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.inside(x)
+
+
+def kept(function):
+    hook = sys.modules["_ipexrun_hook"]
+    return hook.guard(function, problems.of_signal), hook.raise_lost
+
+
+@pytest.fixture
+def hook(monkeypatch):
+    """The extension, of which nothing is installed."""
+    import importlib.machinery
+    import importlib.util
+
+    (path,) = [one for one in os.scandir(f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python") if one.name.startswith("_ipexrun_hook.")]
+    spec = importlib.util.spec_from_loader("_ipexrun_hook", importlib.machinery.ExtensionFileLoader("_ipexrun_hook", path.path))
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "_ipexrun_hook", module)
+    yield module
+
+
+def test_what_a_guard_raises_by_itself_makes_it_fail_and_what_an_interrupt_raises_there_is_kept(hook):
+    def fails(x):
+        raise KeyError(x)
+
+    guard, raise_lost = kept(fails)
+    with pytest.raises(KeyError):
+        guard(1)
+    assert raise_lost() is None
+
+    def interrupted(x):
+        signal.raise_signal(signal.SIGINT)
+        return x
+
+    guard, raise_lost = kept(interrupted)
+    assert guard.__wrapped__ is interrupted
+    with pytest.raises(KeyboardInterrupt):
+        guard(1)  # TorchDynamo takes that for False
+    found = []
+    other = threading.Thread(target=lambda: found.append(raise_lost()))
+    other.start()
+    other.join()
+    assert found == [None], "it is this thread's"
+    with pytest.raises(KeyboardInterrupt) as raised:
+        raise_lost()
+    assert "interrupted" in [one.name for one in raised.traceback], "where it came"
+    assert raise_lost() is None
+    assert kept(lambda x: x + 1)[0](1) == 2
+
+
+@pytest.mark.parametrize("of_sizes", [False, True])
+def test_guards_of_a_trace_keep_an_interrupt(hook, of_sizes, monkeypatch):
+    """Of the state of torch, and of sizes that change, which come last."""
+    from torch._dynamo import guards
+    from torch._functorch._aot_autograd import utils
+
+    from ipexrun.capture import interrupts
+
+    model, x, armed, asked_for, given = Guarded(), torch.ones(5, 4), [], utils.top_saved_tensors_hooks, guards._get_closure_vars
+
+    def interrupt(*arguments):
+        if armed:
+            armed.clear()
+            signal.raise_signal(signal.SIGINT)
+        return asked_for(*arguments) if not of_sizes else True
+
+    if of_sizes:  # a part of the function that asks for sizes
+        build = guards.build_guard_function
+        monkeypatch.setattr(guards, "build_guard_function", lambda parts, names: build(["interrupt()", *parts], names))
+        add = guards.GuardBuilder.add_python_lambda_leaf_guard_to_root
+        monkeypatch.setattr(guards.GuardBuilder, "add_python_lambda_leaf_guard_to_root", lambda self, parts, verbose, closure_vars=None, **more: add(
+            self, parts, verbose, closure_vars={**(closure_vars or given()), "interrupt": interrupt}, **more))
+    else:
+        monkeypatch.setattr(utils, "top_saved_tensors_hooks", interrupt)
+    try:
+        compiled = torch.compile(model, backend="eager", dynamic=of_sizes)
+        with interrupts.heard(), torch.no_grad():
+            truth = compiled(x)
+        for kind, name in interrupts.WAYS:
+            assert type(vars(getattr(torch._C._dynamo.guards, kind))[name]).__name__ == "instancemethod", "it is torch's again"
+        armed.append(True)
+        with torch.no_grad(), pytest.raises(KeyboardInterrupt):
+            torch.testing.assert_close(compiled(x), truth)
+            hook.raise_lost()
+        assert not armed
+    finally:
+        torch._dynamo.reset()

@@ -15,7 +15,7 @@ import torch
 
 from ..problems import first_line, is_being_handled, let_through
 from ..quiet import no_progress_bars, quiet
-from . import collector, rebuilt, time_limit
+from . import collector, interrupts, rebuilt, time_limit
 
 MARK = "_dynamo_static_input_type"
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -110,7 +110,8 @@ class Convert:
         try:
             if target is None or target.capture_s >= target.limit_s or target.refused:
                 return ConvertFrameReturn()
-            with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), time_limit.TimeLimit(target.limit_s - target.capture_s):
+            with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), interrupts.heard(), \
+                    time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)
                 converted = self.converter()(frame, *rest, **options)
             if rebuilt.makes_otherwise(converted, frame.f_globals):

@@ -28,7 +28,9 @@ def call_or_leave(owner, run, module, args, kwargs):
     """What `run` gives; owner.eager where its graph raised and the module itself is to answer."""
     _last.problem = None  # another exception may lie where an older one lay
     try:
-        return run(module, *args, **kwargs)
+        result = run(module, *args, **kwargs)
+        owner.hook.raise_lost()
+        return result
     except Exception as problem:
         if not was_harmless(problem):
             raise

@@ -273,6 +273,7 @@ class Target:
         try:
             with no_marks(module):
                 result = self.trace(module, *args, **kwargs)
+            self.hook.raise_lost()
         finally:
             self.kind = kind
         if self.attempts == 1:
@@ -313,6 +314,7 @@ class Target:
         self.ran = None
         key, watch = call_kinds.signature_of_call(args, kwargs), Stopwatch()
         result = self.run(module, *args, **kwargs)
+        self.hook.raise_lost()
         step = Step(key, self.ran, watch.ns(), watch.explored_ns())
         if self.ran is None:  # another size or branch than was captured, perhaps
             self.miss()
@@ -415,6 +417,7 @@ class Target:
         self.taken += 1
         self.ran = None
         result = self.run(module, *args, **kwargs)
+        self.hook.raise_lost()
         if self.ran is None:
             self.miss()
         return result
