@@ -5,8 +5,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* guard(function, of_signal): a callable that gives what `function` gives. TorchDynamo takes whatever a guard raises for its failure, also what
- * a signal handler of the program's raised there (ctrl-C, an alarm): what of_signal(exception) gives, unless that is None, is kept for
+/* guard(function, of_signal): a callable that gives what `function` gives. TorchDynamo takes whatever a guard raises for its failure, also
+ * what a signal handler of the program's raised there (ctrl-C, an alarm): what of_signal(exception) gives, unless that is None, is kept for
  * raise_lost(). Under the interpreter lock; one exception a process, of the thread that it was raised in. */
 PyObject* ipexrun_guard(PyObject* self, PyObject* arguments);
 
