@@ -174,7 +174,14 @@ def test_calls_that_raise_again_and_again_end_a_capture():
         raised.by_graph(problem, alone)
         raise problem
 
-    owner = SimpleNamespace(eager="eager", raised=0, seen=10)
+    def interrupted():
+        owner.hook.raise_lost = lambda: None
+        raise KeyboardInterrupt
+
+    owner = SimpleNamespace(eager="eager", raised=0, seen=10, hook=SimpleNamespace(raise_lost=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        raised.call_or_leave(owner, graph, None, (IndexError(), True), {})
+    assert owner.raised == 0, "what a guard has kept is not left to a later call"
     assert raised.call_or_leave(owner, graph, None, (IndexError(), True), {}) == "eager" and owner.raised == 1
     for other in (lambda *_: graph(None, IndexError(), False), lambda *_: [][0]):  # what ran before it would be done twice; not of a graph
         with pytest.raises(IndexError):

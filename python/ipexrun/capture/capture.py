@@ -627,7 +627,6 @@ class Target:
             self.timed[threading.get_ident()] = Missing(self.clock(), rests)
             return self.eager, None
         before, tries, unsettled = compiler.ran(), parts.tries(), self.builder.unsettled_runs()
-        choosing_ns = self.builder.choosing_ns()
         self.hook.end_drift_check()
         run = self.run
         if run is None:  # another thread gave up
@@ -637,7 +636,7 @@ class Target:
             if raised.too_often(self):
                 self.give_up("its calls raise too often")
             return result, None
-        nanoseconds = now() - started - (self.builder.choosing_ns() - choosing_ns)
+        nanoseconds = now() - started
         graphs = compiler.ran() - before
         self.alone = 0 if graphs else self.alone + 1
         self.fits.note(args, kwargs, bool(graphs))

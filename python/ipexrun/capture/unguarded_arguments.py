@@ -53,15 +53,12 @@ class Alike:
 
     def described(self, module, args, kwargs):
         """Hashable; NOTHING where there are none of these things."""
-        odd = [(str(i), value) for i, value in enumerate(args) if type(value) not in PLAIN]
+        odd = [(str(i), value) for i, value in enumerate(args) if type(value) not in PLAIN or (type(value) in TENSORS and value.is_nested)]
         if kwargs:
-            odd += [(name, value) for name, value in kwargs.items() if type(value) not in PLAIN]
-        nested = [(str(i), NESTED) for i, value in enumerate(args) if type(value) in TENSORS and value.is_nested]
-        if kwargs:
-            nested += [(name, NESTED) for name, value in kwargs.items() if type(value) in TENSORS and value.is_nested]
-        if not odd and not nested and len(self.attributes) < 2:
+            odd += [(name, value) for name, value in kwargs.items() if type(value) not in PLAIN or (type(value) in TENSORS and value.is_nested)]
+        if not odd and len(self.attributes) < 2:
             return NOTHING
-        found, places, own = set(nested), {}, vars(module)
+        found, places, own = set(), {}, vars(module)
         for name in self.attributes:
             one_of(own.get(name), f"self.{name}", found, places)
         if odd:

@@ -32,6 +32,7 @@ def call_or_leave(owner, run, module, args, kwargs):
         owner.hook.raise_lost()
         return result
     except Exception as problem:
+        owner.hook.raise_lost()  # else a later call would
         if not was_harmless(problem):
             raise
         let_through(problem)
