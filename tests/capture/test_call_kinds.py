@@ -77,8 +77,12 @@ def test_nothing_of_the_programs_runs(made):
     assert call_kinds.has_state((one,)) == isinstance(one, Masked)
 
 
+class Named(torch.Tensor):
+    pass
+
+
 def test_sizes_of_plain_subclasses_count():
-    def of(size, kind=Strict):
+    def of(size, kind=Named):
         return (torch.ones(size).as_subclass(kind),), {}
 
     assert call_kinds.signature_of_call(*of(5)) == call_kinds.signature_of_call(*of(7)) != call_kinds.signature_of_call(*of(9))
@@ -135,6 +139,62 @@ def test_long_texts_are_not_kept():
     assert text not in str(fits.exactly_of((text,), {})) and fits.exactly_of((text,), {}) != fits.exactly_of((text + "b",), {})
 
 
+@pytest.mark.parametrize("kind", [Strict, Wrapped])
+def test_tensors_with_code_of_their_own_are_left_to_the_module(kind):
+    one = Wrapped(3) if kind is Wrapped else torch.ones(3).as_subclass(kind)
+    assert call_kinds.signature_of_call(([{"a": one}],), {}) == call_kinds.OWN_CODE in call_kinds.LEFT
+    assert call_kinds.signature_of_call((torch.nn.Parameter(torch.ones(3)),), {}) not in call_kinds.LEFT
+
+
+def run(program, *words):
+    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0"}
+    return subprocess.run([f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", *words, sys.executable, "-c", program], capture_output=True, text=True, timeout=300,
+                          env=environment)
+
+
+COUNTED = """
+import collections
+import torch
+from torch import nn
+
+counts = collections.Counter()
+
+class Counted(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        counts[function.__name__] += 1
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3))
+    def forward(self, x):
+        return self.inside(x) + 1
+
+torch.manual_seed(0)
+for mode in "eval", "train":
+    model = getattr(Net(), mode)()
+    for i in range(40):
+        counts.clear()
+        x = torch.randn(2, 3, 16, 16)
+        with torch.set_grad_enabled(mode == "train"):
+            y = model(x.as_subclass(Counted) if i % 4 == OF else x)
+        if mode == "train":
+            y.as_subclass(torch.Tensor).sum().backward()
+        assert dict(counts) == ({"conv2d": 2, "relu": 1, "add": 1} if i % 4 == OF else {}), (mode, i, counts)
+import ipexrun
+print([one["state"] for one in ipexrun.report()["modules"] if one["module"] == "Net"])
+"""
+
+
+@pytest.mark.parametrize("of", [0, 1, 3])
+def test_what_a_tensor_subclass_does_is_done_as_often_as_ever(of):
+    """As the first call of all, or once graphs of plain tensors are there, whose guards would ask it."""
+    done = run(COUNTED.replace("OF", str(of)))
+    assert done.returncode == 0 and done.stdout.startswith("["), done.stdout + done.stderr
+
+
 PROGRAM = """
 import sys
 import torch
@@ -157,8 +217,7 @@ print({one["module"]: one["state"] for one in ipexrun.report()["modules"]})
 
 
 def test_a_module_whose_calls_hold_too_much_is_left_alone_and_those_inside_are_not():
-    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0"}
-    done = subprocess.run([f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, env=environment)
+    done = run(PROGRAM)
     assert done.stdout.startswith("{'Net': 'stock: its arguments hold too many things', 'Sequential': "), done.stdout + done.stderr
 
 

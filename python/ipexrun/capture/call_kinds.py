@@ -10,9 +10,15 @@ PLAIN = (torch.Tensor, str, bytes, int, float, complex, type(None), slice, range
 DEPTH = 32  # of containers within containers that are looked into
 MOST = 512  # things in the arguments of one call: looking at more may take longer than the call
 TOO_MANY = ("too many things",)  # what stands for such a call
+OWN_CODE = ("tensors with code of their own",)  # and for one with tensors whose class answers for operators
+LEFT = {TOO_MANY: "its arguments hold too many things", OWN_CODE: "its arguments are tensors with code of their own"}  # calls that are the module's
 
 
 class TooMany(Exception):
+    pass
+
+
+class OwnCode(Exception):
     pass
 
 
@@ -31,12 +37,22 @@ def stops(value, count, met, depth):
     return first if first != place else -(depth > DEPTH)
 
 
+def has_own_code(kind):
+    """Of a tensor subclass: whether its own code answers for operators and whatever else is asked of it: a trace would run that where the module's call runs
+    none, guards would ask it about each call, and what it does (counts, prints, refuses) would be done more often or less."""
+    function = kind.__torch_function__
+    plain = getattr(function, "__func__", function) is _FUNCTION or function is torch._C._disabled_torch_function_impl
+    return not plain or kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+
+
+_FUNCTION = torch.Tensor.__torch_function__.__func__
+
+
 def sizes_of(value, kind):
-    """Of a tensor subclass: its own code may answer for sizes (`__torch_dispatch__`), or whatever is asked (`__torch_function__`)."""
-    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    """Of a tensor subclass; None: they are not to be asked for."""
+    if has_own_code(kind) or value.is_nested:
         return None
-    with torch._C.DisableTorchFunctionSubclass():
-        return None if value.is_nested else (value.dtype, *value.shape)
+    return (value.dtype, *value.shape)
 
 
 def signature(value, met, depth=0):
@@ -56,6 +72,8 @@ def signature(value, met, depth=0):
     if value is None or kind is bool:
         return value
     if issubclass(kind, torch.Tensor):
+        if has_own_code(kind):
+            raise OwnCode
         sizes = sizes_of(value, kind)
         return kind if sizes is None else (kind, sizes[0], *map(bucket, sizes[1:]))
     return kind
@@ -86,3 +104,5 @@ def signature_of_call(args, kwargs):
         return signature(args, met), signature(kwargs, met), torch.is_autocast_enabled("cpu")
     except TooMany:
         return TOO_MANY
+    except OwnCode:
+        return OWN_CODE

@@ -25,7 +25,7 @@ from ..graphs import backend, compiler, graph_notes, parts, raised, random_draws
 from ..graphs.races import call_clock
 from ..problems import first_line, let_through
 from . import as_module, importing, modes, module_notes, prices, python_speed
-from .call_kinds import TOO_MANY, has_state, signature_of_call
+from .call_kinds import LEFT, has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .dynamo_calls import no_marks, ways_of_calling
 from .fits import Fits
@@ -360,8 +360,8 @@ class Target:
         """What earlier processes decided: calls that won are traced at once, those that lost never. Others after the usual time, or a
         multiple of it where tracing may well be in vain."""
         call = signature_of_call(args, kwargs)
-        if call == TOO_MANY:
-            return self.pass_by()
+        if call in LEFT:
+            return self.pass_by(LEFT[call])
         self.crowded = 0
         known = "" if self.again and not self.pinned else self.known.of_call(call)
         if known == remembered.CAPTURED and not self.express_recalled:
@@ -398,11 +398,11 @@ class Target:
             self.give_up("pinned" if self.pinned else "remembered", look_inside=known == remembered.INSIDE, remember=False)
         return self.eager
 
-    def pass_by(self):
-        """A call with more in its arguments than is looked at, which would take longer than it saves."""
+    def pass_by(self, why):
+        """A call with more in its arguments than is looked at, which would take longer than it saves, or with what is not to be looked at."""
         self.crowded += 1
         if self.crowded >= CROWDED:
-            self.give_up("its arguments hold too many things", look_inside=True, remember=False)
+            self.give_up(why, look_inside=True, remember=False)
         return self.eager
 
     def is_worth_a_trace(self, doubtful):
@@ -529,7 +529,7 @@ class Target:
     def capture(self, module, args, kwargs):
         """Traces in this call, which is answered by what was traced."""
         signature = signature_of_call(args, kwargs)
-        if signature == TOO_MANY or (self.compiled and not self.alike.holds(module, args, kwargs)) or not self.lock.acquire(blocking=False):
+        if signature in LEFT or (self.compiled and not self.alike.holds(module, args, kwargs)) or not self.lock.acquire(blocking=False):
             return self.eager
         try:
             before = len(self.compiled)
@@ -737,7 +737,7 @@ class Target:
     def race(self, module, args, kwargs):
         """Neighbouring calls of one signature, by stock and captured in turn."""
         key = signature_of_call(args, kwargs)
-        if key == TOO_MANY:
+        if key in LEFT:
             return self.eager
         waiting = self.pairs.get(key)
         self.turn += 1

@@ -1,6 +1,7 @@
 """What TorchDynamo's guards take for equal in arguments and attributes, though a program can tell it apart: 0.0 and -0.0, keys 1, 1.0 and True of a dict, and
 which of several lists, dicts and objects are the same one (it looks at each by itself, but for tensors). And what they cannot be asked about: a nested tensor
-has no strides, and the question where it is compared with a plain one's ends the process (seen in torch 2.11 to 2.13).
+has no strides, and the question where it is compared with a plain one's ends the process (seen in torch 2.11 to 2.13); a tensor whose class answers for
+operators answers for questions, too.
 
 A module's graphs are for calls that are like the first one that was captured in these things; others are the module's. Most calls have none of them, which
 is what is looked for first. Parameters that become one are not looked for, nor what objects hold (docs/capture.md).
@@ -14,14 +15,14 @@ import types
 import torch
 
 from . import unguarded
-from .call_kinds import DEPTH, TENSORS
+from .call_kinds import DEPTH, TENSORS, has_own_code
 
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, type(None), bool, int, str, bytes, complex, torch.Size, torch.dtype, torch.device, torch.layout,
                    torch.memory_format))
 NOT_STATE = (torch.Tensor, torch.nn.Module, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, str, bytes, int, float,
              complex, tuple, frozenset, type(None), torch.dtype, torch.device, torch.Size)
 NOTHING = frozenset()
-NESTED = "a nested tensor"
+NESTED, OWN_CODE = "a nested tensor", "a tensor with code of its own"
 
 
 def is_state(value):
@@ -84,8 +85,11 @@ def look(value, place, found, places, depth):
         if value == 0.0 and math.copysign(1.0, value) < 0:
             found.add((place, "-0.0"))
         return
-    if kind in TENSORS and value.is_nested:
-        found.add((place, NESTED))
+    if kind in TENSORS:
+        if value.is_nested:
+            found.add((place, NESTED))
+    elif issubclass(kind, torch.Tensor) and has_own_code(kind):
+        found.add((place, OWN_CODE))
     if kind is not tuple:
         if not is_state(value) or one_of(value, place, found, places):
             return

@@ -19,6 +19,7 @@ from .. import plugin, remembered
 from ..capture import call_kinds, capturable, capture, importing, modes, module_notes, prices
 from ..capture.dynamo_calls import no_marks, ways_of_calling
 from ..capture.unguarded import Unguarded
+from ..capture.unguarded_arguments import Alike
 from ..graphs import compiler, graph_notes
 from ..problems import first_line, let_through
 from . import step_forms
@@ -134,6 +135,7 @@ class Target:
         self.known, self.price_s, self.trace_s, self.share = known, price_s, trace_s, share
         self.module_hooks = capturable.Hooks(module)
         self.unguarded = Unguarded()
+        self.alike = Alike()
         self.where = type(module).__name__
         self.module = weakref.ref(module)
         capture.end_with(module, self)
@@ -188,7 +190,7 @@ class Target:
         self.seen += 1
         if self.phase == self.answered_by_stock or not self.module_hooks.are_these(module) or self.module_hooks.traced or not is_plain_moment():
             return self.eager
-        if not self.unguarded.holds():
+        if not self.unguarded.holds() or (self.attempts and not self.alike.holds(module, args, kwargs)):
             return self.eager
         if self.phase == self.answer:
             return self.answer(module, args, kwargs)
@@ -264,6 +266,10 @@ class Target:
     def capture(self, module, args, kwargs):
         """Traces in this call, which is answered by the graph as it was captured."""
         global _scale
+        if not self.attempts:
+            if call_kinds.signature_of_call(args, kwargs) in call_kinds.LEFT:
+                return self.eager
+            self.alike.begin(module, args, kwargs)
         self.attempts += 1
         self.missed = 0
         kind, self.kind, before, self.ran = self.kind, None, len(self.graphs), None
