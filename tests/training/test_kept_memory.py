@@ -56,11 +56,18 @@ PAGES = 100_000
 def test_it_is_kept_where_steps_take_it_again():
     library = Library(PAGES)
     assert steps(library, ENOUGH).state == "kept" and library.keeps()
-    assert library.set[memory.TRIM_THRESHOLD] == 2 * PAGES * memory.PAGE + memory.SLACK_BYTES
+    assert library.set[memory.TRIM_THRESHOLD] == 2 * PAGES * memory.PAGE + memory.SLACK_BYTES[1]
+
+
+def test_small_steps_keep_little():
+    """A step of 10 ms that takes 600 pages anew: 3% of it."""
+    library = Library(600)
+    assert steps(library, ENOUGH, cpu_s=0.01).state == "kept"
+    assert library.set[memory.TRIM_THRESHOLD] == 2 * 600 * memory.PAGE + memory.SLACK_BYTES[0]
 
 
 @pytest.mark.parametrize("library, how", [
-    (Library(1000), {}), (Library(PAGES), {"cpu_s": 1000.0}), (Library(PAGES), {"free_bytes": 1 << 30}),
+    (Library(1000), {}), (Library(200), {"cpu_s": 0.001}), (Library(PAGES), {"cpu_s": 1000.0}), (Library(PAGES), {"free_bytes": 1 << 30}),
 ])
 def test_it_is_not_where_that_is_not_worth_it(library, how):
     assert steps(library, 500, **how).state == "watching" and library.set == {}

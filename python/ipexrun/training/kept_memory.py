@@ -4,7 +4,7 @@ Gradients, activations and what optimizers need for a moment are freed and alloc
 and blocks of 32 MiB and more, back to the kernel at once, so the next step meets fresh pages: a fault each, and zeros that nobody reads. Where steps do
 that (their faults are counted), malloc is told to keep such memory; if faults do not fall, or steps take longer, it is told to do as before.
 
-What is kept stays bounded: by twice what a step takes and 256 MiB, looked at every CHECK steps; more is given back, and where that is so LAPSES times
+What is kept stays bounded: by twice what a step takes and 64 to 256 MiB, looked at every CHECK steps; more is given back, and where that is so LAPSES times
 in a row all is as before. Left alone: another malloc than the C library's, a user's own settings of it, several NUMA nodes (fresh pages come from the node of the thread
 that writes them first), --select off, too little free memory.
 
@@ -25,11 +25,11 @@ LARGEST = 1 << 30  # blocks above are given back at once, as before
 WARM, STEPS = 4, 6  # steps before those that count, and these
 PAGE = os.sysconf("SC_PAGE_SIZE")
 STAT = "/proc/self/stat"
-LEAST_BYTES = 16 << 20  # of a step, below which nothing is worth it
+LEAST_BYTES = 1 << 20  # of a step, below which nothing is worth it
 FAULT_S = 5e-7  # at least, of a fault and the zeros of its page
 SHARE = 0.01  # of a step's CPU time that its faults take at least
 SLOWER = 1.05
-SLACK_BYTES = 256 << 20
+SLACK, SLACK_BYTES = 16, (64 << 20, 256 << 20)  # times what a step faults, at least and at most: small steps keep little
 SHARE_OF_FREE_MEMORY = 0.25
 CHECK = 16
 AGAIN, SELDOM = 64, 4096  # steps until steps that were not worth it are looked at again: twice as many each time, up to so many
@@ -129,8 +129,9 @@ class Keeper:
     def decide(self, faults, cpu_s):
         """As malloc does by itself, a step takes so many faults."""
         self.wait, self.again = self.again, min(2 * self.again, SELDOM)
-        wanted = 2 * faults * PAGE + SLACK_BYTES
-        if faults * PAGE < LEAST_BYTES or faults * FAULT_S < SHARE * cpu_s or wanted > SHARE_OF_FREE_MEMORY * self.free_bytes():
+        bytes_a_step = faults * PAGE
+        wanted = 2 * bytes_a_step + min(max(SLACK * bytes_a_step, SLACK_BYTES[0]), SLACK_BYTES[1])
+        if bytes_a_step < LEAST_BYTES or faults * FAULT_S < SHARE * cpu_s or wanted > SHARE_OF_FREE_MEMORY * self.free_bytes():
             return
         self.before, self.kept_bytes = (faults, cpu_s), min(wanted, (1 << 31) - 1)
         self.library.mallopt(MMAP_THRESHOLD, LARGEST)  # older ones refuse more than 32 MiB, and keep what they had
