@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IPEXRUN_HOOK_ABI 10u
+#define IPEXRUN_HOOK_ABI 11u
 #define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
 
 /* One finished top-level module call. */
@@ -43,8 +43,11 @@ typedef struct IpexrunHookApi {
   /* Whether the numbers of each of these tensors (addresses of at::TensorImpl, all alive) still lie where they did; 0 where one cannot say.
    */
   int (*same_places)(const uint64_t* tensors, const uint64_t* places, size_t count);
-  int (*works_alone)(void);   /* operators of the calling thread are computed by it alone */
-  void (*left_modules)(void); /* the calling thread is back from its outermost call of a module, whose result it holds */
+  int (*works_alone)(void);    /* operators of the calling thread are computed by it alone */
+  void (*left_modules)(void);  /* the calling thread is back from its outermost call of a module, whose result it holds */
+  void (*keep_warnings)(void); /* what operators of the calling thread warn of is kept, */
+  /* and no longer: `take` is told of each message, in their order. Returns how many there were. */
+  size_t (*kept_warnings)(void (*take)(const char* message, void* to), void* to);
 } IpexrunHookApi;
 
 #endif

@@ -18,6 +18,7 @@
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
+#include "preload/plugin/warned.h"
 
 namespace ipexrun::preload {
 namespace {
@@ -89,6 +90,16 @@ int same_places(const std::uint64_t* tensors, const std::uint64_t* places, std::
   }
 }
 
+std::size_t kept_warnings(void (*take)(const char* message, void* to), void* to) {
+  const std::string messages = warned_end();
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < messages.size(); at += std::strlen(messages.c_str() + at) + 1) {
+    take(messages.c_str() + at, to);
+    ++count;
+  }
+  return count;
+}
+
 IpexrunHookApi make_api() {
   IpexrunHookApi api{};
   api.abi = IPEXRUN_HOOK_ABI;
@@ -117,6 +128,8 @@ IpexrunHookApi make_api() {
   api.same_places = same_places;
   api.works_alone = [] { return at::get_num_threads() == 1 ? 1 : 0; };
   api.left_modules = [] { drift_left_modules(); };
+  api.keep_warnings = [] { warned_begin(); };
+  api.kept_warnings = kept_warnings;
   return api;
 }
 

@@ -506,6 +506,32 @@ static PyObject* end_drift_check(PyObject* self, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
+static PyObject* keep_warnings(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  if (!need_api()) return NULL;
+  hook.api->keep_warnings();
+  Py_RETURN_NONE;
+}
+
+/* `to`: where a list is made once there is a message; NULL in it after an error. */
+static void take_warning(const char* message, void* to) {
+  PyObject** list = to;
+  if (PyErr_Occurred()) return;
+  if (*list == NULL) *list = PyList_New(0);
+  PyObject* text = *list == NULL ? NULL : PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+  if (text == NULL || PyList_Append(*list, text) < 0) Py_CLEAR(*list);
+  Py_XDECREF(text);
+}
+
+static PyObject* kept_warnings(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  if (!need_api()) return NULL;
+  PyObject* list = NULL;
+  hook.api->kept_warnings(take_warning, &list);
+  if (list != NULL || PyErr_Occurred()) return list;
+  Py_RETURN_NONE;
+}
+
 static PyObject* optimizing(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   return need_api() ? PyBool_FromLong(hook.api->optimizing()) : NULL;
@@ -650,6 +676,8 @@ static PyMethodDef methods[] = {
     {"enabled", enabled, METH_NOARGS, "Whether replaced kernels may run."},
     {"higher_order_ops_pass", higher_order_ops_pass, METH_NOARGS, "Says that torch's Python operators skip the key of drift checks."},
     {"end_drift_check", end_drift_check, METH_NOARGS, "Ends or postpones the check of a whole pass that this thread is in."},
+    {"keep_warnings", keep_warnings, METH_NOARGS, "What operators of this thread warn of is kept, until kept_warnings()."},
+    {"kept_warnings", kept_warnings, METH_NOARGS, "kept_warnings(): a list of the messages since keep_warnings(); None: there was none."},
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
     {"explorations", explorations, METH_NOARGS,
      "How often candidates of operators were measured so far: such a step is longer than others."},

@@ -43,7 +43,7 @@ class OfThreads:
         return re.compile, ("(?!)",)
 
 
-SILENT = ("ignore", OfThreads(), Warning, None, 0)
+SILENT, RAISED = ("ignore", OfThreads(), Warning, None, 0), ("error", OfThreads(), Warning, None, 0)
 
 
 @contextlib.contextmanager

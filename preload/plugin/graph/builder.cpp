@@ -9,6 +9,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "preload/plugin/answer.h"
@@ -26,9 +27,14 @@
 #include "preload/plugin/graph/trial.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/tier_state.h"
+#include "preload/plugin/warned.h"
 
 namespace ipexrun::preload::graph {
 namespace {
+
+// As in python/ipexrun/graphs/warned.py.
+constexpr const char* kWarned = "ipexrun: a graph warned: ";
+constexpr char kBetween = '\x1e';
 
 /// Reads arguments out of the form in which they come from Python, see Builder::op().
 class Reader {
@@ -206,6 +212,7 @@ class Builder final : public torch::CustomClassHolder {
   std::vector<OpTimeRow> times(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
     const std::shared_ptr<const Program> program = program_of(bf16);
     if (program == nullptr) return {};
+    const KeptWarnings aside;
     return rows_of(op_times(graph_, *program, inputs_of(tensors, numbers)));
   }
 
@@ -221,6 +228,7 @@ class Builder final : public torch::CustomClassHolder {
                                                                                            const std::vector<at::Tensor>& tensors,
                                                                                            const std::vector<std::int64_t>& numbers,
                                                                                            bool all) {
+    const KeptWarnings aside;
     Graph graph = graph_;
     Fused fused;
     optimize_around_parts(&graph, bf16, &fused);
@@ -251,12 +259,13 @@ class Builder final : public torch::CustomClassHolder {
   /// Runs once, both forms of each part several times; gives how many are faster compiled.
   std::int64_t choose_parts(const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
     const std::shared_ptr<const InParts> in_parts = parts();
+    const KeptWarnings aside;
     graph::choose_parts(*in_parts->program, inputs_of(tensors, numbers));
     return std::count_if(in_parts->parts.begin(), in_parts->parts.end(), [](const auto& part) { return part->answers.load(); });
   }
 
   std::vector<std::optional<at::Tensor>> run_parts(const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
-    return results_of(parts()->program->run(inputs_of(tensors, numbers)));
+    return results_of(unless_it_warns(*parts()->program, inputs_of(tensors, numbers)));
   }
 
   void drop_parts() { set_in_parts(nullptr); }
@@ -265,10 +274,21 @@ class Builder final : public torch::CustomClassHolder {
   std::vector<std::optional<at::Tensor>> run(bool bf16, const std::vector<at::Tensor>& tensors, const std::vector<std::int64_t>& numbers) {
     const std::shared_ptr<const Program> program = program_of(bf16);
     if (program == nullptr) throw std::logic_error("the graph was not compiled");
-    return results_of(program->run(inputs_of(tensors, numbers)));
+    return results_of(unless_it_warns(*program, inputs_of(tensors, numbers)));
   }
 
  private:
+  /// A run whose operators warn raises what they warn of, behind kWarned (graphs/warned.py).
+  static Values unless_it_warns(const Program& program, Values inputs) {
+    KeptWarnings kept;
+    Values values = program.run(std::move(inputs));
+    std::string messages = kept.end();
+    if (messages.empty()) return values;
+    messages.pop_back();
+    std::replace(messages.begin(), messages.end(), '\0', kBetween);
+    throw std::runtime_error(kWarned + messages);
+  }
+
   static std::vector<std::optional<at::Tensor>> results_of(Values values) {
     std::vector<std::optional<at::Tensor>> results;
     for (c10::IValue& result : values) results.push_back(result.isNone() ? std::nullopt : std::optional(std::move(result).toTensor()));

@@ -21,7 +21,7 @@ import weakref
 import torch
 
 from .. import plugin, remembered
-from ..graphs import compiler, double, graph_notes
+from ..graphs import compiler, double, graph_notes, raised, warned
 from ..graphs.races import call_clock
 from ..problems import first_line, let_through, of_signal
 from ..quiet import SILENT, in_front
@@ -86,6 +86,7 @@ class Form:
         self.certain = certain  # an earlier one found the trace right and faster
         self.wanted = CHECKS_AGAIN if certain or target.proved else CHECKS
         self.method = trace.method
+        warned.heed_traces()
         self.taken = trace.taken
         self.layout = [(one.dtype, one.shape, one.stride()) for one in self.taken.tensors]
         trace.drop()
@@ -93,6 +94,7 @@ class Form:
         self.trial = torch.classes.ipexrun.Trial()
         self.margins = torch.classes.ipexrun.Margins() if target.bf16 else None
         self.small = 0  # calls with results too small for what bf16 rounds
+        self.warned = 0  # calls whose operators warned
         self.calls = self.checks = self.quiet = self.turn = self.repeated = self.rematches = self.uses = 0
         self.judged = set()  # values
         self.look = None  # a Look while it is held against stock again
@@ -311,9 +313,14 @@ class Form:
             return target.eager
         target.hook.end_drift_check()
         try:
-            mine = method(*tensors)
+            mine = warned.by_a_trace(method, *tensors)
             large = self.is_large(mine)
             result = self.taken.like(mine) if large else None
+        except warned.Warned:
+            self.warned += 1
+            if self.warned > raised.ALLOWED and self.warned > raised.SHARE * self.uses:
+                target.give_up("its calls warn too often")
+            return target.eager
         except Exception as problem:
             let_through(problem)
             target.give_up(first_line(problem))

@@ -14,7 +14,7 @@ import torch
 
 from .. import remembered
 from ..problems import first_line, let_through
-from . import choices, double, graph_notes, raised
+from . import choices, double, graph_notes, raised, warned
 from .graph_notes import enabled_here
 from .parts import Parts, leave_out
 from .races import CHECKS, REMATCHES, UNSETTLED, call_clock, may_have_won
@@ -70,7 +70,7 @@ class Compiled:
         if self.rounds and dtype is None:
             dtype = "auto"  # the program asks for it
         self.timed = self.races = timed  # False: the first form that is accurate answers; `races`: but for what earlier processes found
-        self.stock = function_of(module)
+        self.as_captured = function_of(module)
         self.module = module
         self.graph = translation.graph
         if not self.graph.may_time():
@@ -119,15 +119,36 @@ class Compiled:
         _runs.count = ran() + 1
         self.note["calls"] += 1
         try:
-            return self.by_a_form(arguments)
+            return self.answer_call(arguments)
         except Exception as problem:
             raised.by_graph(problem, self.alone)
             raise
 
-    def by_a_form(self, arguments):
+    def stock(self, *values):
+        """The graph as it was captured, by torch."""
+        if self.alone:
+            return warned.by_torch(self.as_captured, *values)
+        result, said = warned.noted(self.as_captured, *values)
+        if said:
+            _runs.said = {**said, **(getattr(_runs, "said", None) or {})}
+        return result
+
+    def answer_call(self, arguments):
         values = list(arguments)
         if isinstance(arguments, list):
             arguments.clear()  # a boxed call: its caller gives the inputs up
+        try:
+            result = self.by_a_form(values)
+        except warned.Warned:
+            if self.alone:
+                raise  # upon which the module answers
+            result = self.stock(*values)
+        if getattr(_runs, "said", None):
+            said, _runs.said = _runs.said, None
+            warned.say(said)
+        return result
+
+    def by_a_form(self, values):
         if not enabled_here():
             return self.stock(*values)
         if not self.open:
@@ -293,7 +314,7 @@ class Compiled:
         return parts is not None and parts.pending()
 
     def mine(self, bf16, values):
-        return tuple(self.graph.run(bf16, self.tensors_of(values), self.numbers_of(values)))
+        return tuple(warned.by_a_form(self.graph.run, bf16, self.tensors_of(values), self.numbers_of(values)))
 
     def numbers_of(self, values):
         return [int(value) for value, tensor in zip(values, self.tensors) if not tensor]
@@ -417,7 +438,7 @@ class Compiled:
                     hook.set_enabled(True)
             if found is None and not copies:
                 return False
-            self.stock = function_of(self.module)
+            self.as_captured = function_of(self.module)
             translation = Translation(self.source, self.static, found).run()
             fused = {bf16: translation.graph.compile(bf16) for bf16 in self.open}
         except Exception as problem:  # a graph that cannot be run node by node

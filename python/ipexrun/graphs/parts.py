@@ -13,7 +13,7 @@ import torch
 
 from .. import remembered
 from ..problems import let_through
-from . import inductor
+from . import inductor, warned
 from .races import CHECKS, REMATCHES, UNSETTLED, call_clock, may_have_won
 
 PATIENCE = 1.0 if os.environ.get("IPEXRUN_SELECT") == "thorough" else 2.0  # compiled once so many times its price was spent in the graph
@@ -204,7 +204,7 @@ class Parts:
         return self.tried(values, self.compare)
 
     def run(self, values):
-        return tuple(self.owner.graph.run_parts(self.owner.tensors_of(values), self.owner.numbers_of(values)))
+        return tuple(warned.by_a_form(self.owner.graph.run_parts, self.owner.tensors_of(values), self.owner.numbers_of(values)))
 
     def compare(self, values):
         """The form that answers so far does; with the parts the graph runs beside it."""

@@ -7,7 +7,7 @@ Thread rule: any thread, each for itself.
 
 import threading
 
-from ..problems import let_through
+from ..problems import Passing, let_through
 
 ALLOWED, SHARE = 16, 0.05  # calls that may raise before it is asked whether they are more than such a share: each of them is computed twice
 
@@ -35,7 +35,8 @@ def call_or_leave(owner, run, module, args, kwargs):
         owner.hook.raise_lost()  # else a later call would
         if not was_harmless(problem):
             raise
-        let_through(problem)
+        if not isinstance(problem, Passing):
+            let_through(problem)
         owner.raised += 1
         return owner.eager
     finally:

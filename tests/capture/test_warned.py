@@ -1,0 +1,96 @@
+"""What operators warn of in captured calls (python/ipexrun/graphs/warned.py, preload/plugin/warned.h): as in stock's.
+
+Risk covered: lines on stderr that no filter of the program's sees, warnings that are lost, shown from a line of ours or not raised under an "error" filter.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, warnings
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 128), nn.Linear(128, 64)
+    def forward(self, x):
+        return x + self.b(nn.functional.gelu(self.a(x)))
+
+class Once(nn.Module):  # its operator warns once in a process
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.register_buffer("rows", torch.arange(16) % 4)
+    def forward(self, x):
+        return torch.zeros(4, 64).index_reduce(0, self.rows, self.block(x), "amax")
+
+class Always(nn.Module):  # its operator warns whenever a batch is of one
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+    def forward(self, x):
+        y = self.block(x)
+        return y.mean(0), y.std(0)
+
+def states(name):
+    if "ipexrun" in sys.modules:
+        print([one["state"] for one in sys.modules["ipexrun"].report().get("modules", ()) if one["module"] == name], file=sys.stderr)
+
+torch.manual_seed(0)
+with torch.no_grad():
+    model, seen = Once().eval(), []
+    for _ in range(120):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model(torch.randn(16, 64))
+        seen += said
+    print(len(seen), [str(one.message)[:14] for one in seen])
+    states("Once")
+    model = Always().eval()
+    compiled = torch.compile(model, backend=sys.argv[1]) if len(sys.argv) > 1 else model
+    for _ in range(60):
+        compiled(torch.randn(8, 64))
+    for what in "always", "error", "ignore":
+        raised, seen = 0, []
+        for i in range(200):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter(what)
+                try:
+                    compiled(torch.randn(1 if i % 40 == 7 else 8, 64))
+                except UserWarning:
+                    raised += 1
+            seen += said
+        print(what, raised, [(str(one.message)[:6], one.category.__name__) for one in seen])
+    states("Always")
+"""
+
+
+def run(*command):
+    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def stock():
+    return run(sys.executable, "-c", PROGRAM).stdout
+
+
+@pytest.mark.parametrize("mode", ["auto", "dynamo", "trace"])
+def test_programs_are_warned_as_by_stock(stock, mode):
+    done = run(f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", "--graph-mode", mode, sys.executable, "-c", PROGRAM)
+    assert done.stdout == stock and "always 0 [('std():', 'UserWarning')" in stock
+    assert "[W" not in done.stderr and "Warning" not in done.stderr, done.stderr
+
+
+def test_an_edited_program_is_warned_as_often(stock):
+    """Once for each call: from where is torch.compile's."""
+    done = run(f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", "--graph-mode", "off", sys.executable, "-c", PROGRAM, "ipex")
+    assert done.stdout == stock
+    assert "[W" not in done.stderr and "Warning" not in done.stderr, done.stderr
