@@ -159,6 +159,8 @@ bool ran_forced(const Site& site) {
 
 int shown_choice(const Site& site) { return ran_forced(site) ? tier()->forced.load(std::memory_order_relaxed) : site.choice.load(); }
 
+char process_text[128];  // written once, before there is anything to report
+
 std::string drift_json(const DriftCounts& drift) {
   const std::string kept = kept_drift();
   char text[256];
@@ -174,7 +176,11 @@ const char* shown_reason(const Site& site) { return ran_forced(site) ? "forced" 
 
 }  // namespace
 
-void write_process_event(std::string_view text) noexcept { events().write(event_of(IPEXRUN_EVENT_PROCESS), text); }
+void write_process_event(std::string_view text) noexcept {
+  const std::size_t length = text.copy(process_text, sizeof process_text - 1);
+  process_text[length] = '\0';
+  events().write(event_of(IPEXRUN_EVENT_PROCESS), process_text);
+}
 
 void write_site_event(Site& site) noexcept {
   try {
@@ -207,6 +213,7 @@ void write_totals(TierState& state, bool with_ops) noexcept {
     event.value[5] = state.sites.size();
     events().write(event, "");
     if (with_ops) {
+      events().write(event_of(IPEXRUN_EVENT_PROCESS), process_text);  // the first one may be overwritten by now
       write_op_events(ops);
       write_region_events();
       write_drift_event(state.drift.counts());

@@ -46,7 +46,8 @@ def isa():
 
 
 def report():
-    """What the plugin did in this process so far, as a dict; report()["reason"] says why when there is nothing to tell."""
+    """What the plugin did in this process so far, as a dict; report()["reason"] says why when there is nothing to tell. Its lists "graphs", "modules" and
+    "optimizers" are always there, empty where there is nothing of the kind."""
     hook = _hook()
     if hook is None:
         return _with_graphs({"active": False, "reason": "not started by ipexrun, or torch was not imported"})
@@ -61,9 +62,11 @@ def _count_left_out(out, name, notes):
 
 
 def _with_graphs(out):
+    for name in ("graphs", "modules", "optimizers"):
+        out.setdefault(name, [])
     graphs = _sys.modules.get(__name__ + ".graphs.graph_notes")
     if graphs is not None:
-        out["graphs"] = list(graphs.graphs) + out.get("graphs", [])
+        out["graphs"] = list(graphs.graphs) + out["graphs"]
         _count_left_out(out, "graphs", graphs.graphs)
     modules = _sys.modules.get(__name__ + ".capture.module_notes")
     if modules is not None:

@@ -75,7 +75,9 @@ def test_the_levels_of_cpu_binary_and_process_are_reported():
         sys.path.insert(0, {package!r})
         import ipexrun
         assert ipexrun.isa() is None
+        assert all(ipexrun.report()[name] == [] for name in ("graphs", "modules", "optimizers"))
         plugin_loader.start()
+        assert all(ipexrun.report()[name] == [] for name in ("graphs", "modules", "optimizers"))
         print(*ipexrun.isa().values(), list(ipexrun.isa()))
     """, IPEXRUN_MAX_ISA="avx2")
     cpu, binary, process, keys = done.stdout.strip().split(" ", 3)

@@ -17,7 +17,13 @@ import torch
 from ..problems import Passing
 from ..quiet import RAISED, in_front
 
-_hook = sys.modules.get("_ipexrun_hook")  # not there in tests of parts of this package
+
+def nothing():
+    """In the place of the extension's, where a plugin was loaded without it: such warnings are lines on stderr."""
+
+
+_hook = sys.modules.get("_ipexrun_hook")
+_keep, _kept = getattr(_hook, "keep_warnings", nothing), getattr(_hook, "kept_warnings", nothing)
 NOT_THE_PROGRAMS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__)))  # torch, and all of this package
 OF_TRACES = ("error", None, Warning, re.compile(re.escape(__name__) + "$"), 0)
 WARNED, BETWEEN = "ipexrun: a graph warned: ", "\x1e"  # as in preload/plugin/graph/builder.cpp
@@ -56,7 +62,7 @@ def by_torch(run, *values):
     """Likewise of operators that are called from Python, in either of two ways, of which one has no part in Python's warnings."""
     said = {}
     while True:
-        _hook.keep_warnings()
+        _keep()
         try:
             with in_front(RAISED):
                 result = run(*values)
@@ -65,7 +71,7 @@ def by_torch(run, *values):
         else:
             found = {}
         finally:
-            kept = _hook.kept_warnings()
+            kept = _kept()
         found.update(dict.fromkeys(kept or ()))
         if not found:
             say(said)
@@ -77,11 +83,11 @@ def by_torch(run, *values):
 
 def noted(run, *values):
     """Its result, and what its operators warned of in the way that has no part in Python's warnings, for say(); or None."""
-    _hook.keep_warnings()
+    _keep()
     try:
         result = run(*values)
     finally:
-        kept = _hook.kept_warnings()
+        kept = _kept()
     return result, kept and dict.fromkeys(kept)
 
 

@@ -72,6 +72,18 @@ TEST_F(SummaryTest, SaysWhenStockWasKept) {
   EXPECT_THAT(text(), HasSubstr("stock kernels kept for all 40 linear calls"));
 }
 
+TEST_F(SummaryTest, NamesGraphsThatAreNoCapturedModules) {
+  file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
+  file_.add(IPEXRUN_EVENT_REGION, "Net\tbf16", {0, 9, 60, 58, 2100, 0});
+  file_.add(IPEXRUN_EVENT_OP, "addmm\t", {8, 0, 0, 0, 0, 1});
+  EXPECT_THAT(text(), HasSubstr("; graph of Net answered 58 of 60 calls (2.1x); stock kernels kept for all 8 linear calls"));
+  file_.add(IPEXRUN_EVENT_REGION, "b.py:3\tstock", {1, 9, 60, 0, 900, 0});
+  file_.add(IPEXRUN_EVENT_REGION, "c.py:3\tfloat32", {2, 9, 40, 40, 1500, 0});
+  EXPECT_THAT(text(), HasSubstr("58 of 60 calls (2.1x) and 1 more graph;"));
+  file_.add(IPEXRUN_EVENT_SITE, "module:Net|a\tcaptured\tfaster", {60, 58, 0, 100, 50, 6});
+  EXPECT_THAT(text(), AllOf(HasSubstr("; Net captured (2.0x);"), Not(HasSubstr("graph of"))));
+}
+
 TEST_F(SummaryTest, SaysWhatDriftLeavesInFloat32) {
   file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
   file_.add(IPEXRUN_EVENT_OP, "addmm\t", {40, 0, 0, 0, 0, 1});
