@@ -104,6 +104,113 @@ def test_the_assembly_of_products_holds_dpas(tmp_path, device):
         assert any("dpas.8x8" in line and type_of_operand in line for text in texts for line in text.splitlines()), device
 
 
+FAKE_OCLOC = """#!/bin/sh
+# ocloc ids NAME, and ocloc compile ... -output NAME -out_dir DIR: knows two devices, builds one byte.
+if [ "$1" = ids ]; then [ "$2" = tgllp ]; exit; fi
+while [ $# -gt 0 ]; do case $1 in -output) name=$2 ;; -out_dir) dir=$2 ;; esac; shift; done
+echo x > "$dir/$name"
+"""
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Runs `ipexrun aot` with a compiler that is none: fake(*args) -> CompletedProcess."""
+    place = tmp_path / "fake"
+    place.mkdir()
+    (place / "ocloc").write_text(FAKE_OCLOC)
+    (place / "ocloc").chmod(0o755)
+    few = tmp_path / "few.txt"
+    few.write_text("fill -DRAW=uint\n")
+    return lambda *args, into=tmp_path / "out": aot(*args, "--programs", str(few), "--into", str(into), PATH=f"{place}:{os.environ['PATH']}")
+
+
+def users_folder(tmp_path, name):
+    """A folder of the user's in --into, closed to others, with files that end as ours do."""
+    folder = tmp_path / "out" / name
+    folder.mkdir(parents=True)
+    for file in ("pytorch_model.bin", "shader.spv", "0123456789abcdef.bin"):
+        (folder / file).write_text("mine")
+    folder.chmod(0o700)
+    folder.parent.chmod(0o750)
+    return folder
+
+
+def untouched(folder):
+    return (sorted(path.name for path in folder.iterdir()) == ["0123456789abcdef.bin", "pytorch_model.bin", "shader.spv"]
+            and folder.stat().st_mode & 0o777 == 0o700 and folder.parent.stat().st_mode & 0o777 == 0o750)
+
+
+@pytest.mark.parametrize("name", ["llama", "../out/llama", "", ".", "-q", "pvc,llama"])
+def test_a_name_that_is_no_device_is_refused_before_anything_is_made(tmp_path, fake, name):
+    folder = users_folder(tmp_path, "llama")
+    done = fake("--device", name)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2 and len(lines) == 1 and "no device" in lines[0] and "acm-g10" in lines[0], done.stderr
+    assert untouched(folder) and sorted(os.listdir(tmp_path / "out")) == ["llama"]
+
+
+def test_a_folder_without_our_list_is_left_alone(tmp_path, fake):
+    folder = users_folder(tmp_path, "tgllp")
+    done = fake("--device", "tgllp")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "no list of ipexrun aot" in done.stderr, done.stderr
+    assert untouched(folder) and os.listdir(tmp_path / "out") == ["tgllp"]
+    (tmp_path / "out" / "pvc").symlink_to(folder)
+    assert fake("--device", "pvc").returncode == 2 and untouched(folder)
+    assert "nothing is built" in fake("--list").stdout
+
+
+@pytest.mark.parametrize("name", ["photos", "../out/photos", "nosuch", "", "linked"])
+def test_only_targets_are_removed(tmp_path, fake, name):
+    folder = users_folder(tmp_path, "photos")
+    assert fake("--device", "pvc").returncode == 0
+    (tmp_path / "out" / "linked").symlink_to(tmp_path / "out" / "pvc")
+    done = fake("--remove", "pvc", "--remove", name)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2 and len(lines) == 1 and f"--remove '{name}'" in lines[0], done.stderr
+    assert untouched(folder) and (tmp_path / "out" / "pvc" / "programs.txt").exists()
+
+
+def test_of_a_target_only_what_its_list_names_goes_away(tmp_path, fake):
+    assert fake("--device", "pvc").returncode == 0
+    folder = tmp_path / "out" / "pvc"
+    ours = sorted(path.name for path in folder.glob("*.bin"))
+    assert len(ours) == 5 and folder.stat().st_mode & 0o777 == 0o755
+    (folder / "weights.bin").write_text("mine")
+    (folder / "fedcba9876543210.bin").write_text("mine")
+    (tmp_path / "few.txt").write_text("copy -DFROM=float -DTO=float\n")
+    assert fake("--device", "pvc").returncode == 0
+    left = {path.name for path in folder.glob("*.bin")}
+    assert {"weights.bin", "fedcba9876543210.bin"} < left and len(set(ours) & left) == 4 and len(left) == 7  # fill's is of an older list
+    one = sorted(set(ours) & left)[0]
+    (folder / (one + ".77")).write_text("draft of a build that was killed")
+    (folder / (one + ".mine")).write_text("mine")
+    done = fake("--remove", "pvc", "--list")
+    assert done.returncode == 0 and "files that ipexrun aot did not make" in done.stderr and "pvc  " not in done.stdout
+    assert {"weights.bin", "fedcba9876543210.bin"} <= {path.name for path in folder.iterdir()}
+    assert not (folder / "programs.txt").exists() and not (folder / (one + ".77")).exists()
+
+
+def test_a_list_that_names_paths_deletes_nothing(tmp_path, fake):
+    assert fake("--device", "pvc").returncode == 0
+    folder, precious = tmp_path / "out" / "pvc", tmp_path / "out" / "precious.bin"
+    precious.write_text("mine")
+    with open(folder / "programs.txt", "a") as file:
+        file.write("../precious fill -DRAW=uint\n")
+    assert fake("--remove", "pvc").returncode == 0 and precious.exists() and not folder.exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_before_building(tmp_path, fake):
+    for into in ("/proc/x", str(tmp_path / "few.txt"), str(tmp_path / "few.txt" / "deeper")):
+        done = fake("--device", "pvc,here", into=into)
+        lines = done.stderr.splitlines()
+        assert done.returncode == 1 and len(lines) == 1 and into in lines[0] and "--into" in lines[0], done.stderr
+
+
+def test_nothing_built_is_said(tmp_path, fake):
+    done = fake("--list")
+    assert done.returncode == 0 and "nothing is built ahead of time in" in done.stdout and done.stderr == ""
+
+
 def test_what_cannot_be_done_is_one_line(tmp_path):
     few = tmp_path / "few.txt"
     few.write_text("fill -DRAW=uint\n")

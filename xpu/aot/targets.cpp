@@ -134,12 +134,17 @@ std::string find_ocloc() {
   return "";
 }
 
+bool knows_device(const std::string& ocloc, const std::string& name) {
+  static const std::set<std::string> ours = {kSpirv, "acm-g10", "acm-g11", "acm-g12", "pvc"};  // what a device of ours asks for
+  return ours.contains(name) || run({ocloc, "ids", name}, "/dev/null") == 0;
+}
+
 std::string compile(const std::string& ocloc, const Target& target, const Program& program, const std::string& drafts,
                     const std::string& path) {
   const std::string all = whole_options(program.options, target.has_fp64, true);
   const std::string name = program_name(program.file, all);
   const std::string source = drafts + '/' + name + ".cl", log = drafts + '/' + name + ".log";
-  if (!write_file(source, kernel_source(program.file))) return "cannot write " + source;
+  if (!write_file(source, kernel_source(program.file))) return kCannotWrite + source;
   std::vector<std::string> words = {ocloc,  "compile",           "-file",    source, "-device", target.device, "-output", name, "-out_dir",
                                     drafts, "-output_no_suffix", "-options", all};
   words.emplace_back(target.spirv ? "-spv_only" : "-exclude_ir");
@@ -151,7 +156,7 @@ std::string compile(const std::string& ocloc, const Target& target, const Progra
   if (code != 0 || !fs::is_regular_file(made, failure)) {
     problem = first_error(read_file(log));
   } else {
-    if (!write_program(path, read_file(made))) problem = "cannot write " + path;
+    if (!write_program(path, read_file(made))) problem = kCannotWrite + path;
   }
   for (const char* ending : {".cl", ".log", ".spv", ".bin", ".gen", ""}) fs::remove(drafts + '/' + name + ending, failure);
   return problem;

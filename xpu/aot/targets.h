@@ -34,6 +34,12 @@ std::vector<Program> read_programs(const std::string& text);
 /// The compiler in PATH; "" when there is none.
 std::string find_ocloc();
 
+/// Whether programs can be built for it: spirv, or a device that this ocloc has.
+bool knows_device(const std::string& ocloc, const std::string& name);
+
+/// How an error begins that is the disk's and not the program's.
+inline const std::string kCannotWrite = "cannot write ";
+
 /// Builds one program into the file `path`, in the folder `drafts`; "" or the compiler's first error. Any thread.
 std::string compile(const std::string& ocloc, const Target& target, const Program& program, const std::string& drafts,
                     const std::string& path);
