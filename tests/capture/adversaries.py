@@ -595,6 +595,25 @@ def a_forward_that_catches_what_an_operator_raises():
 
 
 @case
+def a_forward_that_catches_what_an_operator_raises_when_it_is_traced():
+    """The first call of all raises: cholesky's check keeps such a graph from being ours."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(16, 16)
+
+        def forward(self, x):
+            x = self.linear(x) @ self.linear(x).T
+            try:
+                return torch.linalg.cholesky(x) + 1
+            except torch.linalg.LinAlgError:
+                return x * 2
+
+    return called_or_told(Model().eval(), [(data(i, 4 if i % 4 == 3 else 40, 16),) for i in range(3 * CALLS)], torch.linalg.LinAlgError)
+
+
+@case
 def attributes_that_are_set_before_an_operator_raises():
     class Model(Rows):
         calls, last = 0, None

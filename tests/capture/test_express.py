@@ -464,6 +464,36 @@ def test_modules_die(tmp_path):
     assert done["note"]["by"] == "trace" and done["log"] == [True]
 
 
+DROPPED = """
+import gc, sys, weakref
+import torch
+from torch import nn
+
+said = []
+for seed in range(3):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(48, 96), nn.GELU(), nn.Linear(96, 48), nn.LayerNorm(48)).eval()
+    alive = [weakref.ref(one) for one in (model, *model.parameters())]
+    with torch.no_grad():
+        for _ in range(40):
+            model(torch.randn(16, 48))
+    gc.collect()
+    gc.disable()
+    del model
+    said.append([one() is None for one in alive] == [True] * len(alive))
+    gc.enable()
+import ipexrun
+print(said, [one.get("by") for one in ipexrun.report()["modules"]])
+"""
+
+
+def test_weights_go_with_their_module_at_once(tmp_path):
+    """Without a search for garbage: the next model may need the room."""
+    (tmp_path / "program.py").write_text(DROPPED)
+    done = run([*launched("--graph-mode", "dynamo"), "-c", EAGER, str(tmp_path / "program.py")])
+    assert done.stdout == f"{[True] * 3} {['trace'] * 3}\n", done.stdout + done.stderr
+
+
 PACE = """
 import ipexrun
 from ipexrun.capture import express

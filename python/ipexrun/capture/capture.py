@@ -260,6 +260,8 @@ class Target:
             timed = not (modes.FORCED or target.pinned)
             only_computes = as_module.only_computes(whole)
             compiled = backend.backend(graph, inputs, options=options, made=target.compiled, timed=timed, where=target.note["module"])
+            if isinstance(compiled, backend.Retreat):
+                compiled.alone = whole
             for one in target.compiled[before:]:
                 one.alone = whole
                 one.only_computes = only_computes and not one.writes
@@ -513,13 +515,21 @@ class Target:
 
     def end(self):
         self.phase = self.answered_by_stock
-        self.code = self.trace = self.run = self.express = None
+        self.end_traces()
+        self.code = self.trace = self.run = None
         self.found = []
         for graph in self.compiled:
             graph.free()
 
+    def end_traces(self):
+        """A trace holds weights, and is part of a circle: these would stay until Python looks for such."""
+        traces, self.express = self.express, None
+        if traces is not None:
+            traces.forget()
+
     def let_go(self):
-        self.code = self.trace = self.run = self.express = None
+        self.end_traces()
+        self.code = self.trace = self.run = None
         self.compiled, self.found = [], []
         self.unguarded = Unguarded()  # which holds what the program's calls read
 

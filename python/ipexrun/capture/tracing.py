@@ -427,7 +427,9 @@ class Target:
         return forget
 
     def forget(self):
-        """All that holds parts of the module."""
+        """All that holds parts of the module. A form is part of a circle, in which its weights would stay until Python looks for such."""
+        for form in list(self.forms.values()):
+            form.method = None
         self.forms.clear()
         self.seen_once.clear()
         self.state = None

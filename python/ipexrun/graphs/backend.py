@@ -113,7 +113,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             mine.append(inside)
         return compiled
 
-    written = []
+    written, pure = [], []
 
     def watched_graph(captured, inputs):
         context = torch._guards.TracingContext.try_get()
@@ -123,6 +123,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             fixed = static_inputs(len(values))
             parted = len(metadata.input_info) != len(values)  # tensors that consist of others were taken apart: who is who cannot be told
             written.append([i for i in range(len(values)) if parted or metadata.input_info[i].mutates_data or i not in fixed])
+        pure.append(not writes and not random_draws.may_draw(captured))
         compiled = inference_graph(captured, inputs)
         inside = inside_of(compiled)
         if isinstance(inside, Compiled):
@@ -133,6 +134,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     with decompositions.resizes_whole(), decompositions.draws_kept(values):
         compiled = compiler(module, example_inputs)
     retreat = Retreat(module, compiled, mine, written[0] if written else [], held)
+    retreat.pure = pure == [True]
     if written and share_memory(values):
         retreat.compiled = function_of(module)
     if made is None:
@@ -188,6 +190,8 @@ class Retreat:
 
     def __init__(self, captured, compiled, graphs, watched=(), held=()):
         self.captured, self.compiled, self.graphs, self.watched, self.held = captured, compiled, graphs, watched, held
+        self.pure = False  # it writes nothing and draws nothing
+        self.alone = False  # it is all that a call of the captured module does: see raised.py
 
     def __call__(self, *arguments):
         if self.watched and self.shares_memory(arguments):
@@ -200,12 +204,20 @@ class Retreat:
                 raise
             if raised.was_harmless(problem):  # nothing was written yet, which TorchDynamo's graph would do before it raises as well
                 raise
-            result = function_of(self.captured)(*arguments)  # raises what is the program's own fault
+            result = self.as_captured(arguments)
             self.compiled = function_of(self.captured)
             for graph in self.graphs:
                 graph.free()
                 graph.note["choice"] = f"left alone: {first_line(problem)}"
             return result
+
+    def as_captured(self, arguments):
+        try:
+            return function_of(self.captured)(*arguments)
+        except Exception as problem:  # the program's own fault, which it may catch
+            if self.alone and self.pure:
+                raised.by_graph(problem, True)
+            raise
 
     def shares_memory(self, arguments):
         values = [*self.held, *arguments] if self.held else arguments

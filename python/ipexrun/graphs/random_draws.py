@@ -62,6 +62,21 @@ def is_draw(node):
     return (packet_of(node) in DRAWS and torch.Tag.nondeterministic_seeded in node.target.tags) or is_dropout(node)
 
 
+def may_draw(module):
+    """Whether a run of AOTAutograd's graph may change torch's random numbers, or anything else outside of it: operators of others are not known."""
+    for node in module.graph.nodes:
+        targets = [one for one in (node.target, *node.args) if isinstance(one, torch._ops.OpOverload)]  # some are arguments of others, to keep their order
+        if node.op == "call_function" and not targets and not is_plain_function(node.target):
+            return True
+        if any(one.namespace not in ("aten", "prims") or torch.Tag.nondeterministic_seeded in one.tags for one in targets):
+            return True
+    return False
+
+
+def is_plain_function(target):
+    return getattr(target, "__module__", None) in ("_operator", "operator", "math", "builtins")
+
+
 def is_dropout(node):
     """As torch captures one that is on, and whose mask nobody reads."""
     if packet_of(node) != "native_dropout" or len(node.args) != 3 or node.args[2] is False or not 0 < node.args[1] <= 1:
