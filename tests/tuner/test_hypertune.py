@@ -234,11 +234,55 @@ def test_what_was_asked_for_may_not_change_in_a_study(tmp_path):
 
 def test_what_no_trial_keeps_leaves_no_best(tmp_path):
     study = tmp_path / "hypertune"
-    study.mkdir()
+    command = (*QUICK, "--constraint", "rate > 1000", "--set", "args.n=1,2", sys.executable, "program.py", "--n={n}")
+    assert tune(tmp_path, *command).returncode == 1
     (study / "best.yaml").write_text("of an earlier end")
-    done = tune(tmp_path, *QUICK, "--constraint", "rate > 1000", "--set", "args.n=1,2", sys.executable, "program.py", "--n={n}")
+    done = tune(tmp_path, *command)
     assert done.returncode == 1 and "no trial meets the constraints" in done.stdout, done.stdout + done.stderr
     assert not (study / "best.yaml").exists() and "goes on where" not in done.stdout
+
+
+@pytest.mark.parametrize("name, text", [("best.yaml", "a: 1\n"), ("record.csv", "x\n"), ("report.html", ""), ("journal.jsonl", '{"mine": 1}\n')])
+def test_files_of_others_are_not_overwritten(tmp_path, name, text):
+    mine = tmp_path / "out" / name
+    mine.parent.mkdir()
+    mine.write_text(text)
+    for more in ((),) if name == "journal.jsonl" else ((), ("--fresh",)):  # which puts a journal aside, whosever it is
+        done = tune(tmp_path, *QUICK, *more, "--output-dir", "out", "--set", "env.A=1,2", sys.executable, "program.py")
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+        assert name in done.stderr and "--output-dir" in done.stderr, done.stderr
+        assert mine.read_text() == text and os.listdir(mine.parent) == [name]
+
+
+def test_a_journal_that_was_killed_at_its_first_line_is_ours(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "journal.jsonl").write_text('{"r":{"kind":"stu')
+    assert tune(tmp_path, *QUICK, "--output-dir", "out", "--set", "env.A=1,2", sys.executable, "program.py").returncode == 0
+
+
+def test_a_folder_that_is_gone_is_one_line(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", HYPERTUNE, "--max-trials", "1", "--set", "env.A=1,2", "true"], cwd=gone, env=CLEAN,
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "current folder is gone" in done.stderr, done.stderr
+
+
+def test_a_program_that_fails_is_quoted_and_the_way_out_is_said_once(tmp_path):
+    done = tune(tmp_path, "--set", "env.A=1,2,3", "sh", "-c", "exit 3")
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "failed in each of the first trials: exit code 3 (ipexrun runs it the same way" in last, done.stderr
+    said = tune(tmp_path, "--fresh", "--set", "env.A=1,2,3", "sh", "-c", "echo why; exit 3")
+    assert said.stderr.splitlines()[-1] == "why" and "--fresh begins anew)" in said.stderr.splitlines()[-2], said.stderr
+
+
+def test_an_old_file_whose_best_is_slower_ends_at_the_default(tmp_path):
+    (tmp_path / "conf.yaml").write_text("hyperparams: {launcher: {hp: [ninstances], ninstances: [1]}}\n")
+    program = "echo \"@hypertune {'name': 'ms'}\"; if [ \"$A\" = 1 ]; then echo 50; else echo 10; fi"
+    done = tune(tmp_path, "--conf_file", "conf.yaml", "--warmup", "0", "--output-dir", "out", "--set", "env.A=~,1", "sh", "-c", program)
+    assert done.returncode == 0, done.stderr
+    best = (tmp_path / "out/best.yaml").read_text()
+    assert "nothing was shown to be better than the default" in done.stdout and "A:" not in best, done.stdout + best
 
 
 def test_a_program_that_is_not_there_leaves_no_study(tmp_path):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/plan/text.h"
 #include "tuner/cli/settings_table.h"
 #include "tuner/cli/tune.h"
 #include "tuner/report/result.h"
@@ -104,7 +105,8 @@ Result<Settings> make_settings(const std::vector<std::string>& args, const launc
       (s.space.find("nodes-list") != nullptr || s.space.find("cores-list") != nullptr || s.space.find("use_all_nodes") != nullptr))
     return Error{kExitUsage, "--jobs gives each worker its own cores, and the space chooses nodes or cores too", "leave one of them out"};
   if (s.jobs > static_cast<int>(machine.cores.size()))
-    return Error{kExitUsage, fmt::format("--jobs {} on {} cores", s.jobs, machine.cores.size()), "each trial needs a core of its own"};
+    return Error{kExitUsage, fmt::format("--jobs {} on {}", s.jobs, launcher::count_text(machine.cores.size(), "core")),
+                 "each trial needs a core of its own"};
   if (!s.prefer.empty() && s.has_objectives &&
       std::none_of(s.objectives.begin(), s.objectives.end(), [&](const Objective& o) { return o.name == s.prefer; }))
     return Error{kExitUsage, "--prefer " + s.prefer + " names no objective", "there are: " + objective_names(s.objectives)};

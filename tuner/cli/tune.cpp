@@ -8,6 +8,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "configs/contract/env.h"
 #include "launcher/bench/output.h"
 #include "launcher/plan/show.h"
+#include "launcher/plan/text.h"
 #include "launcher/run/allocators.h"
 #include "launcher/run/library_search.h"
 #include "launcher/run/print.h"
@@ -30,6 +32,8 @@ namespace ipexrun::tuner {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kJournalBegin = 5;  // {"r":
 
 std::string local_time() {
   const std::time_t now = std::time(nullptr);
@@ -60,7 +64,7 @@ StudyHead head_of(const Settings& s, const launcher::Machine& machine) {
   out.seed = s.seed;
   out.max_trials = s.max_trials;
   out.repeats = s.repeats;
-  out.machine = fmt::format("{} ({} cores)", machine.name, machine.cores.size());
+  out.machine = fmt::format("{} ({})", machine.name, launcher::count_text(machine.cores.size(), "core"));
   out.started = local_time();
   out.prefer = s.prefer;
   out.old_rule = s.old_rule;
@@ -94,7 +98,25 @@ void put_aside(const fs::path& folder) {
     if (fs::exists(folder / name, ignored)) fs::rename(folder / name, old / name, ignored);
 }
 
+/// A file of a folder without a study that the study would overwrite or add to; "" = there is none.
+std::string file_of_others(const fs::path& folder, bool journal_is_ours) {
+  std::error_code ignored;
+  for (const char* name : {"best.yaml", "record.csv", "report.html"})
+    if (fs::symlink_status(folder / name, ignored).type() != fs::file_type::not_found) return (folder / name).string();
+  const fs::path journal = folder / "journal.jsonl";
+  if (!fs::is_regular_file(journal, ignored)) return "";
+  // Begun and killed at its first line is ours too.
+  std::ifstream file(journal, std::ios::binary);
+  const std::string begin = journal_line(Record::object()).substr(0, kJournalBegin);
+  std::string head(begin.size(), '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  return journal_is_ours || begin.starts_with(head) ? "" : journal.string();
+}
+
 Status open_study(const Settings& s, const launcher::Machine& machine, const std::string& path) {
+  std::error_code ignored;
+  const bool made = fs::symlink_status(path, ignored).type() == fs::file_type::not_found;
   Result<Journal> journal = Journal::open(path);
   if (!journal.ok()) return journal.error();
   const Journal::Lock lock(*journal);
@@ -103,7 +125,13 @@ Status open_study(const Settings& s, const launcher::Machine& machine, const std
   History history;
   for (const Record& one : *records) apply(one, &history);
   const StudyHead head = head_of(s, machine);
-  if (!history.head) return journal->append({record_of(head)});
+  if (!history.head) {
+    const std::string others = file_of_others(fs::path(path).parent_path(), !records->empty());
+    if (others.empty()) return journal->append({record_of(head)});
+    if (made) ::unlink(path.c_str());
+    return Error{kExitUsage, "'" + others + "' is there already, and no study of hypertune: it is not overwritten",
+                 "--output-dir names another folder"};
+  }
   const std::string other = difference(*history.head, head);
   if (other.empty() && history.head->machine != head.machine)
     log::warn("the study was begun on another machine, " + history.head->machine + ": numbers of the two do not compare");
@@ -243,8 +271,10 @@ Result<int> run_tune(const std::vector<std::string>& args) {
   const Feasibility launch = planner.check(words_of(s.space, default_point(s.space), {s.program, s.no_python, {}, 1}));
   if (!launch.why.empty()) return Error{launch.code, "the default configuration cannot be launched: " + launch.why, ""};
   std::error_code failure;
-  fs::create_directories(s.output_dir, failure);
-  const std::string folder = fs::absolute(s.output_dir).lexically_normal().string();
+  const std::string folder = fs::absolute(s.output_dir, failure).lexically_normal().string();
+  if (failure)
+    return Error{kExitUsage, "the current folder is gone: '" + s.output_dir + "' cannot be made in it", "cd to one that is there"};
+  fs::create_directories(folder, failure);
   if (failure) return Error{kExitFailure, "cannot make '" + folder + "': " + failure.message(), "--output-dir names another folder"};
   if (s.fresh) put_aside(folder);
 

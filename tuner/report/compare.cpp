@@ -67,9 +67,10 @@ Result<std::string> compare_studies(const History& a, const History& b, const st
     if (!both || best_a == nullptr || best_b == nullptr) continue;
     const std::vector<double> x = values_of(a, *best_a, objective.name);
     const std::vector<double> y = values_of(b, *best_b, objective.name);
-    row(objective.name + " of the best", value_text(x), value_text(y));
+    row(name_and_unit(objective) + " of the best", value_text(x), value_text(y));
     if (const Trial* da = a.find(0), *db = b.find(0); da != nullptr && db != nullptr)
-      row(objective.name + " of the default", value_text(values_of(a, *da, objective.name)), value_text(values_of(b, *db, objective.name)));
+      row(name_and_unit(objective) + " of the default", value_text(values_of(a, *da, objective.name)),
+          value_text(values_of(b, *db, objective.name)));
     if (x.empty() || y.empty()) continue;
     const double of_a = launcher::bench::median(x);
     const double of_b = launcher::bench::median(y);

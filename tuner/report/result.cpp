@@ -17,6 +17,8 @@ namespace {
 
 using launcher::bench::show_number;
 
+constexpr std::size_t kShownTrials = 10;
+
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -52,6 +54,11 @@ std::string point_text(const Point& point) {
 std::string show_value_of(const Objective& objective, double value) {
   const std::string unit = unit_of(objective);
   return show_number(value) + (unit.empty() ? "" : " " + unit);
+}
+
+std::string name_and_unit(const Objective& objective) {
+  const std::string unit = unit_of(objective);
+  return objective.name + (unit.empty() ? "" : " (" + unit + ")");
 }
 
 std::string duration_text(double seconds) {
@@ -104,7 +111,7 @@ launcher::bench::Table trials_table(const History& history, std::size_t most) {
     }
   }
   for (const Objective& one : history.objectives) {
-    out.header.push_back(one.name);
+    out.header.push_back(name_and_unit(one));
     out.numeric.push_back(true);
   }
   if (history.objectives.empty()) return out;
@@ -147,7 +154,11 @@ std::string result_text(const History& history, const std::string& folder) {
   if (refused > 0) out += fmt::format("; the planner refused {} point{}", refused, refused == 1 ? "" : "s");
   if (!history.stop.empty()) out += "; " + history.stop;
   out += "\n";
-  if (const launcher::bench::Table table = trials_table(history, 10); !table.lines.empty()) out += launcher::bench::text_table(table);
+  if (const launcher::bench::Table table = trials_table(history, kShownTrials); !table.lines.empty()) {
+    out += launcher::bench::text_table(table);
+    if (const std::size_t all = ranked(history, chosen_objective(history)).size(); all > kShownTrials)
+      out += fmt::format("the best {} of {} measured trials; all are in record.csv\n", kShownTrials, all);
+  }
   if (history.objectives.size() > 1) {
     out += "Pareto front: trials";
     for (const Trial* one : pareto_front(history)) out += " " + std::to_string(one->number);

@@ -28,6 +28,8 @@ std::string best_yaml(const History& history, const Space& space, const LaunchWo
 std::string point_text(const Point& point);
 
 /// "123.4 1/s"
+/// "latency (ms)".
+std::string name_and_unit(const Objective& objective);
 std::string show_value_of(const Objective& objective, double value);
 
 /// "12 s", "3 min 05 s", "2 h 03 min"

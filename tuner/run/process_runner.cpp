@@ -214,7 +214,9 @@ Result<RunReport> ProcessTrialRunner::run(const RunRequest& request) {
     out.why += "\n" + said;
     return out;
   }
-  if (const std::string said = last_lines(launcher_says); !said.empty()) out.why += "\n" + said;
+  // A report says that the program ran: what the launcher wrote then is that report, and not why it failed.
+  const bool reported = !read_end(request.folder + "/bench.json", 1).empty();
+  if (const std::string said = last_lines(launcher_says); !said.empty() && !reported) out.why += "\n" + said;
   return out;
 }
 

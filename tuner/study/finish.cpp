@@ -170,6 +170,12 @@ Result<bool> Study::claim(int series, int place, int best, std::string* text, in
     return true;
   }
   if (settings_.claim_pairs == 0) {
+    const auto of_default = first.value(objective.name);
+    if (of_default && meets(first, settings_.constraints) && !objective.better(*history_.find(best)->value(objective.name), *of_default)) {
+      *chosen = 0;
+      *text = fmt::format("nothing was better than the default in {} in the search; best.yaml is the default", objective.name);
+      return true;
+    }
     *text = fmt::format("trial {} was best in the search; nothing is claimed, since no fresh pair was run (--claim-pairs 0)", best);
     return true;
   }
@@ -190,7 +196,7 @@ Result<bool> Study::claim(int series, int place, int best, std::string* text, in
     return true;
   }
   const auto [numbers, better] = shown_by(pairs, claim_ratios(history_, series, best, objective), objective);
-  if (better || settings_.old_rule) {
+  if (better) {
     *text = fmt::format("trial {} in {}, beside the default: {}", best, objective.name, numbers);
   } else if (!of_default.empty()) {
     *text = fmt::format("trial {} does what the default does not ({}); in {}, beside the default: {}", best, of_default, objective.name,

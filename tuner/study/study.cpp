@@ -181,8 +181,11 @@ Result<Ending> Study::search() {
       std::string said;
       for (const Trial& one : history_.trials)
         if (one.ended && !one.why.empty() && said.empty()) said = one.why;
-      return Error{kExitFailure, "the program failed in each of the first trials: " + said,
-                   "ipexrun runs it the same way, without hypertune; once it works, --fresh begins anew"};
+      const std::string why = first_line(said);
+      return Error{kExitFailure,
+                   "the program failed in each of the first trials: " + why +
+                       " (ipexrun runs it the same way, without hypertune; once it works, --fresh begins anew)" + said.substr(why.size()),
+                   ""};
     }
     if (step->what == Next::What::kWait) {
       world_.progress(history_, "waiting for other workers");

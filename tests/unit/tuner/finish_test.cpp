@@ -47,6 +47,34 @@ TEST(Finish, ChoosesByTheRoundsAndClaimsFromFreshPairs) {
   EXPECT_THAT(order, testing::ElementsAre(0, 9, 9, 0, 0, 9, 9, 0, 0, 9));
 }
 
+TEST(Finish, AnOldFileClaimsNoMoreThanTheInterval) {
+  const Folder folder;
+  // Ten times the rate in the search, by chance; half of the default's in fresh pairs.
+  Bench bench(
+      folder, ten(),
+      [](const std::map<std::string, std::string>& env, int call) {
+        const double n = number(env, "n", 2);
+        return prints("rate", true, n == 2 ? 100 : call <= 10 ? 10 * 100 : 50);
+      },
+      [](Settings& s) { s.old_rule = true; });
+  ASSERT_TRUE(bench.study->search().ok());
+  ASSERT_TRUE(bench.study->finish().ok());
+  EXPECT_EQ(bench.study->history().best, 0);
+  EXPECT_THAT(bench.study->history().verdict, AllOf(HasSubstr("nothing was shown to be better"), HasSubstr("best.yaml is the default")));
+}
+
+TEST(Finish, WithoutFreshPairsASearchThatFoundNothingBetterEndsAtTheDefault) {
+  const Folder folder;
+  Bench bench(
+      folder, ten(),
+      [](const std::map<std::string, std::string>& env, int) { return prints("rate", true, number(env, "n", 2) == 2 ? 100 : 20); },
+      [](Settings& s) { s.claim_pairs = 0; });
+  ASSERT_TRUE(bench.study->search().ok());
+  ASSERT_TRUE(bench.study->finish().ok());
+  EXPECT_EQ(bench.study->history().best, 0);
+  EXPECT_THAT(bench.study->history().verdict, HasSubstr("nothing was better than the default in rate in the search"));
+}
+
 TEST(Finish, NoiseIsNoWin) {
   const Folder folder;
   Bench bench(folder, ten(), [](const auto&, int call) { return prints("rate", true, 100 + (call * 37) % 11); });
