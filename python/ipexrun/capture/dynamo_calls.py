@@ -8,6 +8,7 @@ import inspect
 import itertools
 import os
 import sys
+import threading
 import traceback
 import weakref
 
@@ -155,10 +156,44 @@ def ways_of_calling(target, backend):
     module = target.module()
     if module is not None:
         weakref.finalize(module, forget, target.code).atexit = False
-    tracing = eval_frame._optimize_catch_errors(convert, hooks)
+    with distributions_as_they_are():
+        tracing = eval_frame._optimize_catch_errors(convert, hooks)
     running = eval_frame.RunOnlyContext()
     region.enter(tracing, running)
     return tracing(call), running(call)
+
+
+class PatchOfTorch:
+    """torch._dynamo.eval_frame.TorchPatcher.patch, called when something is to be compiled: the first time, it ends the checks of arguments in torch.distributions, in
+    the whole process. Ours puts these back; the program's first one ends them as ever."""
+
+    def __init__(self, patch):
+        self.patch, self.ours = patch, threading.local()
+        self.as_stock = patch.cache_info().currsize > 0  # the program has compiled something itself
+
+    def __call__(self):
+        kind = torch.distributions.Distribution
+        before = kind._validate_args
+        self.patch()
+        if getattr(self.ours, "here", False):
+            kind._validate_args = before
+        elif not self.as_stock:
+            self.as_stock = True
+            kind.set_default_validate_args(False)
+
+
+@contextlib.contextmanager
+def distributions_as_they_are():
+    from torch._dynamo.eval_frame import TorchPatcher
+
+    if not isinstance(TorchPatcher.patch, PatchOfTorch):
+        TorchPatcher.patch = PatchOfTorch(TorchPatcher.patch)
+    ours = TorchPatcher.patch.ours
+    ours.here = True
+    try:
+        yield
+    finally:
+        ours.here = False
 
 
 def forget(code):

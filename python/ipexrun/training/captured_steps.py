@@ -22,7 +22,7 @@ from ..capture.unguarded import Unguarded
 from ..capture.unguarded_arguments import Alike
 from ..graphs import compiler, graph_notes
 from ..problems import first_line, let_through
-from . import step_forms
+from . import handlers, step_forms
 from .step_graphs import Arrivals
 from .steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 
@@ -169,7 +169,7 @@ class Target:
             if target is None:
                 raise capture.GivenUp("its module is gone")
             target.unguarded.see()
-            reason = step_forms.refusal(graph)
+            reason = step_forms.refusal(graph) or handlers.refusal()
             if reason:
                 target.problems.insert(0, reason)
                 raise capture.GivenUp(reason)
