@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "configs/base/log.h"
+#include "configs/contract/env.h"
 #include "launcher/cli/cli.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/last_run.h"
@@ -63,10 +64,15 @@ Error become(const char* name, char** argv) {
                std::strcmp(name, "hypertune") == 0 ? "it is installed with ipexrun" : "a build without OpenCL headers has none"};
 }
 
+/// Commands that only show something say what is wrong instead of refusing to.
+bool starts_programs(Command command) { return command == Command::kRun || command == Command::kXpu; }
+
 Result<int> run_command_line(const std::vector<std::string>& args) {
   SupervisedRunner runner(posix_runner(), std::signal(SIGPIPE, SIG_IGN));
   Result<Options> options = parse_command_line(args);
   if (!options.ok()) return options.error();
+  if (const std::string problem = env::problem_of_environment(); !problem.empty() && starts_programs(options->command))
+    return Error{kExitUsage, problem, "unset it, or set one of these; ipexrun env --docs says what it does"};
   const Result<Sysroot> sysroot = Sysroot::open(options->sysroot);
   if (!sysroot.ok()) return sysroot.error();
   options->sysroot = sysroot->folder();

@@ -91,17 +91,16 @@ struct Options {
   std::string memory_allocator = "auto";  ///< auto, default, jemalloc, tcmalloc, mimalloc or the path of a library
   std::string omp_runtime = "auto";       ///< auto, default, intel, llvm or the path of a library
   std::string dtype = "auto";             ///< auto, float32, bfloat16, float16
-  bool dtype_given = false;
-  std::string graph_mode = "auto";  ///< auto, dynamo, trace, off
-  std::string inductor = "auto";    ///< auto, kept, off
-  std::string select = "fast";      ///< fast, thorough, off
-  bool split_sgd = false;           ///< --split-sgd: bf16 weights in torch.optim.SGD
-  bool optimize = true;             ///< false: --no-optimize, launch only
-  bool pin = true;                  ///< false: --no-pin (also IPEX's --multi-task-manager none is NOT this)
-  bool pin_asked = false;           ///< --pin: pin although a CPU quota says that others share the CPUs
-  bool bind_memory = true;          ///< false: run_cpu's --disable-numactl
-  std::string pack_memory;          ///< bytes with suffix; "" = default
-  std::string inherit = "all";      ///< all, python, none
+  std::string graph_mode = "auto";        ///< auto, dynamo, trace, off
+  std::string inductor = "auto";          ///< auto, kept, off
+  std::string select = "fast";            ///< fast, thorough, off
+  bool split_sgd = false;                 ///< --split-sgd: bf16 weights in torch.optim.SGD
+  bool optimize = true;                   ///< false: --no-optimize, launch only
+  bool pin = true;                        ///< false: --no-pin (also IPEX's --multi-task-manager none is NOT this)
+  bool pin_asked = false;                 ///< --pin: pin although a CPU quota says that others share the CPUs
+  bool bind_memory = true;                ///< false: run_cpu's --disable-numactl
+  std::string pack_memory;                ///< bytes with suffix; "" = default
+  std::string inherit = "all";            ///< all, python, none
   bool require_shim = false;
   std::string memory = "default";          ///< bounded, throughput, default: the memory profile
   bool crash_report = false;               ///< a stack of a crashing instance (rules.md)
@@ -148,6 +147,7 @@ struct Options {
   Command help_of = Command::kRun;     ///< with kHelp: the command that --help was given to
   std::vector<std::string> notes;      ///< one-line remarks made while merging (deprecated names, overridden variables)
   std::vector<std::string> given;      ///< long names given on the command line or in the config, in order
+  std::vector<std::string> from_env;   ///< long names of options that the environment says, since nobody gave them
   std::vector<std::string> decisions;  ///< the config's `decisions:` entries, one JSON text each
 
   BenchOptions bench;

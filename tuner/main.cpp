@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "configs/base/log.h"
+#include "configs/contract/env.h"
 #include "launcher/run/malloc_exercise.h"
 #include "launcher/run/print.h"
 #include "tuner/cli/settings_table.h"
@@ -21,6 +22,8 @@ Result<int> print(const std::string& text) {
 Result<int> run_command_line(const std::vector<std::string>& args) {
   const Result<Settings> settings = parse_tune_command(args);
   if (!settings.ok()) return settings.error();
+  const std::string problem = settings->command == TuneCommand::kTune ? env::problem_of_environment() : "";
+  if (!problem.empty()) return Error{kExitUsage, problem, "unset it: ipexrun starts no trial with it"};
   switch (settings->command) {
     case TuneCommand::kTune:
       return run_tune(args);

@@ -20,7 +20,8 @@ enum class Id : int {
 struct Row {
   Id id;
   const char* name;
-  const char* type;
+  std::string type;                  ///< flag, word, path, int, bytes, seconds
+  std::vector<std::string> allowed;  ///< of a word: the only values; empty = any
   const char* fallback;
   const char* set_by;
   const char* read_by;
@@ -31,6 +32,13 @@ struct Row {
 const std::vector<Row>& rows();
 const Row& row(Id id);
 inline const char* name(Id id) { return row(id).name; }
+
+/// What is wrong with `value`: "IPEXRUN_DTYPE=foo is none of auto, ..."; "" = nothing. An empty value counts as unset.
+std::string problem_of(const Row& row, const std::string& value);
+
+/// The same of this process's environment: of its first variable of ours with a value that it cannot have. With the kill switch on nothing
+/// else counts.
+std::string problem_of_environment();
 
 /// The variable's text; nullopt when unset or empty (an empty variable counts as unset everywhere in ipexrun).
 std::optional<std::string> get(Id id);

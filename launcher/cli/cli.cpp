@@ -157,6 +157,10 @@ bool excludes(std::string_view a, std::string_view b) {
                      [&](const auto& pair) { return (pair.first == a && pair.second == b) || (pair.first == b && pair.second == a); });
 }
 
+bool is_given(const Options& options, const std::string& name) {
+  return std::find(options.given.begin(), options.given.end(), name) != options.given.end();
+}
+
 /// Given in a way that asks for something (a flag that is off, or a count of 0, does not).
 bool asks(const Setting& setting) {
   const bool count = setting.row->metavar == "N" || setting.row->metavar == "N|auto";
@@ -178,6 +182,20 @@ std::vector<Setting> merge(const std::vector<Setting>& file, const std::vector<S
   }
   out.insert(out.end(), line.begin(), line.end());
   return out;
+}
+
+/// What the environment says of options that neither the command line nor the file has. A word that is the variable's alone ("on", for
+/// tests "now") goes to the program as it is.
+Status add_environment(Options& options) {
+  for (const OptionRow& row : option_table()) {
+    if (!row.variable || is_given(options, row.name)) continue;
+    const std::string value = env::get(*row.variable).value_or("");
+    if (std::find(row.choices.begin(), row.choices.end(), value) == row.choices.end()) continue;
+    Status done = row.set(options, value);
+    if (!done.ok()) return done;
+    options.from_env.push_back(row.name);
+  }
+  return ok_status();
 }
 
 /// run_cpu's --multi-instance: one instance a node, where nothing else says how many there are.
@@ -228,7 +246,8 @@ Status validate(Options& options) {
                  "give one of them"};
   if (options.log_keep > 0 && options.log_dir.empty())
     return Error{kExitUsage, "--log-keep " + std::to_string(options.log_keep) + " needs --log-dir", "there are no log files without it"};
-  if (!options.optimize && options.dtype_given) options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
+  if (!options.optimize && is_given(options, "dtype"))
+    options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
   if (!options.optimize && options.report) options.notes.push_back("--report has nothing to show with --no-optimize");
   return ok_status();
 }
@@ -345,6 +364,7 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
   }
   const std::vector<Setting> settings = merge(file, *line, &options.notes);
   Status applied = apply(settings, options);
+  if (applied.ok()) applied = add_environment(options);
   if (!applied.ok()) return applied.error();
   Status valid = validate(options);
   if (!valid.ok()) return valid.error();

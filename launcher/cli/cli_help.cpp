@@ -150,9 +150,15 @@ std::string env_docs() {
   std::string out =
       "# Environment variables\n\n"
       "Made by `ipexrun env --docs` from `configs/contract/env_vars.def`; a test compares the two.\n\n"
-      "An empty variable counts as unset. A flag is on for `1`, `true`, `on` and `yes`. Bytes take K, M, G and T. \"Set by launcher\" "
-      "means\n"
-      "that ipexrun sets it for the program it starts; a person has no need to.\n\n"
+      "An empty variable counts as unset. A flag is on for `1`, `true`, `on` and `yes`, off for `0`, `false`, `off` and `no`. Bytes take "
+      "K, "
+      "M, G and T.\n"
+      "\"Set by launcher\" means that ipexrun sets it for the program it starts; a person has no need to. \"Both\": a person's value beats "
+      "what ipexrun\n"
+      "would set, and an option beats both. A value that a variable cannot have is one line, and nothing is started (exit code 2); "
+      "programs "
+      "without the\n"
+      "launcher take the default instead.\n\n"
       "| variable | type | default | set by | read by | inherited | meaning |\n|---|---|---|---|---|---|---|\n";
   for (const env::Row& row : env::rows()) {
     const std::string fallback = *row.fallback == '\0' ? "" : "`" + std::string(row.fallback) + "`";
@@ -161,7 +167,7 @@ std::string env_docs() {
   }
   out +=
       "\nVariables of other tools that ipexrun sets unless they are set already: `OMP_NUM_THREADS`, `TORCHINDUCTOR_COMPILE_THREADS`,\n"
-      "`MALLOC_CONF` (jemalloc), `KMP_AFFINITY` and `KMP_BLOCKTIME` (Intel's OpenMP runtime), `ONEDNN_MAX_CPU_ISA` (to match\n"
+      "`MALLOC_CONF` (jemalloc), `ONEDNN_MAX_CPU_ISA` (to match\n"
       "`ATEN_CPU_CAPABILITY`), `PYTHONUNBUFFERED` (with `--log-dir`). `LD_PRELOAD` keeps the entries it had. [launcher.md](launcher.md) "
       "says which value wins.\n";
   return out;

@@ -13,6 +13,7 @@
 
 #include "configs/contract/config.h"
 #include "configs/contract/decision.h"
+#include "configs/contract/env.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_setters.h"
 #include "launcher/plan/text.h"
@@ -74,6 +75,9 @@ Status read_env(const Place& place, const YAML::Node& value, ConfigFile* out) {
       return here.error("'" + name + "' is no name of a variable");
     if (!pair.second.IsScalar() || pair.second.Scalar().find('\0') != std::string::npos)
       return here.error("the variable " + name + " needs one text as its value");
+    for (const env::Row& row : env::rows())
+      if (const std::string problem = row.name == name ? env::problem_of(row, pair.second.Scalar()) : ""; !problem.empty())
+        return here.error(problem);
     if (!out->env.emplace(name, pair.second.Scalar()).second) return here.error("the variable " + name + " is given twice");
   }
   return ok_status();
@@ -199,7 +203,7 @@ std::string config_text(const Options& options) {
   YAML::Emitter yaml;
   yaml << YAML::BeginMap << YAML::Key << kConfigKeySchema << YAML::Value << kConfigSchema;
   for (const OptionRow& row : option_table()) {
-    const std::vector<std::string> values = row.get(options);
+    const std::vector<std::string> values = row.values_to_keep(options);
     if (!row.in_config || values.empty()) continue;
     yaml << YAML::Key << row.name << YAML::Value;
     if (row.name == "bench-output") {

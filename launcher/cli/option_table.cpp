@@ -30,6 +30,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::vector<std::string> OptionRow::values_to_keep(const Options& options) const {
+  std::vector<std::string> out = get(options);
+  const bool asked = std::find(options.given.begin(), options.given.end(), name) != options.given.end();
+  if (out.empty() && asked && variable) out.push_back(choices.front());  // of these options the first one is the default
+  return out;
+}
+
 const std::vector<OptionRow>& option_table() {
   static const std::vector<OptionRow> table = [] {
     std::vector<OptionRow> rows;

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "configs/base/result.h"
+#include "configs/contract/env.h"
 #include "launcher/options.h"
 
 namespace ipexrun::launcher {
@@ -21,6 +23,7 @@ struct OptionRow {
   OptionGroup group = OptionGroup::kInstances;
   std::string metavar;               ///< what --help shows as its value; "" = a flag, which takes none
   std::vector<std::string> choices;  ///< the only values allowed; empty = any
+  std::optional<env::Id> variable;   ///< of choices: the variable that says the same where the option is not given
   bool in_config = true;             ///< false: makes no sense in a file (--dry-run, --config, names kept for compatibility)
   std::string help;
   /// Stores one value; a flag gets "true" or (only from a file) "false". The error names the option and the value seen.
@@ -29,6 +32,9 @@ struct OptionRow {
   std::function<std::vector<std::string>(const Options&)> get;
 
   [[nodiscard]] bool is_flag() const { return metavar.empty(); }
+
+  /// As get(), and the default too where it was asked for and a variable could say otherwise.
+  [[nodiscard]] std::vector<std::string> values_to_keep(const Options& options) const;
 };
 
 const std::vector<OptionRow>& option_table();

@@ -147,7 +147,8 @@ std::vector<std::string> rank_arguments(const Options& options) {
   if (!options.config.empty()) out.push_back("--config=" + options.config);
   for (const OptionRow& row : option_table()) {
     if (!row.in_config || among(of_job, row.name) || (row.group == OptionGroup::kRanks && !among(of_rank, row.name))) continue;
-    for (const std::string& value : row.get(options)) out.push_back(row.is_flag() ? "--" + row.name : "--" + row.name + "=" + value);
+    for (const std::string& value : row.values_to_keep(options))
+      out.push_back(row.is_flag() ? "--" + row.name : "--" + row.name + "=" + value);
   }
   if (options.program_kind == ProgramKind::kModule) {
     out.insert(out.end(), {"-m", options.program});

@@ -22,31 +22,37 @@ OptionRow word_or_library(const std::string& name, OptionGroup group, Access acc
   return row;
 }
 
+/// A variable says the same where the option is not given.
+OptionRow said_by(env::Id variable, OptionRow row) {
+  row.variable = variable;
+  return row;
+}
+
 }  // namespace
 
 void add_process_rows(std::vector<OptionRow>& rows) {
   constexpr auto group = OptionGroup::kProcess;
-  OptionRow dtype =
-      word("dtype", group, [](auto& o) -> auto& { return o.dtype; }, "WORD",
-           "arithmetic inside replaced operations; results keep the program's own dtype", {"auto", "float32", "bfloat16", "float16"});
-  dtype.set = [inner = dtype.set](Options& options, const std::string& value) -> Status {
-    options.dtype_given = true;
-    return inner(options, value);
-  };
-  rows.push_back(std::move(dtype));
-  rows.push_back(word("graph-mode", group, [](auto& o) -> auto& { return o.graph_mode; }, "WORD",
-                      "capture modules that are called again and again, in inference and in training: where it wins; dynamo: all, at once, "
-                      "without a race; trace: by a TorchScript trace of one of the program's own calls (inference), where that wins; off",
-                      {"auto", "dynamo", "trace", "off"}));
+  rows.push_back(said_by(env::Id::kDtype, word("dtype", group, [](auto& o) -> auto& { return o.dtype; }, "WORD",
+                                               "arithmetic inside replaced operations; results keep the program's own dtype",
+                                               {"auto", "float32", "bfloat16", "float16"})));
   rows.push_back(
+      said_by(env::Id::kGraphMode,
+              word("graph-mode", group, [](auto& o) -> auto& { return o.graph_mode; }, "WORD",
+                   "capture modules that are called again and again, in inference and in training: where it wins; dynamo: all, at once, "
+                   "without a race; trace: by a TorchScript trace of one of the program's own calls (inference), where that wins; off",
+                   {"auto", "dynamo", "trace", "off"})));
+  rows.push_back(said_by(
+      env::Id::kInductor,
       word("inductor", group, [](auto& o) -> auto& { return o.inductor; }, "WORD",
            "parts of captured graphs that torch's Inductor compiles beside the program, at low priority, where a module was used for "
            "long, g++ is there and that wins; kept: only what earlier runs compiled; off",
-           {"auto", "kept", "off"}));
-  rows.push_back(word("select", group, [](auto& o) -> auto& { return o.select; }, "WORD",
-                      "how much measuring of kernels and captured forms may cost: at most an eighth of the time in operators and half of "
-                      "what it saves; thorough: four times as much; off: no timing decides, stock answers",
-                      {"fast", "thorough", "off"}));
+           {"auto", "kept", "off"})));
+  rows.push_back(
+      said_by(env::Id::kSelect,
+              word("select", group, [](auto& o) -> auto& { return o.select; }, "WORD",
+                   "how much measuring of kernels and captured forms may cost: at most an eighth of the time in operators and half of "
+                   "what it saves; thorough: four times as much; off: no timing decides, stock answers",
+                   {"fast", "thorough", "off"})));
   rows.push_back(flag(
       "split-sgd", group, [](auto& o) -> auto& { return o.split_sgd; },
       "training: weights of linear layers and convolutions that torch.optim.SGD steps become bfloat16, with their low halves beside the "
@@ -71,8 +77,8 @@ void add_process_rows(std::vector<OptionRow>& rows) {
     return ok_status();
   };
   rows.push_back(std::move(pack));
-  rows.push_back(word("inherit", group, [](auto& o) -> auto& { return o.inherit; }, "WORD",
-                      "which programs started by PROGRAM keep the preload", {"all", "python", "none"}));
+  rows.push_back(said_by(env::Id::kInherit, word("inherit", group, [](auto& o) -> auto& { return o.inherit; }, "WORD",
+                                                 "which programs started by PROGRAM keep the preload", {"all", "python", "none"})));
   rows.push_back(flag(
       "require-shim", group, [](auto& o) -> auto& { return o.require_shim; }, "fail when the optimizations could not become active"));
   rows.push_back(flag(

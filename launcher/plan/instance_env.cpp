@@ -216,6 +216,7 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
   shim_active_ = shim;
   if (shim) {
     ours.push_back(context_.shim);
+    if (use == ShimUse::kOptimize && user(env::name(env::Id::kMode)) == "observe") use = ShimUse::kObserve;
     set(env::name(env::Id::kMode), use == ShimUse::kObserve ? "observe" : "optimize");
     set(env::name(env::Id::kLibDir), context_.lib_dir);
     if (!context_.plugin_dir.empty()) set(env::name(env::Id::kPluginDir), context_.plugin_dir);
@@ -226,7 +227,9 @@ Status EnvDraft::add_preload(ShimUse use, bool with_libraries) {
             options_.command == Command::kXpu ? "brings the device xpu to a torch that has none; every CPU kernel stays stock"
             : use == ShimUse::kObserve        ? "observes module calls; every kernel stays stock"
                                               : "lets kernels of ours join the program's torch");
-    if (options_.inherit != "all") because("preload", "inherit " + options_.inherit, "--inherit: which descendants keep the preload");
+    if (options_.inherit != "all")
+      because("preload", "inherit " + options_.inherit,
+              source("inherit", env::Id::kInherit, options_.inherit) + ": which descendants keep the preload");
   } else if (use == ShimUse::kNone) {
     because("preload", "none",
             options_.command == Command::kXpu ? "--opencl off or --no-optimize: launch only" : "--no-optimize: launch only");
@@ -256,7 +259,7 @@ void EnvDraft::add_xpu() {
           options_.dtype == "auto"
               ? "bfloat16 inside products and convolutions on xpu where the device has units for it, the accuracy check "
                 "passes and it is measured faster"
-              : "--dtype: inside products and convolutions on xpu");
+              : source("dtype", env::Id::kDtype, options_.dtype) + ": inside products and convolutions on xpu");
   set(env::name(env::Id::kDtype), options_.dtype);
   add_select();
   if (!options_.redirect.empty()) {
@@ -290,20 +293,19 @@ void EnvDraft::add_crash_report(std::vector<std::string>& ours) {
 void EnvDraft::add_dtype(const Machine& machine) {
   if (!shim_active_) return;
   std::string dtype = options_.dtype;
+  const std::string said = source("dtype", env::Id::kDtype, dtype);
   const bool has_fp16 = (machine.isa & (kIsaAvx512Fp16 | kIsaAmxFp16)) != 0;
   const bool has_bf16 = (machine.isa & (kIsaAvx512Bf16 | kIsaAmxBf16)) != 0;
   if (dtype == "float16" && !machine.synthetic && !has_fp16) {
-    because("dtype", "float32", "--dtype float16 acts as float32: this CPU has neither avx512_fp16 nor amx_fp16", true);
+    because("dtype", "float32", said + " acts as float32: this CPU has neither avx512_fp16 nor amx_fp16", true);
     dtype = "float32";
   } else if (dtype == "bfloat16" && !machine.synthetic && !has_bf16) {
-    because(
-        "dtype", "bfloat16",
-        "--dtype bfloat16 is emulated, and slower than float32: this CPU has neither avx512_bf16 nor amx_bf16 (--dtype auto or float32)",
-        true);
+    because("dtype", "bfloat16",
+            said + " is emulated, and slower than float32: this CPU has neither avx512_bf16 nor amx_bf16 (--dtype auto or float32)", true);
   } else if (dtype == "auto") {
     because("dtype", "auto", "bfloat16 inside an operation where the CPU has it, the accuracy check passes and it is measured faster");
   } else {
-    because("dtype", dtype, "--dtype");
+    because("dtype", dtype, said);
   }
   set(env::name(env::Id::kDtype), dtype);
 }
@@ -312,12 +314,19 @@ bool EnvDraft::is_given(const std::string& option) const {
   return std::find(options_.given.begin(), options_.given.end(), option) != options_.given.end();
 }
 
+std::string EnvDraft::source(const std::string& option, env::Id variable, const std::string& value) const {
+  const auto& names = options_.from_env;
+  const bool environment = std::find(names.begin(), names.end(), option) != names.end();
+  return environment ? std::string(env::name(variable)) + "=" + value + " of the environment" : "--" + option + " " + value;
+}
+
 void EnvDraft::set_option(const std::string& option, env::Id variable, const std::string& value) {
   const std::string name = env::name(variable);
   const std::string own = user(name);
   set(name, value);
   const bool replaces = !own.empty() && own != value;
-  because(option, value, "--" + option + (replaces ? " " + value + " replaces " + name + "=" + own + " of the environment" : ""), replaces);
+  because(option, value, source(option, variable, value) + (replaces ? " replaces " + name + "=" + own + " of the environment" : ""),
+          replaces);
 }
 
 void EnvDraft::add_graph_mode() {

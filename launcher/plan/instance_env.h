@@ -66,6 +66,8 @@ class EnvDraft {
   }
   /// Given on the command line or in the config, be it with the value that is the default.
   [[nodiscard]] bool is_given(const std::string& option) const;
+  /// Who says what this option is: "--dtype float32", "IPEXRUN_DTYPE=float32 of the environment".
+  [[nodiscard]] std::string source(const std::string& option, env::Id variable, const std::string& value) const;
   /// A variable of ours that an option is passed on by: beats a value of the environment, with one line.
   void set_option(const std::string& option, env::Id variable, const std::string& value);
   /// A variable that the user's option asks for: beats a value of the environment, with one line.

@@ -71,6 +71,8 @@ class Examination {
       return;
     }
     add(CheckLevel::kOk, "libraries", lib_dir_);
+    if (const std::string problem = env::problem_of_environment(); !problem.empty())
+      add(CheckLevel::kFail, "variables", problem, "unset it: no program is started with it");
     if (env::get_flag(env::Id::kDisable))
       add(CheckLevel::kWarn, "switched off", "IPEXRUN_DISABLE is set: programs run as if ipexrun were not there", "unset it");
   }

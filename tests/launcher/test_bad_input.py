@@ -183,3 +183,22 @@ def test_dry_run_and_topology_start_nothing(run):
     assert not run("--dry-run", "--explain", "./app.sh").started
     assert run("topology").returncode == 0
     assert run("topology", "--json").stdout.startswith("{")
+
+
+@pytest.mark.parametrize("variable", ["DISABLE=y", "DISABLE=2", "DTYPE=foo", "SELECT=foo", "GRAPH_MODE=foo", "GRAPH_WAIT=-1", "INDUCTOR=foo", "PACK_MEMORY=-5", "PACK_CHECK=foo",
+                                      "WAITING=foo", "MAX_ISA=foo", "INHERIT=foo", "XPU=foo", "LOG=foo", "LARGE_TILES=foo"])
+def test_fails_for_a_value_that_a_variable_of_ours_cannot_have(run, variable):
+    name, value = ("IPEXRUN_" + variable).split("=")
+    for more in ((), ("xpu",), ("--dry-run",)):
+        expect(run(*more, "./app.sh", env={name: value}), 2, f"{name}={value}", "unset it")
+
+
+def test_a_variable_of_the_environment_reaches_the_program_and_an_ipexrun_in_it(run):
+    variables = {"IPEXRUN_DTYPE": "float32", "IPEXRUN_INHERIT": "all", "IPEXRUN_MODE": "observe"}
+    (run.folder / "app.sh").write_text("#!/bin/sh\necho $IPEXRUN_DTYPE $IPEXRUN_INHERIT $IPEXRUN_MODE $IPEXRUN_GRAPH_MODE\n")
+    assert run("./app.sh", env=variables).stdout == "float32 all observe\n"
+    assert run("--dtype", "auto", "./app.sh", env=variables).stdout == "auto all observe\n"
+    (run.folder / "config.yaml").write_text("dtype: bfloat16\n")
+    assert run("--config", "config.yaml", "./app.sh", env=variables).stdout == "bfloat16 all observe\n"
+    inner = run("--dtype", "float32", "--graph-mode", "off", "--select", "off", "--pack-memory", "1M", str(BINARY), "--ninstances", "1", "./app.sh")
+    assert inner.returncode == 0 and inner.stdout == "float32 all optimize off\n", inner.stderr

@@ -16,7 +16,7 @@ TEST(EnvTable, NamesAreUniqueAndRowsAreComplete) {
     EXPECT_TRUE(seen.insert(entry.name).second) << entry.name;
     EXPECT_NE(std::string(entry.help), "") << entry.name;
     EXPECT_EQ(row(entry.id).name, entry.name);
-    EXPECT_TRUE((std::set<std::string>{"flag", "word", "path", "int", "bytes"}.count(entry.type))) << entry.name;
+    EXPECT_TRUE((std::set<std::string>{"flag", "word", "path", "int", "bytes", "seconds"}.count(entry.type))) << entry.name;
     EXPECT_TRUE((std::set<std::string>{"user", "launcher", "both"}.count(entry.set_by))) << entry.name;
   }
 }
@@ -39,6 +39,31 @@ TEST(EnvValues, Flags) {
     EXPECT_FALSE(get_flag(Id::kDisable)) << no;
   }
   ::unsetenv("IPEXRUN_DISABLE");
+}
+
+TEST(EnvValues, EachDefaultIsAllowedAndAValueThatIsNotIsSaid) {
+  for (const Row& entry : rows()) EXPECT_EQ(problem_of(entry, entry.fallback), "") << entry.name;
+  EXPECT_EQ(problem_of(row(Id::kDtype), "foo"), "IPEXRUN_DTYPE=foo is none of auto, float32, bfloat16, float16");
+  EXPECT_EQ(problem_of(row(Id::kXpuRedirect), "cpu"), "IPEXRUN_XPU_REDIRECT=cpu is not cuda");
+  EXPECT_EQ(problem_of(row(Id::kLog), "DEBUG"), "");
+  EXPECT_EQ(problem_of(row(Id::kForce), "any_name"), "");
+  for (const char* good : {"1", "TRUE", "off", "No", ""}) EXPECT_EQ(problem_of(row(Id::kDisable), good), "") << good;
+  for (const char* bad : {"y", "2", "foo", " "}) EXPECT_NE(problem_of(row(Id::kDisable), bad), "") << bad;
+  for (const char* good : {"0", "0.001", "1e-3"}) EXPECT_EQ(problem_of(row(Id::kGraphWait), good), "") << good;
+  for (const char* bad : {"-1", "foo", "1s", "nan", "inf"}) EXPECT_NE(problem_of(row(Id::kGraphWait), bad), "") << bad;
+  for (const char* bad : {"foo", "-5", "1X"}) EXPECT_NE(problem_of(row(Id::kPackMemory), bad), "") << bad;
+  EXPECT_NE(problem_of(row(Id::kInstances), "two"), "");
+}
+
+TEST(EnvValues, TheKillSwitchBeatsWhatIsWrongElsewhere) {
+  ::setenv("IPEXRUN_SELECT", "foo", 1);
+  EXPECT_EQ(problem_of_environment(), "IPEXRUN_SELECT=foo is none of on, fast, thorough, off");
+  ::setenv("IPEXRUN_DISABLE", "1", 1);
+  EXPECT_EQ(problem_of_environment(), "");
+  ::setenv("IPEXRUN_DISABLE", "y", 1);
+  EXPECT_NE(problem_of_environment().find("IPEXRUN_DISABLE=y"), std::string::npos);
+  ::unsetenv("IPEXRUN_DISABLE");
+  ::unsetenv("IPEXRUN_SELECT");
 }
 
 TEST(EnvValues, BytesTakeSuffixes) {

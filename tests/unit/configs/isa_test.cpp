@@ -1,6 +1,8 @@
 // The level ladder: names as IPEX has them, each level containing what it implies.
 #include "configs/base/isa.h"
 
+#include "configs/contract/env.h"
+
 #include <gtest/gtest.h>
 
 #include "configs/base/isa_variants.h"
@@ -41,6 +43,11 @@ TEST(Isa, VariantsOfABuildMakeItsLevel) {
 }
 
 TEST(Isa, TheProcessNeverHasMoreThanTheCpu) { EXPECT_TRUE(isa_has(isa_of_cpu(), isa_of_process())); }
+
+TEST(IsaLevels, AreWhatTheVariableThatCapsThemTakes) {
+  const std::vector<std::string>& allowed = env::row(env::Id::kMaxIsa).allowed;
+  EXPECT_EQ(std::vector<std::string_view>(allowed.begin(), allowed.end()), level_names());
+}
 
 }  // namespace
 }  // namespace ipexrun

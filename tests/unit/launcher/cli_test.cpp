@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <set>
 
@@ -47,6 +48,34 @@ TEST(Cli, options_may_stand_between_m_and_the_module) {
   for (const std::vector<std::string>& both : {std::vector<std::string>{"--no-python", "-m", "mod"}, {"-m", "--no-python", "mod"}})
     EXPECT_THAT(refusal(both), HasSubstr("-m and --no-python contradict each other"));
   EXPECT_EQ(parsed({"-m", "--help"}).command, Command::kHelp);
+}
+
+TEST(Cli, the_environment_beats_defaults_and_loses_to_options) {
+  ::setenv("IPEXRUN_DTYPE", "float32", 1);
+  ::setenv("IPEXRUN_INHERIT", "none", 1);
+  ::setenv("IPEXRUN_GRAPH_MODE", "off", 1);
+  ::setenv("IPEXRUN_INDUCTOR", "kept", 1);
+  ::setenv("IPEXRUN_SELECT", "thorough", 1);
+  const Options options = parsed({"app"});
+  EXPECT_EQ(options.dtype, "float32");
+  EXPECT_EQ(options.inherit, "none");
+  EXPECT_EQ(options.graph_mode, "off");
+  EXPECT_EQ(options.inductor, "kept");
+  EXPECT_EQ(options.select, "thorough");
+  EXPECT_THAT(options.given, IsEmpty());
+  EXPECT_THAT(options.from_env, ElementsAre("dtype", "graph-mode", "inductor", "select", "inherit"));
+  const Options given = parsed({"--dtype", "auto", "--inherit=python", "app"});
+  EXPECT_EQ(given.dtype, "auto");
+  EXPECT_EQ(given.inherit, "python");
+  // What says less than a variable, but was asked for, is not lost on the way to ranks and files.
+  EXPECT_THAT(config_text(given), HasSubstr("dtype: auto"));
+  EXPECT_THAT(rank_arguments(given), testing::Contains("--dtype=auto"));
+  EXPECT_THAT(rank_arguments(options), testing::Contains("--dtype=float32"));
+  ::setenv("IPEXRUN_SELECT", "on", 1);  // a word of the variable alone
+  EXPECT_EQ(parsed({"app"}).select, "fast");
+  for (const char* name : {"IPEXRUN_DTYPE", "IPEXRUN_INHERIT", "IPEXRUN_GRAPH_MODE", "IPEXRUN_INDUCTOR", "IPEXRUN_SELECT"})
+    ::unsetenv(name);
+  EXPECT_EQ(config_text(parsed({"app"})), "schema: 1\n");
 }
 
 TEST(Cli, everything_after_the_program_is_the_programs) {

@@ -47,6 +47,20 @@ TEST(PlanEnv, threads_and_words_of_the_shim) {
   EXPECT_EQ(var(made, "IPEXRUN_PRELOAD"), "/opt/lib/ipexrun/libipexrun_shim.so");
 }
 
+TEST(PlanEnv, what_the_environment_says_is_kept_and_named) {
+  Options wanted = options();
+  wanted.dtype = "float32";
+  wanted.inherit = "none";
+  wanted.from_env = {"dtype", "inherit"};
+  const LaunchPlan made = plan(wanted, with({{"IPEXRUN_DTYPE", "float32"}, {"IPEXRUN_INHERIT", "none"}, {"IPEXRUN_MODE", "observe"}}));
+  EXPECT_EQ(var(made, "IPEXRUN_DTYPE"), "float32");
+  EXPECT_EQ(var(made, "IPEXRUN_INHERIT"), "none");
+  EXPECT_EQ(var(made, "IPEXRUN_MODE"), "observe");
+  EXPECT_TRUE(has_reason(made, "dtype", "IPEXRUN_DTYPE=float32 of the environment"));
+  const LaunchPlan stock = make_variant_plan("stock", options(), machine({4}), with({{"IPEXRUN_MODE", "optimize"}})).value();
+  EXPECT_EQ(var(stock, "IPEXRUN_MODE"), "observe");
+}
+
 TEST(PlanEnv, no_second_pinning_mechanism) {
   const LaunchPlan made = plan(options(), made_up::context());
   for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) EXPECT_EQ(var(made, name), "(unset)");
