@@ -614,6 +614,25 @@ def a_forward_that_catches_what_an_operator_raises_when_it_is_traced():
 
 
 @case
+def a_forward_of_several_graphs_that_catches_what_an_operator_raises():
+    class Model(Rows):
+        calls = 0
+
+        def forward(self, x, rows):
+            self.calls += 1
+            x = super().forward(x, slice(None))
+            if x.sum() < 1e9:  # a graph ends here
+                x = x + 1
+            try:
+                return x[rows]
+            except IndexError:
+                return x[:2] * 2
+
+    model = Model().eval()
+    return called(model, [(data(i, 8, 64), rows(i)) for i in range(3 * CALLS)]) + [model.calls]
+
+
+@case
 def attributes_that_are_set_before_an_operator_raises():
     class Model(Rows):
         calls, last = 0, None

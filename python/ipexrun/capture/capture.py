@@ -24,7 +24,7 @@ from .. import plugin, remembered
 from ..graphs import backend, compiler, graph_notes, parts, raised, random_draws
 from ..graphs.races import call_clock
 from ..problems import first_line, let_through
-from . import as_module, importing, modes, module_notes, prices, python_speed
+from . import as_module, handlers, importing, modes, module_notes, prices, python_speed
 from .call_kinds import LEFT, has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .dynamo_calls import no_marks, ways_of_calling
@@ -254,6 +254,10 @@ class Target:
             except Exception as problem:  # a torch whose insides are others than expected
                 let_through(problem)
                 whole = False
+            catching = "" if whole else handlers.refusal()
+            if catching:
+                target.problems.append(catching)
+                raise GivenUp(catching)
             if not target.is_part:
                 seen.append(proof.seen(target.code, unguarded))
             options = {"dtype": "float32"} if target.is_part and not compiler.BF16_ASKED_FOR else None

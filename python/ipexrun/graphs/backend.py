@@ -113,7 +113,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             mine.append(inside)
         return compiled
 
-    written, pure = [], []
+    written, effects = [], []
 
     def watched_graph(captured, inputs):
         context = torch._guards.TracingContext.try_get()
@@ -123,7 +123,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
             fixed = static_inputs(len(values))
             parted = len(metadata.input_info) != len(values)  # tensors that consist of others were taken apart: who is who cannot be told
             written.append([i for i in range(len(values)) if parted or metadata.input_info[i].mutates_data or i not in fixed])
-        pure.append(not writes and not random_draws.may_draw(captured))
+        effects.append((writes, random_draws.draws(captured)))
         compiled = inference_graph(captured, inputs)
         inside = inside_of(compiled)
         if isinstance(inside, Compiled):
@@ -134,7 +134,7 @@ def backend(module, example_inputs, mode=None, options=None, made=None, timed=Tr
     with decompositions.resizes_whole(), decompositions.draws_kept(values):
         compiled = compiler(module, example_inputs)
     retreat = Retreat(module, compiled, mine, written[0] if written else [], held)
-    retreat.pure = pure == [True]
+    retreat.writes, retreat.draws = effects[0] if len(effects) == 1 else (True, None)
     if written and share_memory(values):
         retreat.compiled = function_of(module)
     if made is None:
@@ -190,12 +190,13 @@ class Retreat:
 
     def __init__(self, captured, compiled, graphs, watched=(), held=()):
         self.captured, self.compiled, self.graphs, self.watched, self.held = captured, compiled, graphs, watched, held
-        self.pure = False  # it writes nothing and draws nothing
+        self.writes, self.draws = True, None  # inputs or buffers; random numbers of torch's, None: it may do anything else
         self.alone = False  # it is all that a call of the captured module does: see raised.py
 
     def __call__(self, *arguments):
         if self.watched and self.shares_memory(arguments):
             return function_of(self.captured)(*arguments)
+        stream = torch.get_rng_state() if self.alone and self.draws else None
         try:
             return self.compiled(*arguments)
         except Exception as problem:
@@ -203,6 +204,11 @@ class Retreat:
             if self.compiled == function_of(self.captured) or torch.is_grad_enabled():
                 raise
             if raised.was_harmless(problem):  # nothing was written yet, which TorchDynamo's graph would do before it raises as well
+                raise
+            if self.alone and self.draws is not None and (self.writes or self.draws):
+                if stream is not None:
+                    torch.set_rng_state(stream)
+                raised.by_graph(problem, True)
                 raise
             result = self.as_captured(arguments)
             self.compiled = function_of(self.captured)
@@ -215,7 +221,7 @@ class Retreat:
         try:
             return function_of(self.captured)(*arguments)
         except Exception as problem:  # the program's own fault, which it may catch
-            if self.alone and self.pure:
+            if self.alone and not self.writes and self.draws is False:
                 raised.by_graph(problem, True)
             raise
 

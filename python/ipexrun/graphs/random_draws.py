@@ -62,15 +62,17 @@ def is_draw(node):
     return (packet_of(node) in DRAWS and torch.Tag.nondeterministic_seeded in node.target.tags) or is_dropout(node)
 
 
-def may_draw(module):
-    """Whether a run of AOTAutograd's graph may change torch's random numbers, or anything else outside of it: operators of others are not known."""
+def draws(module):
+    """Whether a run of AOTAutograd's graph may change torch's random numbers; None: it may do anything, since not all of its operators are torch's."""
+    found = False
     for node in module.graph.nodes:
         targets = [one for one in (node.target, *node.args) if isinstance(one, torch._ops.OpOverload)]  # some are arguments of others, to keep their order
         if node.op == "call_function" and not targets and not is_plain_function(node.target):
-            return True
-        if any(one.namespace not in ("aten", "prims") or torch.Tag.nondeterministic_seeded in one.tags for one in targets):
-            return True
-    return False
+            return None
+        if any(one.namespace not in ("aten", "prims") for one in targets):
+            return None
+        found = found or any(torch.Tag.nondeterministic_seeded in one.tags for one in targets)
+    return found
 
 
 def is_plain_function(target):

@@ -16,13 +16,13 @@ import weakref
 import torch
 
 from .. import plugin, remembered
-from ..capture import call_kinds, capturable, capture, importing, modes, module_notes, prices
+from ..capture import call_kinds, capturable, capture, handlers, importing, modes, module_notes, prices
 from ..capture.dynamo_calls import no_marks, ways_of_calling
 from ..capture.unguarded import Unguarded
 from ..capture.unguarded_arguments import Alike
 from ..graphs import compiler, graph_notes
 from ..problems import first_line, let_through
-from . import handlers, step_forms
+from . import step_forms
 from .step_graphs import Arrivals
 from .steps import Step, Stopwatch, in_process_group, is_plain_moment, recorded
 

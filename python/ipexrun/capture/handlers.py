@@ -1,5 +1,6 @@
-"""Whether code catches what an operator may raise. A captured step runs its graph where the program ran a `try` around an operator: what that raises comes out of
-the call, past an `except` of the program's, and a step, which writes running statistics and draws random numbers, cannot be made once more by the module.
+"""Whether code catches what an operator may raise. What is captured runs a graph where the program ran a `try` around an operator: what that raises comes out of
+the call, past an `except` of the program's. Where the graph is all of a call the module answers such a call instead (graphs/raised.py); a call of several
+graphs, and a step of training, which writes running statistics and draws random numbers, cannot be made once more.
 
 By the code of the functions that were traced, whether or not the operators stand inside of the `try`. Thread rule: any thread.
 """
@@ -34,7 +35,7 @@ def catches(code):
 
 
 def refusal():
-    """Inside the call of a backend: why the step is not to be captured, or ""."""
+    """Inside the call of a backend: why the frame is not to be captured, or ""."""
     context = torch._guards.TracingContext.try_get()
     codes = () if context is None else context.traced_code or ()
     found = next((code for code in codes if not code.co_filename.startswith(OF_TORCH) and catches(code)), None)
