@@ -334,6 +334,25 @@ def may_round(hook):
     return hook.optimizing() and environment.get(b"IPEXRUN_DTYPE", b"auto") == b"auto" and environment.get(b"IPEXRUN_SELECT") != b"off"
 
 
+def check_traces_by_stock(hook):
+    """torch.jit.trace() holds what it made against the module, nearer than results in bf16 are, and warns: both are stock's meanwhile."""
+    import functools
+
+    namespace = sys.modules["torch.jit._trace"]
+    check = namespace._check_trace
+
+    @functools.wraps(check)
+    def checked(*arguments, **named):
+        was = hook.enabled()
+        hook.set_enabled(False)
+        try:
+            return check(*arguments, **named)
+        finally:
+            hook.set_enabled(was)
+
+    namespace._check_trace = checked
+
+
 def leave(hook):
     """The program has ended. Python clears its modules one after the other, and rightly only those that nobody else holds: files are written to
     the end then, and finalizers find what they need. TorchDynamo keeps modules that it met, by name, in the globals of the module of ours whose
@@ -366,6 +385,10 @@ def start(torch):
                     torch.classes.ipexrun.Training().steps_are_told()
             except Exception as problem:
                 say(f"no fused optimizers: {type(problem).__name__}: {problem}")
+            try:
+                check_traces_by_stock(hook)
+            except Exception as problem:
+                say(f"traces are checked beside ours: {type(problem).__name__}: {problem}")
         try:
             mind_forks(hook)
         except Exception as problem:

@@ -94,3 +94,27 @@ def test_an_edited_program_is_warned_as_often(stock):
     done = run(f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", "--graph-mode", "off", sys.executable, "-c", PROGRAM, "ipex")
     assert done.stdout == stock
     assert "[W" not in done.stderr and "Warning" not in done.stderr, done.stderr
+
+
+TRACED = """
+import warnings
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256), nn.LayerNorm(256)) for _ in range(3)]).eval()
+with torch.no_grad():
+    for _ in range(60):
+        model(torch.randn(32, 256))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.jit.trace(model, torch.randn(32, 256))
+print([str(one.message)[:60] for one in said if one.category is torch.jit.TracerWarning])
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_a_trace_of_the_programs_is_held_beside_stock(mode):
+    """A captured module, or operators, that answer in bf16 are further from it than torch allows."""
+    done = run(f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", "--graph-mode", mode, sys.executable, "-c", TRACED)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
