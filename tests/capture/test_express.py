@@ -90,7 +90,7 @@ with torch.no_grad():
         MIDDLE
         out.append(model(torch.full((8, 64), 0.01 * i)).sum().item())
 import ipexrun
-(note,) = ipexrun.report().get("modules", [{}])
+(note,) = ipexrun.report()["modules"] or [{}]
 trials = torch.classes.ipexrun.Graph().scripted_trials() if note else 0
 print(json.dumps({"out": out, "log": LOG, "note": note, "dynamo": "torch._dynamo.convert_frame" in sys.modules, "trials": trials}))
 """
