@@ -14,6 +14,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/last_run.h"
 #include "launcher/machine/tree.h"
+#include "launcher/run/context.h"
 #include "launcher/run/doctor.h"
 #include "launcher/run/gather_run.h"
 #include "launcher/run/malloc_exercise.h"
@@ -56,6 +57,7 @@ Result<int> dispatch(const Options& options, SupervisedRunner& runner) {
 Error become(const char* name, char** argv) {
   std::error_code failure;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failure);
+  if (failure) return Error{kExitFailure, no_proc_text(), "mount -t proc proc /proc"};
   const std::string beside = (self.parent_path() / name).string();
   ++argv;
   argv[0] = const_cast<char*>(name);  // NOLINT: execv takes no const
@@ -75,8 +77,13 @@ Result<int> run_command_line(const std::vector<std::string>& args) {
     return Error{kExitUsage, problem, "unset it, or set one of these; ipexrun env --docs says what it does"};
   const Result<Sysroot> sysroot = Sysroot::open(options->sysroot);
   if (!sysroot.ok()) return sysroot.error();
+  if (options->topology.empty())
+    if (Status described = sysroot->check_describes_machine(); !described.ok()) return described.error();
   options->sysroot = sysroot->folder();
-  return dispatch(*options, runner);
+  Result<int> code = dispatch(*options, runner);
+  if (code.ok() || code.error().code != kExitNotFound) return code;
+  const std::string hint = hint_for_command(args, *options);
+  return hint.empty() ? code : Result<int>(Error{kExitNotFound, code.error().what, hint});
 }
 
 }  // namespace

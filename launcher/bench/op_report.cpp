@@ -123,6 +123,7 @@ std::string op_report_text(const std::vector<OpReport>& reports) {
       continue;
     }
     if (!report.process.empty()) out += ", " + report.process;
+    if (out.ends_with(", 1 threads")) out.pop_back();  // the record counts, for whoever reads it; this is for people
     if (report.facts.ops.empty()) {
       out += '\n';
     } else {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "launcher/plan/text.h"
+
 namespace ipexrun::launcher::bench {
 namespace {
 
@@ -61,10 +63,12 @@ void about_pairs(const WarningInput& in, std::vector<std::string>& out) {
 
 std::vector<std::string> collect_warnings(const WarningInput& in) {
   std::vector<std::string> out;
-  const double cores = static_cast<double>(in.machine->cores.size());
+  // The load is the machine's, whatever part of it this run may use.
+  const auto all = static_cast<std::size_t>(std::max<long>(in.machine->total_cores, static_cast<long>(in.machine->cores.size())));
+  const double cores = static_cast<double>(all);
   if (in.load >= 0 && cores > 0 && in.load > kBusyShare * cores) {
-    out.push_back(fmt::format("the machine was busy before the start: load average {} on {} cores; times are too long and vary",
-                              show_number(in.load), in.machine->cores.size()));
+    out.push_back(fmt::format("the machine was busy before the start: load average {} on {}; times are too long and vary",
+                              show_number(in.load), count_text(all, "core")));
   }
   about_calls(in, out);
   if (in.options->bench.iters || in.options->bench.seconds) {

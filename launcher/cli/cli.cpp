@@ -246,6 +246,13 @@ Status validate(Options& options) {
                  "give one of them"};
   if (options.log_keep > 0 && options.log_dir.empty())
     return Error{kExitUsage, "--log-keep " + std::to_string(options.log_keep) + " needs --log-dir", "there are no log files without it"};
+  if (is_given(options, "log-file-prefix") && !is_given(options, "log-dir"))
+    return Error{kExitUsage, "--log-file-prefix " + options.log_file_prefix + " needs --log-dir", "there are no log files without it"};
+  if (options.bench.stop && !options.bench.iters && !options.bench.seconds)
+    return Error{kExitUsage, "--bench-stop needs --bench-iters or --bench-seconds", "without one the measurement ends with the program"};
+  if (is_given(options, "bench-pairs") && options.bench.compare.empty())
+    return Error{kExitUsage, "--bench-pairs " + std::to_string(options.bench.pairs) + " needs --bench-compare",
+                 "without it there is nothing to compare with"};
   if (!options.optimize && is_given(options, "dtype"))
     options.notes.push_back("--dtype " + options.dtype + " has no effect with --no-optimize");
   if (!options.optimize && options.report) options.notes.push_back("--report has nothing to show with --no-optimize");
@@ -263,12 +270,13 @@ Status validate_doctor(const Options& options) {
 /// Options of GPUs need `ipexrun xpu`, and some of CPU runs mean nothing there.
 Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
   const bool xpu = options.command == Command::kXpu;
+  const bool any = options.opencl == "any";  // cores are chosen as for programs on the CPU
   for (const std::string& name : options.given) {
     const OptionRow* row = find_option(name);
     if (!xpu && row->group == OptionGroup::kXpu && !row->get(options).empty())
       return Error{kExitUsage, "--" + name + " belongs to ipexrun xpu", "ipexrun xpu --" + name + " ... PROGRAM"};
     if (!xpu) continue;
-    if ((name == "latency-mode" && options.latency_mode) || (name == "throughput-mode" && options.throughput_mode))
+    if (!any && ((name == "latency-mode" && options.latency_mode) || (name == "throughput-mode" && options.throughput_mode)))
       return Error{kExitUsage, "--" + name + " counts CPU cores and does not go with ipexrun xpu", "--one-per-tile or --one-per-device"};
     if (name == "require-shim" && options.require_shim && options.opencl == "off")
       return Error{kExitUsage, "--require-shim and --opencl off contradict each other", "give one of them"};
@@ -277,15 +285,14 @@ Status validate_xpu(const Options& options, std::vector<std::string>& notes) {
                    options.opencl == "off" ? "leave out --opencl off" : "leave out --no-optimize"};
     const bool tiles =
         name == "tiles" || name == "devices" || name == "one-per-tile" || name == "one-per-device" || name == "device-hierarchy";
-    if (tiles && options.opencl == "any" && !row->get(options).empty())
+    if (tiles && any && !row->get(options).empty())
       return Error{kExitUsage, "--" + name + " and --opencl any contradict each other: no Intel GPU is looked for", "give one of them"};
     const bool of_devices = name == "dtype" || name == "select" || (name == "report" && options.report);  // these need a device of ours
-    if (name == "strategy" || name == "place" || name == "skip-cross-node-cores" || name == "graph-mode" || name == "inductor" ||
-        (name == "split-sgd" && options.split_sgd) || (of_devices && options.opencl == "off") || name == "report-output")
+    const bool of_places = !any && (name == "strategy" || name == "place" || name == "skip-cross-node-cores");
+    if (of_places || name == "graph-mode" || name == "inductor" || (name == "split-sgd" && options.split_sgd) ||
+        (of_devices && options.opencl == "off") || name == "report-output")
       notes.push_back("--" + name + " has no effect with ipexrun xpu: " +
-                      (of_devices || name == "graph-mode" || name == "inductor" || name == "split-sgd" || name == "report-output"
-                           ? "kernels on the CPU stay stock"
-                           : "the GPUs say where the instances go"));
+                      (of_places ? "the GPUs say where the instances go" : "kernels on the CPU stay stock"));
   }
   return ok_status();
 }
@@ -300,6 +307,15 @@ bool command_takes(Command command, const std::string& option) {
 }
 
 }  // namespace
+
+std::string hint_for_command(const std::vector<std::string>& args, const Options& options) {
+  if (args.empty() || options.program_kind != ProgramKind::kExecutable || args.front() != options.program) return "";
+  if (args.front() == "help" || args.front() == "version") return "did you mean ipexrun --" + args.front() + "?";
+  std::vector<std::string> words;
+  for (const CommandWord& known : kCommandWords) words.emplace_back(known.word);
+  const std::string near = nearest_word(args.front(), words);
+  return near.empty() ? "" : "did you mean ipexrun " + near + "?";
+}
 
 Result<Options> parse_command_line(const std::vector<std::string>& args) {
   Options options;
@@ -342,6 +358,9 @@ Result<Options> parse_command_line(const std::vector<std::string>& args) {
     for (const Setting& setting : *line)
       if (!command_takes(options.command, setting.row->name))
         return Error{kExitUsage, "ipexrun " + args[0] + " does not take --" + setting.row->name, "see ipexrun " + args[0] + " --help"};
+    if (options.command == Command::kGather && parts->program.size() > 1)
+      return Error{kExitUsage, "ipexrun gather takes one file, but '" + parts->program[1] + "' was given, too",
+                   "see ipexrun gather --help"};
     if (options.command == Command::kGather && parts->program.size() == 1) {
       options.output = parts->program.front();
     } else if (!parts->program.empty()) {

@@ -13,6 +13,9 @@ namespace ipexrun::launcher {
 /// abbreviated options; an unknown option's error names the nearest known one. Reads the --config file if one is named.
 Result<Options> parse_command_line(const std::vector<std::string>& args);
 
+/// For a PROGRAM that there is not: "did you mean ipexrun topology?" where it stands first and is nearly the name of a command; else "".
+std::string hint_for_command(const std::vector<std::string>& args, const Options& options);
+
 /// The text of `ipexrun --help` (or of a subcommand's), with examples and the table of environment variables.
 std::string help_text(Command command);
 

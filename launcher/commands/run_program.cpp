@@ -60,6 +60,35 @@ Result<int> run_plan(const Options& options, LaunchPlan plan, const RankPlace* p
   return Error{outcome->exit_code == kExitOk ? verdict.error().code : outcome->exit_code, verdict.error().what, verdict.error().hint};
 }
 
+/// Keeps each run with kernels of ours for explain-last: the next one, stock's say, replaces its event files.
+class KeepingRunner : public Runner {
+ public:
+  KeepingRunner(Runner& inner, const Options& options) : inner_(inner), options_(options) {}
+  Result<RunOutcome> run(const LaunchPlan& plan, const RunSettings& settings) override {
+    Result<RunOutcome> outcome = inner_.run(plan, settings);
+    const auto& variables = plan.instances.front().env;
+    const auto mode = variables.find(env::name(env::Id::kMode));
+    if (outcome.ok() && options_.optimize && mode != variables.end() && mode->second == "optimize") keep_last_run(options_, plan, *outcome);
+    return outcome;
+  }
+
+ private:
+  Runner& inner_;
+  const Options& options_;
+};
+
+/// What is about ranks says nothing where there are none.
+Status check_without_ranks(const Options& options) {
+  const DistributedOptions& wanted = options.distributed;
+  for (const auto& [given, name] : {std::pair{wanted.ccl_worker_count > 0, "--ccl-worker-count"},
+                                    {!wanted.master_addr.empty(), "--master-addr"},
+                                    {wanted.master_port.has_value(), "--master-port"}})
+    if (given)
+      return Error{kExitUsage, std::string(name) + " is about ranks, and this run has none",
+                   "--nprocs-per-node N, or --nnodes with --node-rank, makes it a job of ranks"};
+  return ok_status();
+}
+
 Result<int> run_measured(const Options& options, const Machine& machine, const PlanContext& context, const RankPlace* place,
                          const std::string& run_dir, Runner& runner) {
   const PlanForVariant plan_for = [&](const std::string& variant) {
@@ -69,7 +98,8 @@ Result<int> run_measured(const Options& options, const Machine& machine, const P
     const Status pinned = pin_decisions(options, run_dir, &*plan);
     return pinned.ok() ? plan : Result<LaunchPlan>(pinned.error());
   };
-  return run_bench(options, machine, plan_for, runner, run_dir);
+  KeepingRunner keeping(runner, options);
+  return run_bench(options, machine, plan_for, keeping, run_dir);
 }
 
 /// IPEXRUN_DISABLE: only the program counts; no other option can fail, and nothing is said or looked up for it.
@@ -108,6 +138,8 @@ Result<int> run_program(const Options& asked, SupervisedRunner& supervised) {
   const Result<std::optional<RankPlace>> found = disabled ? std::optional<RankPlace>() : find_place(options, *context);
   if (!found.ok()) return found.error();
   const RankPlace* place = *found ? &**found : nullptr;
+  if (place == nullptr && !disabled && options.distributed.rank_slice)
+    if (Status sense = check_without_ranks(options); !sense.ok()) return sense.error();
   // The ranks go in step: one of them is measured.
   if (place != nullptr && place->rank.rank != 0) {
     options.bench.enabled = options.report = false;

@@ -8,7 +8,8 @@ namespace ipexrun::launcher {
 
 std::string job_table(const Job& job, const LaunchPlan& slices) {
   std::string out = std::string("engine\n  ") + engine_name(job.engine) + ", " + job.hosts + " host" + (job.hosts == "1" ? "" : "s") +
-                    ", " + std::to_string(job.ranks_per_host) + " rank" + (job.ranks_per_host == 1 ? "" : "s") + " each\n";
+                    ", " + std::to_string(job.ranks_per_host) + " rank" + (job.ranks_per_host == 1 ? "" : "s") +
+                    (job.hosts == "1" ? "\n" : " each\n");
   for (const auto& [name, value] : job.process.env) out += "  " + name + "=" + shell_quoted(value) + "\n";
   out += " ";
   for (const std::string& word : job.process.argv) out += " " + shell_quoted(word);

@@ -74,6 +74,13 @@ Result<Sysroot> Sysroot::open(const std::string& path) {
   return out;
 }
 
+Status Sysroot::check_describes_machine() const {
+  std::error_code failure;
+  if (folder_.empty() || fs::is_directory(folder_ + "/proc", failure) || fs::is_directory(folder_ + "/sys", failure)) return ok_status();
+  return Error{kExitUsage, "--sysroot '" + folder_ + "' has neither proc nor sys: it describes no machine",
+               "ipexrun gather writes one that does; --topology describes the cores alone"};
+}
+
 Sysroot::Sysroot(Sysroot&& other) noexcept : folder_(std::move(other.folder_)), unpacked_(std::move(other.unpacked_)) {
   other.unpacked_.clear();
 }

@@ -40,6 +40,8 @@ class Sysroot {
   Sysroot& operator=(Sysroot&&) = delete;
   ~Sysroot();
 
+  /// An empty folder would be taken for a machine without limits, with the cores of this one.
+  [[nodiscard]] Status check_describes_machine() const;
   [[nodiscard]] const std::string& folder() const { return folder_; }
 
  private:

@@ -58,8 +58,9 @@ std::string cap_text(const std::vector<Cut>& wanted, const Caps& caps) {
   if (wanted.size() > caps.by_memory)
     return "the " + caps.memory_text + " of memory that may be used hold " + std::to_string(caps.by_memory) + " at 2 GiB each";
   if (!enough_threads(wanted, caps.threads))
-    return "only " + std::to_string(caps.threads) + " more threads may be made (ulimit -u or pids.max), and an instance is taken to need " +
-           std::to_string(kFurtherThreads) + " besides those of its cores";
+    return "only " + count_text(static_cast<std::size_t>(caps.threads), "more thread") +
+           " may be made (ulimit -u or pids.max), and an instance is taken to need " + std::to_string(kFurtherThreads) +
+           " besides those of its cores";
   return "the memory of some NUMA nodes does not hold so many at 2 GiB each";
 }
 

@@ -119,10 +119,10 @@ std::size_t most_threads(const Machine& machine, const std::vector<Slot>& slots,
   if (machine.max_threads <= 0 || needed <= machine.max_threads) return largest;
   const auto count = static_cast<long>(slots.size());
   const auto out = static_cast<std::size_t>(std::clamp(machine.max_threads / count - kFurtherThreads, 1L, static_cast<long>(largest)));
-  std::string text = "only " + std::to_string(machine.max_threads) +
-                     " more threads may be made here (ulimit -u or pids.max): " + count_text(slots.size(), "instance") + " get at most " +
-                     count_text(out, "thread") + " of OpenMP each instead of " + std::to_string(largest) + ", with " +
-                     std::to_string(kFurtherThreads) + " each for everything else";
+  std::string text = "only " + count_text(static_cast<std::size_t>(machine.max_threads), "more thread") +
+                     " may be made here (ulimit -u or pids.max): " + count_text(slots.size(), "instance") +
+                     (slots.size() == 1 ? " gets at most " : " get at most ") + count_text(out, "thread") + " of OpenMP each instead of " +
+                     std::to_string(largest) + ", with " + std::to_string(kFurtherThreads) + " each for everything else";
   if (count * (1 + kFurtherThreads) > machine.max_threads) text += "; even these may be refused";
   reasons.push_back({"threads", std::to_string(out), text, true});
   return out;

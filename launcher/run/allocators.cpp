@@ -48,7 +48,7 @@ std::string first_usable(const std::vector<const char*>& stems, const std::vecto
 /// A library that was asked for by its path, looked at and tried.
 Status check_given(const char* option, const std::string& path, const std::string& also_loaded = "") {
   std::string why = preload_objection(path);
-  if (why.empty()) why = probe_preload(path, also_loaded);
+  if (why.empty()) why = probe_preload(path, also_loaded, std::string(option) == "memory-allocator");
   if (why.empty()) return ok_status();
   return Error{kExitUsage, std::string("--") + option + " '" + path + "' cannot be used: " + why, "ipexrun doctor lists what is installed"};
 }

@@ -12,6 +12,7 @@
 #include "configs/base/isa.h"
 #include "configs/contract/env.h"
 #include "configs/contract/event.h"
+#include "launcher/plan/text.h"
 #include "launcher/run/allocators.h"
 #include "launcher/run/context.h"
 #include "launcher/run/gain.h"
@@ -67,7 +68,8 @@ class Examination {
   void libraries() {
     lib_dir_ = find_lib_dir();
     if (lib_dir_.empty()) {
-      add(CheckLevel::kFail, "libraries", no_lib_dir_text(), "install again, or set IPEXRUN_LIB_DIR");
+      add(CheckLevel::kFail, "libraries", no_lib_dir_text(),
+          no_proc_text().empty() ? "install again, or set IPEXRUN_LIB_DIR" : "mount -t proc proc /proc");
       return;
     }
     add(CheckLevel::kOk, "libraries", lib_dir_);
@@ -206,10 +208,13 @@ class Examination {
 
   void allocators() {
     const auto folders = library_folders(variables_, python_);
+    const bool no_proc = !no_proc_text().empty();
     for (const std::string& name : allocator_names()) {
       const LibraryChoice choice = find_allocator(name, folders);
       add(CheckLevel::kOk, "allocator",
-          choice.path.empty() ? name + ": not installed (package " + allocator_package(name) + ")" : name + ": " + choice.path);
+          !choice.path.empty() ? name + ": " + choice.path
+          : no_proc            ? name + ": none can be tried without /proc"
+                               : name + ": not installed (package " + allocator_package(name) + ")");
     }
     if (!python_.empty()) add(CheckLevel::kOk, "OpenMP", find_program_omp(python_, variables_).reason);
     for (const char* name : {"intel", "llvm"}) {
@@ -237,7 +242,7 @@ class Examination {
     if (machine_.quota_cpus > 0) {
       const bool small = machine_.quota_cpus < static_cast<double>(machine_.cores.size());
       add(small ? CheckLevel::kWarn : CheckLevel::kOk, "quota",
-          fmt::format("{:.2f} CPUs, {} cores allowed", machine_.quota_cpus, machine_.cores.size()),
+          fmt::format("{:.2f} CPUs, {} allowed", machine_.quota_cpus, count_text(machine_.cores.size(), "core")),
           small ? "instances are sized by the quota" : "");
     } else {
       add(CheckLevel::kOk, "quota", "none");

@@ -147,8 +147,15 @@ std::string find_lib_dir() {
   return "";
 }
 
+std::string no_proc_text() {
+  std::error_code failure;
+  const bool readable = !fs::read_symlink("/proc/self/exe", failure).empty();
+  return !readable ? "/proc/self/exe cannot be read (" + failure.message() + "): /proc is not mounted, or closed to this process" : "";
+}
+
 std::string no_lib_dir_text() {
   const auto named = env::get(env::Id::kLibDir);
+  if (const std::string no_proc = no_proc_text(); !named && !no_proc.empty()) return no_proc;
   return named ? "the folder '" + *named + "' of IPEXRUN_LIB_DIR does not exist"
                : "no folder lib/ipexrun beside the folder of this launcher";
 }

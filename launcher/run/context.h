@@ -19,6 +19,8 @@ Result<PlanContext> make_context(const Options& options, const Machine& machine)
 std::string find_lib_dir();
 /// Why find_lib_dir() found none.
 std::string no_lib_dir_text();
+/// "" where /proc/self/exe can be read: by it ipexrun finds its own files.
+std::string no_proc_text();
 
 /// A new private folder (0700) for event files, below XDG_RUNTIME_DIR, TMPDIR or /tmp, whichever is the first that can be written.
 /// Folders that a killed launcher left there are removed. An error is no reason to stop: the run then has no events and no summary.

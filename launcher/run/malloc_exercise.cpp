@@ -78,6 +78,16 @@ bool in_a_forked_child() {
   return ::waitpid(pid, &status, 0) != pid || status == 0;
 }
 
+/// Whether nothing preloaded took the place of the C library's malloc.
+bool malloc_is_libcs() {
+  Dl_info malloc_info{};
+  Dl_info libc_info{};
+  void* const found = ::dlsym(RTLD_DEFAULT, "malloc");
+  void* const other = ::dlsym(RTLD_DEFAULT, "gnu_get_libc_version");  // of the C library alone
+  return found != nullptr && other != nullptr && ::dladdr(found, &malloc_info) != 0 && ::dladdr(other, &libc_info) != 0 &&
+         malloc_info.dli_fbase == libc_info.dli_fbase;
+}
+
 }  // namespace
 
 int exercise_malloc(const char* library) {
@@ -94,6 +104,7 @@ int exercise_malloc(const char* library) {
       return 1;
     }
   }
+  if (malloc_is_libcs()) std::puts(kMallocOfLibc);
   std::puts(kMallocExerciseDone);
   return 0;
 }

@@ -113,7 +113,7 @@ ProbeResult run_probe(const std::vector<std::string>& argv, const std::map<std::
   return result;
 }
 
-std::string probe_preload(const std::string& library, const std::string& also_loaded) {
+std::string probe_preload(const std::string& library, const std::string& also_loaded, bool is_allocator) {
   std::array<char, 4096> path{};
   if (::readlink("/proc/self/exe", path.data(), path.size() - 1) <= 0) return "/proc/self/exe cannot be read";
   std::vector<std::string> argv{path.data(), kMallocExerciseWord};
@@ -130,6 +130,8 @@ std::string probe_preload(const std::string& library, const std::string& also_lo
   if (result.exit_code != 0)
     return fmt::format("a program under it ended with code {}{}", result.exit_code, said.empty() ? "" : ": " + said);
   if (result.output.find(kMallocExerciseDone) == std::string::npos) return "a program under it ended before it had done its work";
+  if (is_allocator && result.output.find(kMallocOfLibc) != std::string::npos)
+    return "it has no malloc: the program would keep the C library's";
   return "";
 }
 

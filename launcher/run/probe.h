@@ -20,7 +20,7 @@ struct ProbeResult {
 ProbeResult run_probe(const std::vector<std::string>& argv, const std::map<std::string, std::string>& env, int timeout_ms);
 
 /// Preloads `library` into a child that exercises malloc (malloc_exercise.h) and then loads `also_loaded` ("" = nothing): "" when that
-/// works and the loader says nothing, else what went wrong.
-std::string probe_preload(const std::string& library, const std::string& also_loaded = "");
+/// works and the loader says nothing, else what went wrong. `is_allocator`: and malloc is no longer the C library's.
+std::string probe_preload(const std::string& library, const std::string& also_loaded = "", bool is_allocator = false);
 
 }  // namespace ipexrun::launcher

@@ -130,3 +130,13 @@ def test_bad_output_starts_nothing(tmp_path, script, name):
     result = subprocess.run([str(IPEXRUN), "--bench-output", name, "touch", str(mark)], capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode in (1, 2) and not mark.exists()
     assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("ipexrun: ")
+
+
+def test_explain_last_shows_a_measured_run(tmp_path, script, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    monkeypatch.setenv("IPEXRUN_CACHE", str(cache))
+    result, _ = bench(tmp_path, "--bench-compare", "stock", "--bench-pairs", "1", script(MODEL), "61")
+    assert result.returncode == 0, result.stderr
+    done = subprocess.run([str(IPEXRUN), "explain-last"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and " 61\n" in done.stdout and "lets kernels of ours join" in done.stdout, done.stdout + done.stderr

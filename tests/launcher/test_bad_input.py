@@ -202,3 +202,46 @@ def test_a_variable_of_the_environment_reaches_the_program_and_an_ipexrun_in_it(
     assert run("--config", "config.yaml", "./app.sh", env=variables).stdout == "bfloat16 all observe\n"
     inner = run("--dtype", "float32", "--graph-mode", "off", "--select", "off", "--pack-memory", "1M", str(BINARY), "--ninstances", "1", "./app.sh")
     assert inner.returncode == 0 and inner.stdout == "float32 all optimize off\n", inner.stderr
+
+
+def test_fails_for_a_host_of_a_number_that_there_is_not(run):
+    expect(run("--node-rank", "1", "./app.sh"), 2, "--node-rank 1, but the job has 1 host")
+    expect(run("--nnodes", "2", "--node-rank", "2", "--master-addr", "h", "./app.sh"), 2, "2 hosts", "numbered from 0 to 1")
+    expect(run("--nnodes", "1:4", "--node-rank", "4", "--rdzv-endpoint", "h:1", "./app.sh"), 2, "4 hosts")
+
+
+def test_fails_for_options_of_ranks_without_ranks(run):
+    clean = {name: "" for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+    for option, value in (("--ccl-worker-count", "2"), ("--master-addr", "x"), ("--master-port", "5")):
+        expect(run(option, value, "./app.sh", env=clean), 2, option, "--nprocs-per-node")
+
+
+def test_fails_for_a_mistyped_command(run):
+    expect(run("topolgy"), 127, "did you mean ipexrun topology?")
+    (run.folder / "topolgy").write_text("#!/bin/sh\necho mine\n")
+    (run.folder / "topolgy").chmod(0o755)
+    assert run("topolgy", env={"PATH": f"{run.folder}:{os.environ['PATH']}"}).stdout == "mine\n"
+
+
+def test_fails_for_a_sysroot_that_describes_no_machine(run):
+    (run.folder / "empty").mkdir()
+    expect(run("--sysroot", "empty", "--dry-run", "./app.sh"), 2, "neither proc nor sys")
+    expect(run("topology", "--sysroot", "empty"), 2, "neither proc nor sys")
+
+
+def test_fails_for_an_allocator_without_malloc(run):
+    with open("/proc/self/maps") as maps:
+        libraries = {line.split()[-1] for line in maps if "/libm.so" in line or "/libm-" in line}
+    if not libraries:
+        pytest.skip("no library without malloc is loaded here")
+    expect(run("--memory-allocator", libraries.pop(), "./app.sh"), 2, "has no malloc")
+
+
+def test_without_proc_that_is_what_is_said(run):
+    hidden = ["unshare", "-m", "sh", "-c", 'umount -l /proc && exec "$@"', "sh"]
+    if subprocess.run([*hidden, "true"], capture_output=True).returncode != 0:
+        pytest.skip("/proc cannot be hidden here")
+    done = subprocess.run([*hidden, BINARY, "doctor"], capture_output=True, text=True, timeout=60)
+    assert "/proc is not mounted" in done.stdout and "not installed (package" not in done.stdout and "install again" not in done.stdout, done.stdout
+    done = subprocess.run([*hidden, BINARY, "tune", "x"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "/proc is not mounted" in done.stderr

@@ -333,7 +333,7 @@ TEST(Job, shown_as_text_and_json) {
   const Job job = *make_job(ranks(2), facts());
   LaunchPlan slices;
   slices.instances.resize(2);
-  EXPECT_NE(job_table(job, slices).find("torchrun, 1 host, 2 ranks each"), std::string::npos);
+  EXPECT_NE(job_table(job, slices).find("torchrun, 1 host, 2 ranks\n"), std::string::npos);
   EXPECT_NE(job_table(job, slices).find("--as-rank train.py 'a b'\n"), std::string::npos);
   const auto json = nlohmann::json::parse(job_json(job, slices));
   EXPECT_EQ(json["engine"]["name"], "torchrun");

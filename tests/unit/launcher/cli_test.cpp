@@ -78,6 +78,31 @@ TEST(Cli, the_environment_beats_defaults_and_loses_to_options) {
   EXPECT_EQ(config_text(parsed({"app"})), "schema: 1\n");
 }
 
+TEST(Cli, what_has_no_effect_without_another_option_is_refused) {
+  EXPECT_THAT(refusal({"--bench-stop", "app"}), HasSubstr("--bench-stop needs --bench-iters or --bench-seconds"));
+  EXPECT_THAT(refusal({"--bench-pairs", "3", "app"}), HasSubstr("--bench-pairs 3 needs --bench-compare"));
+  EXPECT_THAT(refusal({"--log-file-prefix", "x", "app"}), HasSubstr("--log-file-prefix x needs --log-dir"));
+  EXPECT_TRUE(parsed({"--bench-stop", "--bench-iters", "3", "app"}).bench.stop);
+  EXPECT_EQ(parsed({"--bench-pairs", "3", "--bench-compare", "stock", "app"}).bench.pairs, 3);
+  EXPECT_EQ(parsed({"--log-dir", "", "--log-file-prefix", "x", "app"}).log_dir, "");  // scripts for IPEX's launcher have both
+}
+
+TEST(Cli, a_mistyped_command_is_recognized_where_there_is_no_such_program) {
+  EXPECT_EQ(hint_for_command({"topolgy"}, parsed({"topolgy"})), "did you mean ipexrun topology?");
+  EXPECT_EQ(hint_for_command({"help"}, parsed({"help"})), "did you mean ipexrun --help?");
+  EXPECT_EQ(hint_for_command({"./server"}, parsed({"./server"})), "");
+  EXPECT_EQ(hint_for_command({"doctor.py"}, parsed({"doctor.py"})), "");
+  EXPECT_EQ(hint_for_command({"--no-pin", "topolgy"}, parsed({"--no-pin", "topolgy"})), "");  // a command stands first
+  EXPECT_THAT(refusal({"gather", "a", "b"}), HasSubstr("ipexrun gather takes one file, but 'b' was given"));
+}
+
+TEST(Cli, any_opencl_device_leaves_the_cores_to_the_planner_of_cpus) {
+  EXPECT_THAT(parsed({"xpu", "--opencl", "any", "--strategy", "scatter", "--place", "node", "app"}).notes, IsEmpty());
+  EXPECT_THAT(parsed({"xpu", "--strategy", "scatter", "app"}).notes, ElementsAre(HasSubstr("the GPUs say where the instances go")));
+  EXPECT_TRUE(parsed({"xpu", "--opencl", "any", "--throughput-mode", "app"}).throughput_mode);
+  EXPECT_THAT(refusal({"xpu", "--throughput-mode", "app"}), HasSubstr("does not go with ipexrun xpu"));
+}
+
 TEST(Cli, everything_after_the_program_is_the_programs) {
   const Options options = parsed({"--ninstances", "2", "app", "--ninstances", "3", "-m", "--", "--help", "--nonsense"});
   EXPECT_EQ(options.ninstances, 2);
@@ -183,7 +208,6 @@ TEST(Cli, contradictions) {
   EXPECT_THAT(refusal({"--json", "app"}), HasSubstr("--json goes with"));
   EXPECT_THAT(refusal({"--topology", "core:2", "app"}), HasSubstr("--dry-run"));
   EXPECT_THAT(refusal({"topology", "app"}), HasSubstr("takes no program"));
-  EXPECT_THAT(refusal({"gather", "a", "b"}), HasSubstr("takes no program"));
   EXPECT_THAT(refusal({"gather", "--dry-run"}), HasSubstr("does not take --dry-run"));
   EXPECT_THAT(refusal({"doctor", "--ninstances", "2"}), HasSubstr("does not take --ninstances"));
   EXPECT_EQ(parsed({"--latency-mode", "--ninstances", "0", "app"}).latency_mode, true) << "0 asks for nothing";
