@@ -141,7 +141,7 @@ import ipexrun
 print(ipexrun.is_active(), ipexrun.set_enabled(True), ipexrun.force("x"), sorted(ipexrun.report()), ipexrun.__version__)
 """
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert got.stdout == "False False False ['active', 'reason'] 0.1.0\n", got.stderr
+    assert got.stdout == "False False False ['active', 'graphs', 'modules', 'optimizers', 'reason'] 0.1.0\n", got.stderr
 
 
 def test_python_dash_m_finds_the_binary():
