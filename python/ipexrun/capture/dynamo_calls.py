@@ -16,7 +16,7 @@ import torch
 
 from ..problems import first_line, is_being_handled, let_through
 from ..quiet import no_progress_bars, quiet
-from . import collector, interrupts, rebuilt, time_limit
+from . import collector, interrupts, rebuilt, time_limit, unguarded
 
 MARK = "_dynamo_static_input_type"
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -110,6 +110,9 @@ class Convert:
         started = None if target is None else target.clock()
         try:
             if target is None or target.capture_s >= target.limit_s or target.refused:
+                return ConvertFrameReturn()
+            if unguarded.looks_at_frames(frame.f_code):
+                target.problems.append(unguarded.OF_FRAMES)
                 return ConvertFrameReturn()
             with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), interrupts.heard(), \
                     time_limit.TimeLimit(target.limit_s - target.capture_s):
