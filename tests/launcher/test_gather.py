@@ -90,7 +90,7 @@ def test_an_archive_is_not_overwritten_and_bad_ones_are_one_line(archive, tmp_pa
         done = ipexrun("topology", "--sysroot", path, code=2)
         assert done.stderr.startswith("ipexrun: ") and done.stderr.count("\n") == 1
     assert ipexrun("gather", tmp_path / "no" / "folder.tar.gz", code=1).stderr.count("\n") == 1
-    assert "takes no program" in ipexrun("gather", "a", "b", code=2).stderr
+    assert "takes one file" in ipexrun("gather", "a", "b", code=2).stderr
 
 
 def test_the_default_name_has_no_host_in_it(tmp_path):

@@ -11,6 +11,7 @@
 
 #include "launcher/bench/environment.h"
 #include "launcher/bench/output.h"
+#include "launcher/bench/warnings.h"
 
 namespace ipexrun::launcher::bench {
 namespace {
@@ -166,6 +167,25 @@ TEST(Environment, ProcessTextIsTakenApart) {
 
 TEST(Environment, CommandIsQuotedForAShell) {
   EXPECT_EQ(shell_quoted({"python", "a b.py", "--x=1", "it's", ""}), "python 'a b.py' --x=1 'it'\\''s' ''");
+}
+
+TEST(Warnings, a_load_is_held_against_the_machines_cores) {
+  const Options options;
+  Machine machine;
+  machine.cores.resize(1);
+  const Row measured = row("ipexrun", -1, 40, 10);
+  const Headline headline{};
+  const std::vector<Comparison> none;
+  WarningInput input;
+  input.options = &options;
+  input.machine = &machine;
+  input.load = 0.78;
+  input.row = &measured;
+  input.headline = &headline;
+  input.comparisons = &none;
+  EXPECT_THAT(collect_warnings(input), testing::Contains(testing::HasSubstr("load average 0.78 on 1 core; times")));
+  machine.total_cores = 64;  // of which this run may use one
+  EXPECT_THAT(collect_warnings(input), testing::Not(testing::Contains(testing::HasSubstr("load average"))));
 }
 
 }  // namespace

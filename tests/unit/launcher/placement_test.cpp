@@ -357,6 +357,10 @@ TEST(Placement, threads_shrink_when_so_many_cannot_be_made) {
   EXPECT_EQ(made->instances[1].env.at("OMP_NUM_THREADS"), "4");
   EXPECT_EQ(cpus(made), "0-7|8-15");
   EXPECT_TRUE(made_up::has_warning(*made, "only 40 more threads"));
+  limited.max_threads = 1;
+  EXPECT_TRUE(made_up::has_warning(*plan(wanted, limited), "only 1 more thread may be made here"));
+  Options one = options();
+  EXPECT_TRUE(made_up::has_warning(*plan(one, limited), "1 instance gets at most 1 thread"));
   limited.max_threads = 10;
   EXPECT_EQ(plan(wanted, limited)->instances[0].threads, 1);
   EXPECT_TRUE(made_up::has_warning(*plan(wanted, limited), "may be refused"));

@@ -34,6 +34,7 @@ def library():
 
 CRASH = "#include <stdlib.h>\n__attribute__((constructor)) static void die(void) { abort(); }\n"
 NO_MALLOC = "#include <stddef.h>\nvoid* malloc(size_t n) { (void)n; return NULL; }\n"
+OWN_MALLOC = "#include <stddef.h>\nvoid* __libc_malloc(size_t n);\nvoid* malloc(size_t n) { return __libc_malloc(n); }\n"
 TLS = """#include <stdio.h>
 #include <unistd.h>
 __attribute__((constructor)) static void say(void) { fputs("cannot allocate memory in static TLS block\\n", stderr); }
@@ -72,7 +73,7 @@ def test_a_library_given_by_its_path_must_work(ipexrun, tmp_path, library, optio
     done = run([ipexrun, option, bad, "echo", "never"])
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
     assert str(bad) in done.stderr and "signal 6" in done.stderr
-    good = library(tmp_path / "good" / name)
+    good = library(tmp_path / "good" / name, OWN_MALLOC)
     done = run([ipexrun, "--no-optimize", option, good, "sh", "-c", "echo $LD_PRELOAD"])
     assert (done.returncode, done.stdout) == (0, f"{good}\n"), done.stderr
     relative = run([ipexrun, option, f"./{name}", "true"])
