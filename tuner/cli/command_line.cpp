@@ -6,6 +6,7 @@
 #include "launcher/cli/option_table.h"
 #include "tuner/cli/settings_table.h"
 #include "tuner/space/knobs.h"
+#include "tuner/space/parameter_names.h"
 
 namespace ipexrun::tuner {
 namespace {
@@ -57,9 +58,11 @@ Error unknown(const std::string& word) {
   const std::string name = word.substr(std::min(word.size(), word.find_first_not_of('-')));
   const std::string near = launcher::nearest_word(name, names);
   if (!near.empty()) return Error{kExitUsage, "unknown option '" + word + "'", "did you mean --" + near + "?"};
-  if (launcher::find_option(name) != nullptr)
+  if (launcher::find_option(name) != nullptr) {
+    const Result<Parameter> parameter = name_parameter(name);
     return Error{kExitUsage, "'" + word + "' is an option of ipexrun, not of hypertune",
-                 "--set " + name + "=VALUE fixes it for all trials, several values search it"};
+                 parameter.ok() ? "--set " + name + "=VALUE fixes it for all trials, several values search it" : parameter.error().hint};
+  }
   return Error{kExitUsage, "unknown option '" + word + "'", "hypertune --help lists them; options of the program come after its name"};
 }
 
@@ -120,6 +123,9 @@ Result<Settings> parse_tune_command(const std::vector<std::string>& args, const 
     for (; at < args.size(); ++at) out.program.push_back(args[at]);
     if (out.program.empty() || out.program.back().empty() || (out.program.size() == 1 && out.program[0] == "-m"))
       return Error{kExitUsage, "no PROGRAM given", "usage: hypertune [options] PROGRAM args; see hypertune --help"};
+    if (!out.output.empty())
+      return Error{kExitUsage, "--output " + out.output + " goes with report and compare",
+                   "a search writes report.html into --output-dir; hypertune report DIR --output FILE writes it again"};
     if ((!out.topology.empty() || !out.sysroot.empty()) && !out.dry_run)
       return Error{kExitUsage, "--topology and --sysroot name a machine that is not there: nothing can be started on it", "add --dry-run"};
   } else if (out.studies.size() != (out.command == TuneCommand::kReport ? 1u : 2u)) {

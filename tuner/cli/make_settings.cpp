@@ -99,6 +99,12 @@ Result<Settings> make_settings(const std::vector<std::string>& args, const launc
     return Error{kExitUsage, "there is nothing to choose: every parameter of the space has one value",
                  "--set NAME=A,B or space: in a file"};
   if (Status settled = settle_strategy(s); !settled.ok()) return settled.error();
+  const auto& natives = native_strategy_names();
+  if (std::find(natives.begin(), natives.end(), s.strategy) != natives.end() && (!s.storage.empty() || !s.study_name.empty()))
+    return Error{kExitUsage,
+                 std::string(s.storage.empty() ? "--study-name " + s.study_name : "--storage " + s.storage) +
+                     " is for strategies of Optuna, and this search is by " + s.strategy,
+                 "--strategy tpe, for one"};
   if (s.strategy == "cmaes" && s.objectives.size() > 1)
     return Error{kExitUsage, "cmaes searches for one objective, not for several", "tpe, gp, nsga2 and nsga3 take several"};
   if (s.jobs > 1 &&

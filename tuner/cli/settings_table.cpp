@@ -150,6 +150,11 @@ const std::vector<std::string>& strategy_names() {
   return names;
 }
 
+const std::vector<std::string>& native_strategy_names() {
+  static const std::vector<std::string> names = {"grid", "random", "climb", "halving"};
+  return names;
+}
+
 const std::vector<SettingRow>& settings_table() {
   static const std::vector<SettingRow> table = make_table();
   return table;

@@ -26,6 +26,8 @@ const SettingRow* find_setting(std::string name);
 
 /// The strategies by name.
 const std::vector<std::string>& strategy_names();
+/// Those that need no Optuna.
+const std::vector<std::string>& native_strategy_names();
 
 /// Takes the command line (without argv[0]) apart; reads no file. `before`: settings of a file, which the line beats.
 Result<Settings> parse_tune_command(const std::vector<std::string>& args,

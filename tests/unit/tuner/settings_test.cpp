@@ -66,6 +66,20 @@ TEST(Settings, WhatCannotWorkIsRefused) {
   EXPECT_THAT(error_of({"--conf-file", "/nowhere.yaml", "a"}), HasSubstr("/nowhere.yaml"));
 }
 
+TEST(Settings, WhatWouldHaveNoEffectIsRefused) {
+  EXPECT_THAT(error_of({"--storage", "sqlite:///x.db", "--set", "env.A=1,2", "a"}),
+              HasSubstr("--storage sqlite:///x.db is for strategies of Optuna"));
+  EXPECT_THAT(error_of({"--study-name", "x", "--strategy", "climb", "--set", "env.A=1,2", "a"}), HasSubstr("this search is by climb"));
+  EXPECT_TRUE(make_settings({"--study-name", "x", "--strategy", "tpe", "--set", "env.A=1,2", "a"}, kMachine, none).ok());
+  EXPECT_THAT(error_of({"--output", "x.html", "--set", "env.A=1,2", "a"}), HasSubstr("goes with report and compare"));
+}
+
+TEST(Settings, AnOptionOfIpexrunIsPointedToOnlyWhereATrialCanHaveIt) {
+  EXPECT_THAT(error_of({"--dtype", "float32", "a"}), HasSubstr("--set dtype=VALUE"));
+  for (const char* option : {"--config", "--bench", "--log-dir"})
+    EXPECT_THAT(error_of({option, "x", "a"}), testing::AllOf(HasSubstr("not of hypertune"), testing::Not(HasSubstr("--set")))) << option;
+}
+
 TEST(Settings, TheCommandLineBeatsTheFile) {
   const fakes::Folder folder;
   std::ofstream(folder.path("s.yaml")) << "tuning: {max_trials: 7, seed: 5}\nspace: {env: {A: [1, 2]}}\n";
