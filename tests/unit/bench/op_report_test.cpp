@@ -62,6 +62,12 @@ TEST_F(OpReportTest, RegionsOfTorchScriptStandInTableAndJson) {
   for (const auto& field : report["region_fields"]) EXPECT_TRUE(regions[0].contains(field["name"])) << field;
 }
 
+TEST_F(OpReportTest, OneThreadIsOneThread) {
+  file_.add(IPEXRUN_EVENT_PROCESS, "torch 2.13.0+cpu, amx, 1 threads");
+  fill();
+  EXPECT_THAT(text(), HasSubstr("amx, 1 thread: "));
+}
+
 TEST_F(OpReportTest, TimesByOperatorAreSummedOverGraphsThatAnswered) {
   file_.add(IPEXRUN_EVENT_REGION, "Encoder\tbf16: 2 linear layers", {7, 83, 40, 20, 1260, 2'000'000});
   file_.add(IPEXRUN_EVENT_REGION, "Decoder\tbf16: 1 linear layers", {8, 30, 40, 10, 1260, 2'000'000});

@@ -63,6 +63,18 @@ TEST(Record, HasALineATrialAndQuotesWhatMustBe) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 15);
 }
 
+TEST(Result, SaysUnitsAndWhatATableLeavesOut) {
+  History history = made_up();
+  EXPECT_THAT(result_text(history, "there"), HasSubstr("the best 10 of 13 measured trials; all are in record.csv\n"));
+  history.trials.resize(10);
+  history.best = 9;
+  EXPECT_THAT(result_text(history, "there"), testing::Not(HasSubstr("record.csv")));
+  history.objectives = {*parse_objective("wall")};
+  history.objectives.front().name = "latency";  // which the trials have numbers of
+  EXPECT_THAT(result_text(history, "there"), HasSubstr("latency (s)"));
+  EXPECT_THAT(*compare_studies(history, history, "A", "B"), HasSubstr("latency (s) of the best"));
+}
+
 TEST(Importance, FindsWhatMatters) {
   const auto rows = importances(made_up(), made_up().objectives.front());
   ASSERT_EQ(rows.size(), 3u);
