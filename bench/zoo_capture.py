@@ -19,6 +19,7 @@ ALTERNATING = 12  # calls of all sizes in turn, the first of them
 OTHER_EVERY = 8  # afterwards every such call is one of another size
 AT_THE_END = 2  # calls of each size
 TOKENS = 8
+QUIET = 4  # calls in a row in which no kernel was tried
 OPEN = ("being captured", "trying its graphs", "racing stock")
 OPTIONS = ({"output_hidden_states": True}, {"return_dict": False}, {"output_hidden_states": True, "return_dict": False})
 
@@ -128,9 +129,16 @@ class Program(zoo_child.Comparison):
         return self.report().get("modules", []) if self.hook is not None else []
 
     def settle(self, sizes):
+        """Until its modules are decided, and the kernels inside of their graphs, which a form that won goes on to choose in the calls that it answers."""
         until = time.monotonic() + self.request["select_seconds"]
+        graph = torch.classes.ipexrun.Graph() if self.hook is not None else None
+        quiet, runs = 0, -1
         for i in range(self.request["select_calls"]):
-            if self.hook is None or (i > 3 and not any(one["state"] in OPEN for one in self.modules())) or time.monotonic() > until:
+            if graph is None or time.monotonic() > until:
+                return
+            now = graph.choosing_runs()
+            quiet, runs = quiet + 1 if now == runs else 0, now
+            if i > 3 and quiet >= QUIET and not any(one["state"] in OPEN for one in self.modules()):
                 return
             self.ask(sizes[(i // OTHER_EVERY) % len(sizes)] if i % OTHER_EVERY == OTHER_EVERY - 1 else sizes[0])
 
