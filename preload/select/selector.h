@@ -104,7 +104,8 @@ class Selector {
   [[nodiscard]] std::int64_t beside_ns() const noexcept { return beside_ns_.load(std::memory_order_relaxed); }
   /// Time saved so far: stock's median less the choice's, summed over the calls taken.
   [[nodiscard]] std::int64_t saved_ns() const noexcept { return saved_ns_.load(std::memory_order_relaxed); }
-  /// Time of the calls of this thread that a candidate answered, by what such a call took in its race: of any selector, since the thread began.
+  /// Time of the calls of this thread that a candidate answered, by what such a call took in its race: of any selector, since the thread
+  /// began.
   [[nodiscard]] static std::int64_t answered_here_ns() noexcept;
   [[nodiscard]] std::int64_t tier_ns() const noexcept { return tier_ns_.load(std::memory_order_relaxed); }
 
