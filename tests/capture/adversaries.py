@@ -426,6 +426,36 @@ def modules_that_come_and_go():
     return [one() is None for one in gone]
 
 
+class Counted:
+    ended = []
+
+    def __init__(self, name):
+        self.name = name
+
+    def __del__(self):
+        Counted.ended.append(self.name)
+
+
+@case
+def objects_with_finalizers():
+    class Model(Block):
+        def forward(self, x):
+            used = Counted("used")
+            x = super().forward(x)
+            self.kept = Counted("kept")
+            return x if used.name else -x
+
+    failed, was = [], sys.unraisablehook
+    sys.unraisablehook = failed.append
+    try:
+        model = Model().eval()
+        out = called(model, [data(i, 8, 64) for i in range(3 * CALLS)])
+    finally:
+        sys.unraisablehook = was
+    said = [Counted.ended.count("used"), Counted.ended.count("kept"), len(failed)]
+    return [*out, *said]
+
+
 @case
 def frames_that_are_looked_at():
     class Model(Block):

@@ -114,6 +114,9 @@ class Convert:
             if unguarded.looks_at_frames(frame.f_code):
                 target.problems.append(unguarded.OF_FRAMES)
                 return ConvertFrameReturn()
+            if rebuilt.names_finalized(frame, target.module() if frame.f_code is target.code else None):
+                target.problems.append(rebuilt.FINALIZED)
+                return ConvertFrameReturn()
             with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), interrupts.heard(), \
                     time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)

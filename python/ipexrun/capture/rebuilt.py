@@ -12,6 +12,7 @@ Thread rule: every function runs under the interpreter lock.
 import collections
 import dis
 import functools
+import types
 import weakref
 
 import torch
@@ -29,6 +30,7 @@ NUMPY = "NumPy inside: its numbers are its own"
 QUANTIZED = "quantized tensors, which a graph takes for plain ones"
 LIMITED = "a deque that drops elements, of which TorchDynamo does not know"
 METACLASS = "a class whose metaclass has a __call__ of its own, of which TorchDynamo does not know"
+FINALIZED = "it makes objects with finalizers, of which none are made in a compiled call"
 PADDED = "nn.TransformerEncoder with a mask of padding: torch fills those rows with zeros, but under torch.compile"
 ASSERTS = "an assertion about values of tensors, which raises another exception in a graph"
 OF_NUMBERS = {"sqrt", "prod", "log", "log2", "exp", "power", "square", "ceil", "floor"}  # of plain numbers these give torch's kernels what NumPy's scalar would
@@ -123,7 +125,33 @@ def behaves_otherwise(effects):
         is_made = getattr(effects.id_to_variable.get(id(one)), "source", None) is None
         if is_made and type(type(one)).__call__ is not type.__call__:
             return METACLASS
+        if is_made and hasattr(type(one), "__del__") and not issubclass(type(one), types.GeneratorType):
+            leave_unfinalized(one)
+            return FINALIZED
     return ""
+
+
+def names_finalized(frame, module):
+    """Whether the frame's code names a class of that kind, or, of our own frame around a module's call, that of a forward inside of it. To try one is too late:
+    TorchDynamo makes stand-ins, and drops them, while it traces."""
+    named = [frame.f_globals.get(name) for name in frame.f_code.co_names]
+    forwards = {getattr(type(one), "forward", None) for one in module.modules()} if module is not None else ()
+    for function in forwards:
+        if isinstance(function, types.FunctionType):
+            named += [function.__globals__.get(name) for name in function.__code__.co_names]
+    return any(isinstance(one, type) and hasattr(one, "__del__") for one in named)
+
+
+def leave_unfinalized(one):
+    """TorchDynamo's stand-in for an object of the program's, which no __init__ has seen: its finalizer would count what never was, or fail."""
+    try:
+        object.__setattr__(one, "__class__", Inert)
+    except TypeError:  # slots, or what is written in C
+        pass
+
+
+class Inert:
+    pass
 
 
 def may_fill(converted, values):
