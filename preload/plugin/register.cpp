@@ -101,6 +101,7 @@ std::string register_ops() {
   register_optimizers();
   register_losses();
   register_random_masks();
+  register_group_norms();
   register_fast_paths();
   return left;
 }

@@ -18,6 +18,8 @@ void register_optimizers();
 void register_losses();
 /// Masks of dropout: torch's bits, drawn vector by vector.
 void register_random_masks();
+/// Gradients of group norms that torch's kernel ends the process at.
+void register_group_norms();
 /// Watchers of optimizers alone, in a process whose other kernels stay stock.
 void watch_optimizers();
 /// Fast paths of nn.TransformerEncoderLayer and nn.MultiheadAttention (fast_paths.h).

@@ -228,3 +228,19 @@ def test_sizes_that_are_not_known(plugin):
     (graph,) = graphs
     (made,) = [node.args for node in graph.graph.nodes if node.target is step_norms.batch_norm]
     assert made[8] is not None and made[9]
+
+
+@pytest.mark.parametrize("wants", [("weight",), ("bias",), ("weight", "bias"), ("x",), ("x", "weight", "bias")])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, LAST])
+def test_group_norms_that_only_train_themselves(layout, wants):
+    """Behind a layer that is frozen, say: torch's kernel ended the process where images lie channels last (preload/plugin/group_norms.cpp)."""
+    torch.manual_seed(0)
+    x, weight, bias, gradient = torch.randn(8, 16, 9, 7), torch.randn(16), torch.randn(16), torch.randn(8, 16, 9, 7)
+
+    def gradients(kind, layout):
+        tensors = {"x": x.to(kind).contiguous(memory_format=layout), "weight": weight.to(kind), "bias": bias.to(kind)}
+        leaves = [tensors[name].requires_grad_() for name in wants]
+        return torch.autograd.grad(F.group_norm(tensors["x"], 4, tensors["weight"], tensors["bias"]), leaves, gradient.to(kind))
+
+    for mine, truth in zip(gradients(torch.float32, layout), gradients(torch.float64, torch.contiguous_format), strict=True):
+        assert error(mine, truth) < 1e-6
