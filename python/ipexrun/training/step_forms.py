@@ -23,7 +23,7 @@ import torch
 
 from .. import plugin
 from ..capture import rebuilt
-from ..graphs import double, graph_notes
+from ..graphs import compiler, double, graph_notes
 from ..problems import first_line, let_through
 from . import operator_bounds, step_graphs, step_norms, step_paths, step_rounding
 from .step_graphs import Arrivals, few, finite, is_image, stock_kernels
@@ -136,6 +136,7 @@ class Graph:
         self.by_operators = operator_bounds.magnifies(module)  # checks ask how far rounded operators take it
         self.guard = torch.classes.ipexrun.Training()
         self.made_bytes = sum(bytes_of(node.meta.get("example_value")) for node in module.graph.nodes if node.op.startswith("call"))
+        compiler.function_of(module)  # else what a call raises would be printed as well
         self.note = graph_notes.new_note(f"{where} (training)", nodes=len(module.graph.nodes), choice="captured", calls=0, taken=0)
 
     def __call__(self, *arguments):
