@@ -5,6 +5,7 @@ Risk covered: a mean that is large beside the deviation, one number alone, infin
 
 import pytest
 import torch
+from ipexrun.graphs import warned
 from test_programs import Captured
 from torch import nn
 
@@ -31,7 +32,9 @@ def test_what_is_no_number():
     x[3, 7], x[5, 9] = float("inf"), float("nan")
     assert words(lambda x: x.std(-1), x).stock[0].isnan().sum() == 2
     words(lambda x: x.var(-1), torch.full((64, 256), 0.1))
-    words(lambda x: x.var(1, correction=1), torch.randn(10000, 1))  # NaN
+    words(lambda x: x.var(1, correction=2), torch.randn(10000, 3))
+    with pytest.raises(warned.Warned, match="degrees of freedom"):  # NaN, of which torch warns: whoever asked answers
+        words(lambda x: x.var(1, correction=1), torch.randn(10000, 1))
     words(lambda x: x.double().var(-1), torch.randn(64, 256), count=0)
     words(lambda x: x.var(), torch.randn(64, 256), count=0)
 

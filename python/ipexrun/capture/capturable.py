@@ -1,8 +1,10 @@
 """Which modules may be captured, and whether one still has the hooks, classes and methods that it had when it was traced. Nothing here changes a module."""
 
 import collections
+import os
 import re
 import sys
+import types
 import weakref
 
 import torch
@@ -28,6 +30,21 @@ def calls_in_its_own_way(module):
     """Whether the call that is seen is one that a `__call__` of its class makes (`super().__call__(x)`): what would be captured goes through it once more."""
     kind, plain = type(module), torch.nn.Module
     return any(getattr(kind, name, None) is not getattr(plain, name, None) for name in ("__call__", "_wrapped_call_impl", "_call_impl"))
+
+
+FRAMES = {"_getframe", "currentframe", "_getframemodulename", "f_back"}
+OF_FRAMES = "it looks at the frames that run, which are others in a compiled call"
+OF_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+
+
+def looks_at_frames(code):
+    return not FRAMES.isdisjoint(code.co_names) and not code.co_filename.startswith(OF_TORCH)
+
+
+def forwards_of(module):
+    """The functions that are forwards of it and of the modules inside."""
+    forwards = {getattr(type(one), "forward", None) for one in module.modules()}
+    return [one for one in forwards if isinstance(one, types.FunctionType)]
 
 
 def is_not_plain(module):

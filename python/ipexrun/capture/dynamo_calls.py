@@ -16,7 +16,7 @@ import torch
 
 from ..problems import first_line, is_being_handled, let_through
 from ..quiet import no_progress_bars, quiet
-from . import collector, interrupts, rebuilt, time_limit, unguarded
+from . import capturable, collector, interrupts, rebuilt, time_limit
 
 MARK = "_dynamo_static_input_type"
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -111,8 +111,8 @@ class Convert:
         try:
             if target is None or target.capture_s >= target.limit_s or target.refused:
                 return ConvertFrameReturn()
-            if unguarded.looks_at_frames(frame.f_code):
-                target.problems.append(unguarded.OF_FRAMES)
+            if capturable.looks_at_frames(frame.f_code):
+                target.problems.append(capturable.OF_FRAMES)
                 return ConvertFrameReturn()
             if rebuilt.names_finalized(frame, target.module() if frame.f_code is target.code else None):
                 target.problems.append(rebuilt.FINALIZED)

@@ -19,6 +19,7 @@ import torch
 
 from ..graphs.backend import makes_quantized
 from ..problems import let_through
+from .capturable import forwards_of
 
 GET_ITER, LOOPS = dis.opmap["GET_ITER"], (dis.opmap["FOR_ITER"], dis.opmap["EXTENDED_ARG"])
 SWITCH, OF_A_CALL = "set_grad_enabled", ("PUSH_NULL", "SWAP", "LOAD_CONST", "PRECALL")
@@ -135,10 +136,8 @@ def names_finalized(frame, module):
     """Whether the frame's code names a class of that kind, or, of our own frame around a module's call, that of a forward inside of it. To try one is too late:
     TorchDynamo makes stand-ins, and drops them, while it traces."""
     named = [frame.f_globals.get(name) for name in frame.f_code.co_names]
-    forwards = {getattr(type(one), "forward", None) for one in module.modules()} if module is not None else ()
-    for function in forwards:
-        if isinstance(function, types.FunctionType):
-            named += [function.__globals__.get(name) for name in function.__code__.co_names]
+    for function in forwards_of(module) if module is not None else ():
+        named += [function.__globals__.get(name) for name in function.__code__.co_names]
     return any(isinstance(one, type) and hasattr(one, "__del__") for one in named)
 
 

@@ -63,6 +63,10 @@ def attempt(module):
     if capturable.calls_in_its_own_way(module):
         module_notes.opened.add(module)
         return False
+    if any(capturable.looks_at_frames(one.__code__) for one in capturable.forwards_of(module)):
+        module_notes.leave_alone(module, capturable.OF_FRAMES)
+        module_notes.opened.add(module)
+        return False
     if next(iter(module.children()), None) is None and type(module).__module__.startswith("torch.nn.modules."):
         return None  # one operator, which the op tier has
     if not plugin.ready():

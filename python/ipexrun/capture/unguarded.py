@@ -41,8 +41,6 @@ MUTABLE = (list, set, dict, bytearray)
 NO_OPERATIONS = {"CACHE", "NOP", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "RESUME"}
 OF_TORCH, OF_PYTHON = (os.path.join(os.path.dirname(one.__file__), "") for one in (torch, os))  # TorchDynamo knows torch's own functions
 ASKED = "_ipexrun_asked"
-FRAMES = {"_getframe", "currentframe", "_getframemodulename", "f_back"}
-OF_FRAMES = "it looks at the frames that run, which are others in a compiled call"
 EXCEPTIONS = {"AttributeError", "KeyError", "LookupError", "Exception", "BaseException"}
 HOOKS = (*capturable.Hooks.KINDS, "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs")
 NOT_FOLLOWED = "what it asks for by an exception cannot be looked at again"
@@ -213,10 +211,6 @@ class Guards:
         self.add(source, "DICT_KEYS_MATCH" if plain else "SEQUENCE_LENGTH")
 
 
-def looks_at_frames(code):
-    return not FRAMES.isdisjoint(code.co_names) and not code.co_filename.startswith(OF_TORCH)
-
-
 class Unguarded:
     """Of one captured module: see() inside each call of its backend, holds() before its graphs answer."""
 
@@ -246,8 +240,8 @@ class Unguarded:
             own = listing or any(code.co_name in ("__getattr__", "__getattribute__") for code in programs)
             names = {name for code in programs for name in code.co_names}
             guards, found = Guards(context), list(context.guards_context.dynamo_guards)
-            if not names.isdisjoint(FRAMES):
-                raise NotAsItIs(OF_FRAMES)
+            if not names.isdisjoint(capturable.FRAMES):
+                raise NotAsItIs(capturable.OF_FRAMES)
             if not watched and not names.isdisjoint(EXCEPTIONS):
                 raise NotAsItIs(NOT_FOLLOWED)
             for is_key, source, name in vars(output).get(ASKED, ()):
