@@ -103,20 +103,11 @@ Result<std::string> all_ranks(int hosts, int ranks_per_host) {
       "at most " + std::to_string(kMostRanks));
 }
 
-/// A host of a number that there is not would wait for ever for others.
-Status check_node_rank(const DistributedOptions& wanted, const std::string& hosts) {
-  const int most = parse_number<int>(hosts.substr(hosts.find(':') == std::string::npos ? 0 : hosts.find(':') + 1)).value_or(1);
-  if (!wanted.node_rank || *wanted.node_rank < most) return ok_status();
-  return usage(
-      "--node-rank " + std::to_string(*wanted.node_rank) + ", but the job has " + count_text(static_cast<std::size_t>(most), "host"),
-      most == 1 ? "--nnodes says how many there are" : "they are numbered from 0 to " + std::to_string(most - 1));
-}
-
 Status torchrun_command(const Options& options, const JobFacts& facts, Job& job) {
   const DistributedOptions& wanted = options.distributed;
   job.engine = Engine::kTorchrun;
   job.hosts = wanted.nnodes.empty() ? "1" : wanted.nnodes;
-  if (Status rank = check_node_rank(wanted, job.hosts); !rank.ok()) return rank;
+  if (Status rank = check_node_rank(wanted); !rank.ok()) return rank;
   const bool one_host = job.hosts == "1";
   const bool static_meeting =
       wanted.node_rank || wanted.rdzv_backend == "static" || (one_host && (!wanted.master_addr.empty() || wanted.master_port));
@@ -367,6 +358,15 @@ Result<Job> make_job(const Options& options, const JobFacts& facts) {
   if (*choice == EngineChoice::kMpirun)
     job.reasons.push_back({"engine", engine_name(job.engine), "as '" + facts.mpirun + " --version' says"});
   return job;
+}
+
+Status check_node_rank(const DistributedOptions& wanted) {
+  const std::string hosts = wanted.nnodes.empty() ? "1" : wanted.nnodes;
+  const int most = parse_number<int>(hosts.substr(hosts.find(':') == std::string::npos ? 0 : hosts.find(':') + 1)).value_or(1);
+  if (!wanted.node_rank || *wanted.node_rank < most) return ok_status();
+  return usage(
+      "--node-rank " + std::to_string(*wanted.node_rank) + ", but the job has " + count_text(static_cast<std::size_t>(most), "host"),
+      most == 1 ? "--nnodes says how many there are" : "they are numbered from 0 to " + std::to_string(most - 1));
 }
 
 }  // namespace ipexrun::launcher

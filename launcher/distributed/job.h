@@ -44,6 +44,9 @@ enum class EngineChoice { kTorchrun, kMpirun, kSrun };
 /// other or that the engine has no use for.
 Result<EngineChoice> choose_engine(const Options& options, const JobFacts& facts, std::vector<Reason>& reasons);
 
+/// kExitUsage for torchrun's host of a number that there is not, which would wait for ever for others.
+Status check_node_rank(const DistributedOptions& wanted);
+
 /// Whose mpirun says this: Open MPI's, MPICH's or Intel MPI's; nullopt for none of them.
 std::optional<Engine> mpirun_kind(const std::string& version_text);
 

@@ -185,6 +185,7 @@ Result<JobFacts> look_up_engines(const Options& options, const Machine& machine,
   const auto choice = choose_engine(options, facts, ignored);
   if (!choice.ok()) return choice.error();
   if (*choice == EngineChoice::kTorchrun) {
+    if (Status rank = check_node_rank(options.distributed); !rank.ok()) return rank.error();
     facts.python = python_of(options, context);
     facts.is_meeting_host = is_meeting_host(options.distributed.rdzv_endpoint);
     if (facts.python.empty() || machine.synthetic) return facts;
