@@ -1,5 +1,5 @@
-// The gradients of a group norm whose images lie channels last: torch's kernel ends the process where the images want none (seen in 2.11 to
-// 2.13: it writes into a tensor that is not there), as behind a layer whose weights do not change. Captured steps lay images so, under
+// The gradients of a group norm whose images lie channels last: torch's kernel ends the process where the images want none (seen in 2.13:
+// it writes into a tensor that is not there), as behind a layer whose weights do not change. Captured steps lay images so, under
 // programs that never do. There the images' gradient is computed as well, and dropped.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/native_group_norm_backward_cpu_dispatch.h>

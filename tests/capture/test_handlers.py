@@ -3,6 +3,7 @@
 Risk covered: a captured step's exception goes past an `except` of the program's.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -66,6 +67,11 @@ def passed_on():
         raise ValueError from problem
 
 
+def suppressed():
+    with contextlib.suppress(RuntimeError):
+        work()
+
+
 def at_its_end():
     try:
         work()
@@ -84,7 +90,7 @@ def work():
 
 
 @pytest.mark.parametrize("function, found", [(bare, True), (of_python, False), (several_of_python, False), (one_of_several, True), (of_torch, True),
-                                             (two_clauses, True), (passed_on, True), (at_its_end, False), (contexts, False), (work, False)])
+                                             (two_clauses, True), (passed_on, True), (suppressed, True), (at_its_end, False), (contexts, False), (work, False)])
 def test_clauses(function, found):
     assert handlers.catches(function.__code__) == found
 

@@ -118,3 +118,40 @@ def test_a_trace_of_the_programs_is_held_beside_stock(mode):
     """A captured module, or operators, that answer in bf16 are further from it than torch allows."""
     done = run(f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", "--graph-mode", mode, sys.executable, "-c", TRACED)
     assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_what_warns_of_something_else_each_time_ends():
+    """A graph of torch's is run again to tell what is said once only: not for ever."""
+    sys.path.insert(0, f"{os.environ['IPEXRUN_BUILD_DIR']}/lib/ipexrun/python")
+    import warnings
+
+    from ipexrun.graphs import warned
+
+    runs, once = [], []
+
+    def says_another():
+        runs.append(1)
+        warnings.warn(f"run {len(runs)}", stacklevel=1)
+
+    def says_one_thing_once():
+        if not once:
+            once.append(1)
+            warnings.warn("once", stacklevel=1)
+        return 3
+
+    def says_both():
+        says_one_thing_once()
+        warnings.warn("always", stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(warned.Warned):
+            warned.by_torch(says_another)
+        said.clear()
+        assert warned.by_torch(says_one_thing_once) == 3 and [str(one.message) for one in said] == ["once"]
+        once.clear()
+        said.clear()
+        with pytest.raises(warned.Warned, match="always"):
+            warned.by_torch(says_both)
+        assert [str(one.message) for one in said] == ["once"]
+    assert len(runs) == warned.ROUNDS

@@ -27,9 +27,9 @@ std::string best_yaml(const History& history, const Space& space, const LaunchWo
 /// "ninstances 2, thp on"; "as it is" for a point that sets nothing.
 std::string point_text(const Point& point);
 
-/// "123.4 1/s"
-/// "latency (ms)".
+/// "latency (ms)"
 std::string name_and_unit(const Objective& objective);
+/// "123.4 1/s"
 std::string show_value_of(const Objective& objective, double value);
 
 /// "12 s", "3 min 05 s", "2 h 03 min"

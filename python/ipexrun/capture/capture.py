@@ -256,7 +256,6 @@ class Target:
                 whole = False
             catching = "" if whole else handlers.refusal()
             if catching:
-                target.problems.append(catching)
                 raise GivenUp(catching)
             if not target.is_part:
                 seen.append(proof.seen(target.code, unguarded))
@@ -647,7 +646,7 @@ class Target:
             return self.eager, None
         result = raised.call_or_leave(self, run, module, args, kwargs)
         if result is self.eager:
-            if raised.too_often(self):
+            if raised.too_often(self.raised, self.seen):
                 self.give_up("its calls raise too often")
             return result, None
         nanoseconds = now() - started

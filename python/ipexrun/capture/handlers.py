@@ -17,10 +17,12 @@ OF_PYTHON = frozenset(("TypeError", "AttributeError", "KeyError", "ImportError",
 
 
 def catches(code):
-    """Whether it has an `except` of no class or of another one than these."""
+    """Whether it has an `except` of no class or of another one than these, or names contextlib.suppress."""
+    if "suppress" in code.co_names:
+        return True
     names, before = set(), None
     for one in dis.get_instructions(code):
-        if "EXC_MATCH" in one.opname:
+        if one.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH", "JUMP_IF_NOT_EXC_MATCH"):
             if not names or not names <= OF_PYTHON:
                 return True
             names = set()

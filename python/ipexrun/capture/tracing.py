@@ -322,7 +322,7 @@ class Form:
             result = self.taken.like(mine) if large else None
         except warned.Warned:
             self.warned += 1
-            if self.warned > raised.ALLOWED and self.warned > raised.SHARE * self.uses:
+            if raised.too_often(self.warned, self.uses):
                 target.give_up("its calls warn too often")
             return target.eager
         except Exception as problem:

@@ -194,14 +194,14 @@ class Retreat:
         self.alone = False  # it is all that a call of the captured module does: see raised.py
 
     def __call__(self, *arguments):
-        if self.watched and self.shares_memory(arguments):
-            return function_of(self.captured)(*arguments)
+        if self.compiled == function_of(self.captured) or (self.watched and self.shares_memory(arguments)):
+            return self.as_captured(arguments)
         stream = torch.get_rng_state() if self.alone and self.draws else None
         try:
             return self.compiled(*arguments)
         except Exception as problem:
             let_through(problem)
-            if self.compiled == function_of(self.captured) or torch.is_grad_enabled():
+            if torch.is_grad_enabled():
                 raise
             if raised.was_harmless(problem):  # nothing was written yet, which TorchDynamo's graph would do before it raises as well
                 raise

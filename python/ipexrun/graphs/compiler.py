@@ -130,22 +130,22 @@ class Compiled:
             return warned.by_torch(self.as_captured, *values)
         result, said = warned.noted(self.as_captured, *values)
         if said:
-            _runs.said = {**said, **(getattr(_runs, "said", None) or {})}
+            _runs.said = {**said, **(_runs.said or {})}
         return result
 
     def answer_call(self, arguments):
         values = list(arguments)
         if isinstance(arguments, list):
             arguments.clear()  # a boxed call: its caller gives the inputs up
+        _runs.said = None  # a call that raised may have left some
         try:
             result = self.by_a_form(values)
         except warned.Warned:
             if self.alone:
                 raise  # upon which the module answers
             result = self.stock(*values)
-        if getattr(_runs, "said", None):
-            said, _runs.said = _runs.said, None
-            warned.say(said)
+        if _runs.said:
+            warned.say(_runs.said)
         return result
 
     def by_a_form(self, values):

@@ -43,5 +43,5 @@ def call_or_leave(owner, run, module, args, kwargs):
         _last.problem = None
 
 
-def too_often(owner):
-    return owner.raised > ALLOWED and owner.raised > SHARE * owner.seen
+def too_often(count, calls):
+    return count > ALLOWED and count > SHARE * calls

@@ -26,6 +26,7 @@ _hook = sys.modules.get("_ipexrun_hook")
 _keep, _kept = getattr(_hook, "keep_warnings", nothing), getattr(_hook, "kept_warnings", nothing)
 NOT_THE_PROGRAMS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__)))  # torch, and all of this package
 OF_TRACES = ("error", None, Warning, re.compile(re.escape(__name__) + "$"), 0)
+ROUNDS = 8  # runs of a graph of torch's, each of which may stop at another warning, or at one that says something else each time
 WARNED, BETWEEN = "ipexrun: a graph warned: ", "\x1e"  # as in preload/plugin/graph/builder.cpp
 
 
@@ -61,7 +62,7 @@ def messages_of(problem):
 def by_torch(run, *values):
     """Likewise of operators that are called from Python, in either of two ways, of which one has no part in Python's warnings."""
     said = {}
-    while True:
+    for _ in range(ROUNDS):
         _keep()
         try:
             with in_front(RAISED):
@@ -76,9 +77,12 @@ def by_torch(run, *values):
         if not found:
             say(said)
             return result
-        if not said.keys().isdisjoint(found):
-            raise Warned(next(one for one in found if one in said))
+        again = said.keys() & found
         said.update(found)
+        if again:
+            break
+    say({one: kind for one, kind in said.items() if one not in found})
+    raise Warned(next(iter(found)))
 
 
 def noted(run, *values):
