@@ -186,8 +186,8 @@ def test_calls_that_raise_again_and_again_end_a_capture():
     for other in (lambda *_: graph(None, IndexError(), False), lambda *_: [][0]):  # what ran before it would be done twice; not of a graph
         with pytest.raises(IndexError):
             raised.call_or_leave(owner, other, None, (), {})
-    assert owner.raised == 1 and not raised.too_often(owner)
-    assert raised.too_often(SimpleNamespace(raised=17, seen=100)) and not raised.too_often(SimpleNamespace(raised=17, seen=1000))
+    assert owner.raised == 1 and not raised.too_often(owner.raised, 1)
+    assert raised.too_often(17, 100) and not raised.too_often(17, 1000)
 
 
 def test_silence_is_of_one_thread_and_no_filter_is_lost():
