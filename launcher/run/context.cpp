@@ -63,7 +63,8 @@ Status find_program(const Options& options, const std::string& search_path, Plan
   if (options.program_kind == ProgramKind::kExecutable) {
     auto found = resolve_program(options.program, search_path);
     if (!found) return found.error();
-    context.executable = std::move(found.value());
+    // A script sees the path that is executed as its sys.argv[0] or $0: the one that was named, as from a shell.
+    context.executable = options.program.find('/') != std::string::npos ? options.program : std::move(found.value());
     return ok_status();
   }
   if (context.python.empty()) {

@@ -58,6 +58,14 @@ def test_closed_standard_descriptors(ipexrun, sh, tmp_path, closed):
     assert (tmp_path / "closed").read_text() == "x" * len(closed.split())
 
 
+@pytest.mark.parametrize("named", ["./app", "../{folder}/app", "{whole}/app"])
+def test_a_script_is_called_what_it_was_called(ipexrun, tmp_path, named):
+    (tmp_path / "app").write_text("#!/bin/sh\necho $0\n")
+    (tmp_path / "app").chmod(0o755)
+    named = named.format(folder=tmp_path.name, whole=tmp_path)
+    plain(run([ipexrun, named], cwd=tmp_path), named + "\n")
+
+
 def test_a_stdout_that_breaks_loses_no_exit_code(ipexrun, sh, tmp_path):
     read_end, write_end = os.pipe()
     os.close(read_end)
