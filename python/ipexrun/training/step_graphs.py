@@ -30,7 +30,10 @@ PATIENCE = 4  # steps in which the compared one's gradients may come
 ASKED_WEIGHTS = 16  # at most, from all parts of a graph: the first is an embedding, often, of which a step changes few rows
 LOSSES = 4096  # numbers of a result that may be losses, one a sample
 FIRST_RECHECK = 256  # steps in bf16 after which they are compared again; then twice as many, and so on
-MAY_DRAW = re.compile("drop|rand|bernoulli|normal(?!i)|multinomial|poisson|exponential|uniform|cauchy|geometric|rrelu|gumbel|attention|lstm|gru|rnn|fractional")
+MAY_DRAW = re.compile(
+    "drop|rand|bernoulli|normal(?!i)|multinomial|poisson|exponential|uniform|cauchy|geometric|rrelu|gumbel|attention|lstm|gru|rnn|fractional|"
+    "standard_gamma|dirichlet|binomial|lowrank|lobpcg"
+)
 ASKED_FOR = os.environ.get("IPEXRUN_DTYPE") == "bfloat16"
 
 
