@@ -344,6 +344,7 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   }
   rounding_ = operands_rounded_;
   operands_chosen_ = choices_.made(arguments);
+  choices_.before(op, arguments, [this](const at::Tensor& tensor) { return shadows_.rounded_since(tensor) != 0; });
   const bool again = !failed_ && !odd && !others_watch() && (shadowed || is_ours(op)) &&
                      op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments) && may_run_twice(op);
   if (again) {
@@ -352,7 +353,8 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
     run_alone(op, stack, arguments);
   }
   const std::size_t results = op.schema().returns().size();
-  choices_.after(op, arguments, stack->data() + (stack->size() - results), results, operands_rounded_);
+  const TierOff stock;
+  choices_.after(op, stack->data() + (stack->size() - results), results, operands_rounded_);
 }
 
 bool DriftCheck::may_run_twice(const c10::OperatorHandle& op) {

@@ -116,7 +116,7 @@ def test_what_cannot_be_traced_is_left_to_stock_with_a_reason(name, traced):
     assert states and all(REASONS[name] in state for state in states), states
 
 
-@pytest.mark.parametrize("name", ["refused_choices", "refused_choices_by_numbers"])
+@pytest.mark.parametrize("name", ["refused_choices", "refused_choices_by_numbers", "refused_choices_by_steps"])
 def test_choices_among_rounded_values_are_left_to_stock(name):
     program = (
         "import torch, sys\n"

@@ -980,6 +980,15 @@ def refused_choices_by_numbers():
     return called(RefusedChoicesByNumbers().eval(), inputs(8, 64))
 
 
+@case
+def refused_choices_by_steps():
+    class RefusedChoicesBySteps(Block):
+        def forward(self, x):
+            return super().forward(torch.sign(super().forward(x)))
+
+    return called(RefusedChoicesBySteps().eval(), inputs(8, 64))
+
+
 def main(path):
     try:
         import ipexrun

@@ -44,6 +44,24 @@ DO_NOT |= {
     "values of a pool": lambda x: torch.nn.functional.max_pool2d((x @ x)[None, None], 2, return_indices=True)[0] * 2,
     "entries by zeros of a size": lambda x: x[torch.zeros_like(x @ x, dtype=torch.int64)],
 }
+CHOOSE |= {
+    "signs": lambda x: torch.sign(x @ x) @ x,
+    "signs straight through": lambda x: ((x @ x) + (torch.sign(x @ x) - (x @ x)).detach()) @ x,
+    "whole numbers": lambda x: torch.round(torch.tanh(x @ x) * 4) / 4 @ x,
+    "spikes": lambda x: ((x @ x) > 0).to(x.dtype) @ x,
+    "spikes in layers": lambda x: torch.nn.functional.linear(((x @ x) > 0).float().relu().view(4, 64), torch.ones(2, 64)),
+    "sides": lambda x: torch.where((x @ x) > 0, 1.0, -1.0) @ x,
+    "codes of a few bits": lambda x: torch.round(x @ x * 3).clamp(-8, 7) @ x,
+    "few whole numbers": lambda x: (x @ x).clamp(-2, 1).to(torch.int8).float() @ x,
+}
+DO_NOT |= {
+    "signs of what no product made": lambda x: torch.sign(x) @ x,
+    "signs as a result": lambda x: torch.sign(x @ x),
+    "signed roots": lambda x: (torch.sign(x @ x) * torch.sqrt(torch.abs(x @ x))) @ x,
+    "relu by a mask as numbers": lambda x: ((x @ x) * ((x @ x) > 0).float()) @ x,
+    "bytes, as quantizers round": lambda x: (torch.round(x @ x * 100).clamp(-128, 127) / 100) @ x,
+    "bytes, cast": lambda x: (torch.round(x @ x * 100).clamp(-128, 127).to(torch.int8).float() / 100) @ x,
+}
 
 
 @pytest.mark.parametrize("name", CHOOSE)

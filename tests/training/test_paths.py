@@ -5,6 +5,7 @@ Risk covered: a write through `.data` that is overlooked, or found where there i
 
 import os
 import sys
+import threading
 
 import pytest
 import torch
@@ -57,6 +58,20 @@ def test_ways_of_gradients():
     assert step_paths.ways([y.sum(), y, x * 2, 3]) == {(0, 1)}
     assert step_paths.ways([y.sum(), y.clone(), x * 2, 3]) == set()
     assert step_paths.saved([y.sum(), x * 2], [y.detach(), x, torch.randn(3, 3)]) == {0: {0}}
+
+
+@pytest.mark.parametrize("pool", [nn.functional.fractional_max_pool2d, nn.functional.max_pool2d])
+def test_pools_are_known_by_their_names(pool):
+    graph = torch.fx.symbolic_trace(lambda x: pool(x, 2, 2)).graph
+    assert step_graphs.may_draw(graph) == (pool is nn.functional.fractional_max_pool2d)
+
+
+def test_a_walk_in_order_leaves_no_thread():
+    """torch.fx makes a hidden bar of tqdm, which starts a thread."""
+    module = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.Dropout()))
+    orders = []
+    step_paths.in_order(orders)(module)(torch.ones(2, 4))
+    assert "tqdm_monitor" not in [one.name for one in threading.enumerate()] and orders
 
 
 def test_every_operator_that_draws_is_known_by_its_name():

@@ -30,6 +30,17 @@ const Names& taking_by_mask() {
                                       "item",    "Bool",          "is_nonzero",     "Int",   "Float",     "IntImplicit"};
   return *made;
 }
+/// Results of these move by steps alone.
+const Names& jumping() {
+  static const auto* made =
+      new Names{"round", "floor", "ceil", "trunc", "fix", "floor_divide", "poisson", "sign", "sgn", "heaviside", "bernoulli"};
+  return *made;
+}
+/// Where steps meet the values that they were made of, both sides most often meet where they turn (a relu written out).
+const Names& meeting() {
+  static const auto* made = new Names{"mul", "div", "where", "masked_fill"};
+  return *made;
+}
 /// What gives a mask of masks where the dtype of its result is not known.
 const Names& of_masks() {
   static const auto* made = new Names{
@@ -44,6 +55,25 @@ bool takes_by_numbers(const jit::Node* node, std::size_t input) {
   static const auto* say_what = new Names{"index", "indices", "offsets", "repeats"};
   const c10::FunctionSchema* schema = node->maybeSchema();
   return schema != nullptr && input < schema->arguments().size() && say_what->count(schema->arguments()[input].name()) > 0;
+}
+
+std::string_view without_in_place(std::string_view name) {
+  if (name.ends_with('_') && !name.ends_with("__")) name.remove_suffix(1);
+  return name;
+}
+
+/// Whether steps are as good as none because they are many: a limit of constants stands right before or behind, as where bytes are made.
+bool has_many_steps(const jit::Node* node) {
+  constexpr double kMany = 50;
+  const auto limits = [](const jit::Node* near) {
+    const std::string_view name = without_in_place(near->kind().toUnqualString());
+    if (!near->kind().is_aten() || (name != "clamp" && name != "hardtanh") || near->inputs().size() < 3) return false;
+    const auto least = jit::toIValue(near->input(1));
+    const auto most = jit::toIValue(near->input(2));
+    return least && most && least->isScalar() && most->isScalar() && most->toScalar().toDouble() - least->toScalar().toDouble() >= kMany;
+  };
+  const auto& uses = node->output()->uses();
+  return limits(node->input(0)->node()) || std::any_of(uses.begin(), uses.end(), [&](const jit::Use& use) { return limits(use.user); });
 }
 
 bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
@@ -96,6 +126,7 @@ class Search {
       for (const jit::Value* output : node->outputs()) {
         if (packs && masked) masks_.insert(output);
         if (packs && rounded) rounded_.insert(output);
+        if (packs && any_of(stepped_)) stepped_.insert(output);
       }
       return node->kind() == prim::If && masked;
     }
@@ -108,12 +139,29 @@ class Search {
     if (rounded && comparisons().count(name) > 0) masks_.insert(node->output());  // of tensors, and of numbers that were read from one
     if (masked) carry(node, name);
     const bool rounds = is_product(node);
+    if (rounds && any_of(stepped_)) return true;
+    if (!rounds && moves_by_steps(node, without_in_place(name), masked, rounded)) {
+      for (const jit::Value* output : node->outputs()) {
+        if (is_tensor(output) && masks_.count(output) == 0) stepped_.insert(output);
+      }
+    }
     for (const jit::Value* output : node->outputs()) {
       if (rounds || (rounded && masks_.count(output) == 0)) rounded_.insert(output);
     }
     const auto found = positions_of().find(name);
     return rounded && found != positions_of().end() && found->second < node->outputs().size() && is_tensor(node->output(found->second)) &&
            is_used(node->output(found->second));
+  }
+
+  bool moves_by_steps(const jit::Node* node, std::string_view name, bool masked, bool rounded) const {
+    const bool divides = name == "div" && node->inputs().size() > 2;
+    if (rounded && (divides || jumping().count(name) > 0)) return !has_many_steps(node);
+    const auto inputs = node->inputs();
+    const bool reads = std::any_of(inputs.begin(), inputs.end(), [&](const jit::Value* one) { return stepped_.count(one) > 0; });
+    const bool continuous = std::any_of(inputs.begin(), inputs.end(), [&](const jit::Value* one) {
+      return is_tensor(one) && rounded_.count(one) > 0 && masks_.count(one) == 0 && stepped_.count(one) == 0;
+    });
+    return (reads || masked) && !(continuous && meeting().count(name) > 0);
   }
 
   void carry(const jit::Node* node, std::string_view name) {
@@ -141,6 +189,7 @@ class Search {
   void carry_over(const jit::Value* from, const jit::Value* to) {
     if (masks_.count(from) > 0) masks_.insert(to);
     if (rounded_.count(from) > 0) rounded_.insert(to);
+    if (stepped_.count(from) > 0) stepped_.insert(to);
   }
 
   /// For more than being a result of the graph.
@@ -159,6 +208,7 @@ class Search {
   const jit::Node* results_;
   std::unordered_set<const jit::Value*> rounded_;  ///< come from products
   std::unordered_set<const jit::Value*> masks_;    ///< say where a comparison of such holds
+  std::unordered_set<const jit::Value*> stepped_;  ///< come from products, and move by steps alone
 };
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace ipexrun::preload::graph {
 bool is_product(const torch::jit::Node* node);
 
 /// Whether positions that are found among values of floating point (topk, argmax, sort, ..) are used for more than the graph's results, or
-/// rows are taken, or a branch, where a comparison of such values holds. Values of a dtype that nobody knows count as floating point.
+/// rows are taken, or a branch, where a comparison of such values holds, or what moves by steps alone (signs, whole numbers as floats,
+/// masks as numbers) goes into another product. Values of a dtype that nobody knows count as floating point.
 bool chooses_by_values(const torch::jit::Graph& graph);
 
 }  // namespace ipexrun::preload::graph

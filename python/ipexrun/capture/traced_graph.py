@@ -551,9 +551,13 @@ class Proof:
         """As choices.steer() says of other graphs."""
         if not torch.classes.ipexrun.Graph().bf16_allowed("") or compiler.BF16_ASKED_FOR:
             return False
-        masks, computed = set(), set()
+        masks, computed, steps = set(), set(), set()
         for node in self.graph.nodes():
             name = node.kind().split("::")[1]
+            if self.is_stepped(node, name, computed, steps):
+                if name in choices.PRODUCTS:
+                    return True
+                steps.update(one.debugName() for one in node.outputs())
             if name in choices.PRODUCTS or (any(one.debugName() in computed for one in node.inputs()) and not choices.is_of_shapes(name)):
                 computed.update(one.debugName() for one in node.outputs())
             if node.kind().startswith("aten::") and not computed.isdisjoint(one.debugName() for one in indices_of(node)):
@@ -571,6 +575,21 @@ class Proof:
             if outputs and ((found and name in choices.COMPARISONS) or taken and self.dtype(outputs[0]) == torch.bool):
                 masks.add(outputs[0].debugName())
         return False
+
+    def is_stepped(self, node, name, computed, steps):
+        """As choices.is_stepped() says of other graphs; how many steps there are is not asked."""
+        values = [one for one in node.inputs() if one.debugName() in computed]
+        read = any(one.debugName() in steps for one in node.inputs())
+        if name in choices.PRODUCTS:
+            return read
+        outputs = list(node.outputs())
+        if not values or choices.is_of_shapes(name) or not outputs or not self.is_floating(outputs[0]):
+            return False
+        if name in choices.JUMPS:
+            return True
+        if name in choices.MEET and any(one.debugName() not in steps and self.is_floating(one) for one in values):
+            return False
+        return read or any(self.dtype(one) is not None and not self.is_floating(one) for one in values)
 
     def is_floating(self, value):
         dtype = self.dtype(value)

@@ -91,10 +91,15 @@ def writes_image(seen, unseen, values):
 
 def may_draw(graph):
     """Whether it may draw random numbers, by the names of its operators; these are marked, in graphs made of this one as well."""
-    drawing = [node for node in graph.nodes if node.op.startswith("call") and MAY_DRAW.search(str(node.target)) and not is_plain_attention(node)]
+    drawing = [node for node in graph.nodes if node.op.startswith("call") and MAY_DRAW.search(name_of(node.target)) and not is_plain_attention(node)]
     for node in drawing:
         node.meta["draws"] = True
     return bool(drawing)
+
+
+def name_of(target):
+    """Pools are of one function each, which tells what it is called but not where it was made."""
+    return f"{target} {getattr(target, '__name__', '')}"
 
 
 def is_plain_attention(node):

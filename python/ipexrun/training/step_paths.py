@@ -15,6 +15,7 @@ import weakref
 
 import torch
 
+from ..quiet import no_progress_bars
 from . import step_rounding
 
 IN_PLACE = re.compile(r"setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift|concat)")
@@ -189,6 +190,10 @@ class InOrder(torch.fx.Interpreter):
     def __init__(self, module):
         super().__init__(module)
         self.order = []
+
+    def run(self, *arguments):
+        with no_progress_bars():
+            return super().run(*arguments)
 
     def run_node(self, node):
         if node.meta.get("draws"):
