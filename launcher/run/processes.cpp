@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -88,6 +91,15 @@ std::vector<Process> descendants_of(pid_t ancestor, const std::vector<Process>& 
     }
   }
   return out;
+}
+
+bool has_signal(pid_t pid, const char* set, int signal) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(set)) continue;
+    return (std::strtoull(line.c_str() + std::strlen(set), nullptr, 16) >> (signal - 1) & 1) != 0;
+  }
+  return false;
 }
 
 std::size_t end_descendants(Reach reach) {

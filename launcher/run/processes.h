@@ -22,6 +22,12 @@ std::vector<Process> read_processes(const std::string& proc = "/proc");
 /// Those below `ancestor`, it excluded.
 std::vector<Process> descendants_of(pid_t ancestor, const std::vector<Process>& all);
 
+constexpr char kIgnoredSignals[] = "SigIgn:";
+constexpr char kPendingSignals[] = "ShdPnd:";
+
+/// Whether `signal` is in that set of /proc/PID/status; false where it cannot be read.
+bool has_signal(pid_t pid, const char* set, int signal);
+
 /// Which descendants are to be ended. A process is detached when it made itself a session of its own (setsid: daemons, torchrun's workers).
 enum class Reach { kAttached, kAll };
 

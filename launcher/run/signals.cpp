@@ -25,8 +25,10 @@ SignalScope::SignalScope() {
   sigset_t taken;
   sigemptyset(&taken);
   sigaddset(&taken, SIGCHLD);
+  sigemptyset(&ignored_before_);
   for (const int signal : kForwarded) {
-    if (!ignored(signal)) sigaddset(&taken, signal);
+    sigaddset(&taken, signal);  // blocked, it comes here even where it is ignored
+    if (ignored(signal)) sigaddset(&ignored_before_, signal);
   }
   ::sigprocmask(SIG_BLOCK, &taken, &mask_before_);
   fd_ = Fd(::signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC));

@@ -24,8 +24,9 @@ struct Disposition {
 /// write(2) here, not the end of the run), and SIGCHLD (ignored, it would reap the instances before their exit code is read).
 using Dispositions = std::array<Disposition, 4>;
 
-/// Blocks the signals that are forwarded to the program, and SIGCHLD. A signal that the caller ignores (nohup) is left alone. For the
-/// thread that starts and awaits the instances; not nestable.
+/// Blocks the signals that are forwarded to the program, and SIGCHLD. Those that the caller ignores (nohup, a job in the background of a
+/// script) are forwarded, too: the program inherits that, and may have a handler of its own by then. For the thread that starts and awaits
+/// the instances; not nestable.
 class SignalScope {
  public:
   SignalScope();
@@ -37,12 +38,16 @@ class SignalScope {
   /// The next pending signal, nullopt when none is.
   std::optional<signalfd_siginfo> next();
 
+  /// Such a one asks the launcher for nothing: it is the program's alone.
+  [[nodiscard]] bool was_ignored(int signal) const { return sigismember(&ignored_before_, signal) == 1; }
+
   /// State of the caller, for the child to restore.
   [[nodiscard]] const sigset_t& mask_before() const { return mask_before_; }
   [[nodiscard]] const Dispositions& dispositions_before() const { return changed_; }
 
  private:
   sigset_t mask_before_{};
+  sigset_t ignored_before_{};
   Dispositions changed_;
   Fd fd_;
 };

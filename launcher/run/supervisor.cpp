@@ -10,6 +10,7 @@
 
 #include "configs/base/log.h"
 #include "launcher/run/crash_note.h"
+#include "launcher/run/processes.h"
 #include "launcher/run/warden.h"
 
 namespace ipexrun::launcher {
@@ -119,6 +120,11 @@ void Supervisor::forward(const signalfd_siginfo& info) {
                          static_cast<pid_t>(info.ssi_pid) == settings_.warden->pid;
   const bool to_group = info.ssi_code == SI_KERNEL || (by_warden && info.ssi_int == kToWholeGroup);
   const bool many = instances_.size() > 1;
+  // What the caller ignores is for those instances that have made it their own, as servers do.
+  const auto heard_by = [&](const Running& instance) {
+    return instance.alive && !(signals_.was_ignored(signal) && has_signal(instance.pid, kIgnoredSignals, signal));
+  };
+  if (std::none_of(instances_.begin(), instances_.end(), heard_by) && signals_.was_ignored(signal)) return;
   if (asks_for_end(signal)) {
     stop_signal_ = signal;
     ++end_requests_;
@@ -133,7 +139,7 @@ void Supervisor::forward(const signalfd_siginfo& info) {
     }
   }
   for (Running& instance : instances_) {
-    if (!instance.alive) continue;
+    if (!heard_by(instance)) continue;
     if (asks_for_end(signal)) instance.outcome.stopped_by_us = true;
     if (signal == SIGCONT) instance.stopped = false;
     if (instance.own_group || !to_group) send(instance, signal);

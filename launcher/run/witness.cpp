@@ -8,9 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
-#include <fstream>
-#include <string>
+
+#include "launcher/run/processes.h"
 
 namespace ipexrun::launcher {
 namespace {
@@ -34,20 +33,6 @@ void close_all() {
   for (;;) ::pause();
 }
 
-bool is_pending(pid_t pid, int signal) {
-  constexpr char kField[] = "ShdPnd:";
-  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.compare(0, sizeof kField - 1, kField) != 0) continue;
-    try {
-      return (std::stoull(line.substr(sizeof kField - 1), nullptr, 16) >> (signal - 1) & 1) != 0;
-    } catch (const std::exception&) {
-      return false;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 void Witness::start() {
@@ -68,10 +53,10 @@ bool Witness::saw(int signal) {
   constexpr int kLooks = 20;
   constexpr timespec kPause{0, 1'000'000};
   if (pid_ <= 0) return false;
-  bool pending = is_pending(pid_, signal);
+  bool pending = has_signal(pid_, kPendingSignals, signal);
   for (int look = 0; look < kLooks && !pending; ++look) {
     ::nanosleep(&kPause, nullptr);
-    pending = is_pending(pid_, signal);
+    pending = has_signal(pid_, kPendingSignals, signal);
   }
   if (pending) {  // and stays so: the next one is seen by another
     end();

@@ -642,6 +642,16 @@ PICKS = """
     ("r = z, z.argmax(-1)", False),
     ("r = z.topk(2, -1)", False),
     ("r = torch.where(z > 0, z, 0.1 * z)", False),
+    ("r = torch.sign(z) @ x", True),
+    ("r = (z > 0).float() @ x", True),
+    ("r = torch.where(z > 0, 1.0, -1.0) @ x", True),
+    ("r = (z + (torch.round(torch.tanh(z) * 4) / 4 - z)) @ x", True),
+    ("r = z\n                for _ in range(2): r = torch.sign(r) @ x", True),
+    ("r = (torch.round(z * 50).clamp(-128, 127) / 50) @ x", False),
+    ("r = (torch.sign(z) * torch.sqrt(z.abs())) @ x", False),
+    ("r = (z * (z > 0)) @ x", False),
+    ("r = torch.sign(x) @ z", False),
+    ("r = torch.sign(z)", False),
     ("r = z[torch.arange(64).argmax(0)]", False),
 ])
 def test_what_comes_before_a_choice_is_not_rounded(pick, chooses):

@@ -114,6 +114,30 @@ def test_an_ignored_signal_stays_ignored(run_plan, witness, start, python):
     assert witness.wait_for_end() == b"up\ngot 12\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_program_that_hears_what_the_caller_ignores_gets_it(run_plan, witness, start, python, number):
+    """`ipexrun server & ... kill -INT $!` in a script, whose shell ignores SIGINT for jobs in the background."""
+    launcher = start([run_plan, "--", python, "-c", COUNTER], env={"LAST": str(int(number))}, preexec_fn=lambda: signal.signal(number, signal.SIG_IGN))
+    witness.wait_for(b"up\n")
+    launcher.send_signal(number)
+    assert launcher.wait(60) == 7
+    assert witness.wait_for_end() == f"up\ngot {int(number)}\n".encode()
+
+
+def test_several_instances_that_ignore_a_signal_are_not_ended_by_it(run_plan, witness, start, python):
+    text = COUNTER.replace("(1, 2,", "(2,").replace("sys.exit(7)", "sys.exit(0)")
+    launcher = start([run_plan, "--cpus", "-", "--cpus", "-", "--grace-ms", "50", "--", python, "-c", text], env={"LAST": "12"},
+                     preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    witness.wait_for(b"up\n", 2)
+    launcher.send_signal(signal.SIGHUP)
+    launcher.send_signal(signal.SIGUSR1)  # goes the same way, behind it
+    witness.wait_for(b"got 10\n", 2)
+    launcher.send_signal(signal.SIGHUP)
+    launcher.send_signal(signal.SIGUSR2)
+    assert launcher.wait(60) == 0
+    assert witness.wait_for_end().count(b"got 12\n") == 2
+
+
 def test_the_program_starts_with_the_callers_mask_and_dispositions(run_plan, python):
     text = "import signal; print(signal.pthread_sigmask(0, ()), signal.getsignal(signal.SIGCHLD), open('/proc/self/status').read().split('SigIgn:')[1].split()[0])"
 
