@@ -247,7 +247,7 @@ class Finder:
             source, attribute = source.base, source.member
         self.follow(source)
         if kind in OF_VALUES:
-            return self.inside(source)
+            return self.inside(source, kind)
         if kind in OF_CONTENTS | OF_KEYS and self.value(source.name) is environment.variables():
             return
         if kind in OF_CONTENTS:
@@ -274,13 +274,15 @@ class Finder:
             return
         raise Unproved(f"a guard of kind {kind} on {source.name}")
 
-    def inside(self, source):
+    def inside(self, source, kind):
         """What the same object may have inside: a function other code, a set other members."""
         value = self.value(source.name)
         if isinstance(value, types.FunctionType):
             self.add("attribute", source.name, "__code__")
         elif isinstance(value, set) and not self.is_watched(value):
             self.add("size", source.name, "")
+        elif isinstance(value, (bytearray, list)) and kind != "TYPE_MATCH" and not self.is_watched(value):  # compared as a whole, bytes by torch 2.15
+            raise Unproved(f"{source.name} may have other members")
 
     @staticmethod
     def is_argument(source):
