@@ -51,7 +51,7 @@ OpReport read_one(const InstanceOutcome& instance) {
                     ? "stock PyTorch ran: " + std::string(header.shim_reason, ::strnlen(header.shim_reason, sizeof header.shim_reason))
                     : problem_of(header.shim_state);
   if (out.problem.empty() && out.facts.ops.empty() && out.facts.regions.empty() && out.facts.modules.empty())
-    out.problem = "no op that ipexrun has kernels for was called";
+    out.problem = "the main process called no op that ipexrun has kernels for";
   return out;
 }
 

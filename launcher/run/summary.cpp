@@ -57,7 +57,7 @@ std::string field(const char (&text)[n]) {
 
 /// "36 of 48 linear calls on own_bf16, onednn_f32_packed, saves 41% of their time; packs 43 MB"
 std::string gain_text(const OpFacts& ops) {
-  if (ops.calls() == 0) return "no op that ipexrun has kernels for was called";
+  if (ops.calls() == 0) return "the main process called no op that ipexrun has kernels for";
   const std::string drift = ops.drift && !ops.drift->text().empty() ? "; " + ops.drift->text() : "";
   if (ops.taken() == 0) return "stock kernels kept for all " + calls_by_kind(ops.ops, true) + drift;
 

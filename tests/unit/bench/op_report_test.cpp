@@ -149,7 +149,7 @@ TEST_F(OpReportTest, TheTerminalShowsSomeSitesAndTheFileAll) {
 }
 
 TEST_F(OpReportTest, SaysWhyThereIsNothing) {
-  EXPECT_EQ(text(), "report: instance 3: no op that ipexrun has kernels for was called\n");
+  EXPECT_EQ(text(), "report: instance 3: the main process called no op that ipexrun has kernels for\n");
   file_.header().shim_state = IPEXRUN_SHIM_LOADED;
   EXPECT_EQ(text(), "report: instance 3: the program never loaded torch\n");
   EXPECT_EQ(json()["instances"][0]["problem"], "the program never loaded torch");

@@ -96,7 +96,7 @@ TEST_F(SummaryTest, SaysWhatDriftLeavesInFloat32) {
 
 TEST_F(SummaryTest, SaysWhenNothingWasThereToTake) {
   file_.header().shim_state = IPEXRUN_SHIM_ACTIVE;
-  EXPECT_THAT(text(), HasSubstr("no op that ipexrun has kernels for was called"));
+  EXPECT_THAT(text(), HasSubstr("the main process called no op that ipexrun has kernels for"));
 }
 
 TEST_F(SummaryTest, NamesLaunchOnly) {
