@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IPEXRUN_HOOK_ABI 11u
+#define IPEXRUN_HOOK_ABI 12u
 #define IPEXRUN_HOOK_CAPSULE "ipexrun.hook_api"
 
 /* One finished top-level module call. */
@@ -36,8 +36,9 @@ typedef struct IpexrunHookApi {
   int (*optimizing)(void);                   /* 0: observe mode, stock kernels */
   /* JSON: totals and sites so far. Writes at most `bytes` with a NUL, returns the length it needs without one. */
   size_t (*report)(char* out, size_t bytes);
-  void (*higher_order_ops_pass)(void); /* torch's Python operators skip the key of drift checks from now on */
-  void (*end_drift_check)(void);       /* the calling thread goes on in a captured form */
+  void (*higher_order_ops_pass)(void);  /* torch's Python operators skip the key of drift checks from now on */
+  void (*end_drift_check)(void);        /* the calling thread goes on in a captured form */
+  void (*in_compiled_code)(int inside); /* the calling thread is in, or back from, code that the program itself had TorchDynamo compile */
   void (*tell_depth)(
       int (*depth)(void)); /* how many calls of modules the calling thread is in; callable for as long as the process lives */
   /* Whether the numbers of each of these tensors (addresses of at::TensorImpl, all alive) still lie where they did; 0 where one cannot say.

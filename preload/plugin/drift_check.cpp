@@ -199,6 +199,7 @@ class DriftCheck {
 
 constinit thread_local bool replaying_here = false;  // asked at every call: no lazily made thread state
 constinit thread_local bool apart_here = false;
+constinit thread_local bool compiled_here = false;
 constinit thread_local bool checking_here = false;
 
 struct ThreadState {
@@ -701,6 +702,11 @@ bool drift_set_apart(bool apart) noexcept {
   return std::exchange(apart_here, apart);
 }
 
+void drift_in_compiled_code(bool inside) noexcept {
+  if (inside && !compiled_here) drift_leave();
+  compiled_here = inside;
+}
+
 DriftApart::DriftApart() noexcept : was_(drift_set_apart(true)) {}
 
 DriftApart::~DriftApart() { drift_set_apart(was_); }
@@ -723,7 +729,7 @@ void drift_count_replayed(c10::function_ref<std::uint64_t()> mark) {
 }
 
 void drift_watch(TierState& state, std::uint64_t mark, bool pinned, const Outputs& result, c10::function_ref<Outputs()> replay) {
-  if (apart_here) return;
+  if (apart_here || compiled_here) return;
   ThreadState& thread = here();
   if (thread.check != nullptr) {
     // A watched thread's ops do not come this way: a guard of the user's took the key away.

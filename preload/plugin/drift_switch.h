@@ -23,6 +23,9 @@ void drift_forget_after_fork() noexcept;
 /// From now on no check begins in this thread (one that is under way is left as above), or checks may begin again. Gives what held before.
 bool drift_set_apart(bool apart) noexcept;
 
+/// Likewise for code that the program itself had TorchDynamo compile.
+void drift_in_compiled_code(bool inside) noexcept;
+
 /// While one lives, a captured program runs in this thread: its fused steps write what no check sees, so none begins in it, and one that
 /// was under way is left as above.
 class DriftApart {

@@ -70,10 +70,36 @@ def load_package():
 
 def make_backend_known():
     """By our package, whose function has a name that pickle finds: compiled modules are saved, and sent to other processes."""
+    namespace = registration()
+    namespace["when_imported"](namespace["REGISTRY"], lambda registry: load_package())
+
+
+def registration():
     namespace = {"__name__": "ipexrun.registration"}
     with open(f"{lib_python}/ipexrun/registration.py", encoding="utf-8") as file:
         exec(compile(file.read(), file.name, "exec"), namespace)
-    namespace["when_imported"](namespace["REGISTRY"], lambda registry: load_package())
+    return namespace
+
+
+def keep_checks_out_of_compiled_code(hook):
+    """Drift checks (preload/plugin/drift_check.h) put a dispatch key into the thread's, which guards of TorchDynamo compare, and see nothing of what compiled code
+    writes: none is open where the program calls what it has compiled itself."""
+
+    def when_imported(eval_frame):
+        set_quietly, set_callback, told, end_check = eval_frame.set_eval_frame, eval_frame._maybe_set_eval_frame, hook.in_compiled_code, hook.end_drift_check
+
+        def set_and_end(callback):
+            if sys._getframe(1).f_code.co_name == "compile_wrapper":  # which notes the thread's dispatch keys next, to restore them within
+                end_check()
+            return set_quietly(callback)
+
+        def set_and_tell(callback):
+            told(callback is not None)  # None: code as it was written; False: what was compiled, and nothing more
+            return set_callback(callback)
+
+        eval_frame.set_eval_frame, eval_frame._maybe_set_eval_frame = set_and_end, set_and_tell
+
+    registration()["when_imported"]("torch._dynamo.eval_frame", when_imported)
 
 
 def attempt(module, seconds, records_gradients):
@@ -380,6 +406,11 @@ def start(torch):
                 make_backend_known()
             except Exception as problem:
                 say(f"no backend ipex: {type(problem).__name__}: {problem}")
+            try:
+                if may_round(hook):
+                    keep_checks_out_of_compiled_code(hook)
+            except Exception as problem:
+                say(f"compiled code is checked: {type(problem).__name__}: {problem}")
             try:
                 if watch_optimizers(torch):
                     torch.classes.ipexrun.Training().steps_are_told()

@@ -506,6 +506,14 @@ static PyObject* end_drift_check(PyObject* self, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
+static PyObject* in_compiled_code(PyObject* self, PyObject* inside) {
+  (void)self;
+  const int truth = PyObject_IsTrue(inside);
+  if (truth < 0 || !need_api()) return NULL;
+  hook.api->in_compiled_code(truth);
+  Py_RETURN_NONE;
+}
+
 static PyObject* keep_warnings(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   if (!need_api()) return NULL;
@@ -676,6 +684,7 @@ static PyMethodDef methods[] = {
     {"enabled", enabled, METH_NOARGS, "Whether replaced kernels may run."},
     {"higher_order_ops_pass", higher_order_ops_pass, METH_NOARGS, "Says that torch's Python operators skip the key of drift checks."},
     {"end_drift_check", end_drift_check, METH_NOARGS, "Ends or postpones the check of a whole pass that this thread is in."},
+    {"in_compiled_code", in_compiled_code, METH_O, "Whether this thread is in code that the program had TorchDynamo compile."},
     {"keep_warnings", keep_warnings, METH_NOARGS, "What operators of this thread warn of is kept, until kept_warnings()."},
     {"kept_warnings", kept_warnings, METH_NOARGS, "kept_warnings(): a list of the messages since keep_warnings(); None: there was none."},
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},

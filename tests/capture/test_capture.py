@@ -665,3 +665,38 @@ def test_the_cpu_as_the_default_device_is_no_reason_not_to_capture(mode):
     states = said.pop("states")
     assert said == {"near": True, "devices": ["cpu", "cpu"], "made": "meta", "default": "meta", "seen": True, "none": "cpu"}
     assert states == ["captured"] if mode == "dynamo" else states and not states[0].startswith(("left alone", "waiting")), states
+
+
+OWN_COMPILE = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.norm = nn.Linear(256, 1024), nn.Linear(1024, 256), nn.LayerNorm(256)
+    def forward(self, x):
+        return self.norm(x + self.b(nn.functional.gelu(self.a(x))))
+
+graphs = []
+def backend(module, inputs):
+    graphs.append(module)
+    return module.forward
+
+layers = nn.Sequential(*[Block() for _ in range(4)]).eval()
+head = torch.compile(nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)).eval(), backend=backend)
+with torch.no_grad():
+    head(layers(torch.randn(32, 256)))
+    torch.compiler.set_stance("fail_on_recompile")
+    for _ in range(300):
+        head(layers(torch.randn(32, 256)))
+print(len(graphs))
+"""
+
+
+@pytest.mark.parametrize("mode", ["off", "auto"])
+def test_what_the_program_compiled_itself_is_compiled_once(mode):
+    """Also risk: the key of a drift check, which TorchDynamo's guards compare (checks of whole passes begin where --dtype is auto)."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "IPEXRUN_CACHE": "off"}
+    done = subprocess.run([f"{BUILD}/bin/ipexrun", "--graph-mode", mode, sys.executable, "-c", OWN_COMPILE], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0 and done.stdout == "1\n", done.stderr
