@@ -4,12 +4,14 @@ files of the program's it would take for modules of others.
 Risk covered: a program's file is run in one of its calls, because it has the name of a module that TorchDynamo imports.
 """
 
+import ctypes
 import importlib.util
 import itertools
 import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -229,3 +231,29 @@ def test_what_fails_apart_fails_here():
     seen = []
     importing.apart(lambda: seen.append(threading.current_thread()))
     assert seen[0] is not threading.current_thread() and seen[0] not in threading.enumerate()
+
+
+def test_what_another_thread_raises_here_ends_no_wait_for_ever():
+    """_thread.interrupt_main() and PyThreadState_SetAsyncExc (time limits of programs) wake nobody: they come right behind what the thread waits for."""
+
+    def work():
+        time.sleep(0.1)  # the other one waits by then
+        raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        raise_in(ctypes.c_ulong(waiting), ctypes.py_object(TimeoutError))
+
+    waiting, outcome = None, []
+
+    def wait():
+        nonlocal waiting
+        waiting = threading.get_ident()
+        try:
+            importing.apart(work)
+            for _ in range(100):
+                pass
+        except TimeoutError:
+            outcome.append("raised")
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert outcome == ["raised"]

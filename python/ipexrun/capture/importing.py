@@ -162,7 +162,7 @@ def imports_here():
 
 def apart(work):
     """work() in a thread of its own. What a signal handler raises meanwhile waits for its end, too: an import that two threads are in fails in one of them."""
-    problems, at_work = [], _thread.allocate_lock()
+    problems, ended, at_work = [], [], _thread.allocate_lock()
 
     def run():
         try:
@@ -171,6 +171,7 @@ def apart(work):
             problems.append(problem)
         finally:
             getattr(threading, "_active", {}).pop(_thread.get_ident(), None)  # where somebody asked for the current thread
+            ended.append(True)
             at_work.release()
 
     at_work.acquire()
@@ -181,10 +182,10 @@ def apart(work):
         return work()
     finally:
         _thread.stack_size(usual)
-    raised, over = None, False
-    while not over:
+    raised = None
+    while not ended:  # and not by what acquire() gives: what other threads raise in this one (interrupt_main) comes right behind it
         try:
-            over = at_work.acquire()
+            at_work.acquire()
         except BaseException as problem:
             raised = problem
     if raised is not None:
