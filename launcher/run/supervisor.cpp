@@ -116,9 +116,7 @@ void Supervisor::forward(const signalfd_siginfo& info) {
   const int signal = static_cast<int>(info.ssi_signo);
   // A key press reaches the whole foreground process group, as does what is sent to a group: an instance that is in it has the signal
   // already.
-  const bool by_warden = settings_.warden != nullptr && settings_.warden->pid != 0 && info.ssi_code == SI_QUEUE &&
-                         static_cast<pid_t>(info.ssi_pid) == settings_.warden->pid;
-  const bool to_group = info.ssi_code == SI_KERNEL || (by_warden && info.ssi_int == kToWholeGroup);
+  const bool to_group = info.ssi_code == SI_KERNEL || (is_by_warden(info) && info.ssi_int == kToWholeGroup);
   const bool many = instances_.size() > 1;
   // What the caller ignores is for those instances that have made it their own, as servers do.
   const auto heard_by = [&](const Running& instance) {
@@ -146,10 +144,41 @@ void Supervisor::forward(const signalfd_siginfo& info) {
   }
 }
 
+bool Supervisor::is_by_warden(const signalfd_siginfo& info) const {
+  return settings_.warden != nullptr && settings_.warden->pid != 0 && info.ssi_code == SI_QUEUE &&
+         static_cast<pid_t>(info.ssi_pid) == settings_.warden->pid;
+}
+
+/// What is sent to every process of a command line (pkill -f) or of a control group (systemd) comes to the warden, to this process and to
+/// the program: the warden's is passed on, and tells whether the program has it. This process's own counts where none follows.
+bool Supervisor::waits_for_warden(const signalfd_siginfo& info) {
+  constexpr milliseconds kPatience{100};  // the warden looks for 20 ms whether its group got it
+  const auto now = Clock::now();
+  auto& last = by_warden_at_.at(info.ssi_signo);
+  const auto same = [&](const Late& one) { return one.info.ssi_signo == info.ssi_signo; };
+  if (is_by_warden(info)) {
+    last = now;
+    late_.erase(std::remove_if(late_.begin(), late_.end(), same), late_.end());
+    return false;
+  }
+  if (settings_.warden == nullptr || settings_.warden->pid == 0 || info.ssi_code != SI_USER) return false;
+  if (now - last >= kPatience && std::none_of(late_.begin(), late_.end(), same)) late_.push_back({info, now + kPatience});
+  return true;
+}
+
 void Supervisor::take_signals() {
   while (const auto info = signals_.next()) {
     if (info->ssi_signo == SIGCHLD) continue;  // reap() looks at every instance anyway: standard signals are merged
-    forward(*info);
+    if (!waits_for_warden(*info)) forward(*info);
+  }
+  forward_late();
+}
+
+void Supervisor::forward_late() {
+  while (!late_.empty() && late_.front().until <= Clock::now()) {
+    const signalfd_siginfo info = late_.front().info;
+    late_.erase(late_.begin());
+    forward(info);
   }
 }
 
@@ -296,6 +325,7 @@ void Supervisor::check_time_limit() {
 Supervisor::Clock::time_point Supervisor::next_wake() const {
   auto wake = Clock::time_point::max();
   if (kill_at_) wake = *kill_at_;
+  if (!late_.empty()) wake = std::min(wake, late_.front().until);
   if (settings_.tick) wake = std::min(wake, next_tick_);
   if (!settings_.quiet) wake = std::min(wake, omp_.next());
   if (const auto restart = restarts_.next()) wake = std::min(wake, *restart);

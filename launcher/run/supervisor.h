@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <array>
 #include <vector>
 
 #include "launcher/machine/oom_kills.h"
@@ -51,6 +52,9 @@ class Supervisor {
   void wait_for_something();
   [[nodiscard]] Clock::time_point next_wake() const;
   void take_signals();
+  [[nodiscard]] bool is_by_warden(const signalfd_siginfo& info) const;
+  [[nodiscard]] bool waits_for_warden(const signalfd_siginfo& info);
+  void forward_late();
   void forward(const signalfd_siginfo& info);
   void reap();
   void ended(std::size_t i, int status, const struct rusage& usage);
@@ -86,6 +90,12 @@ class Supervisor {
   Ending ending_ = Ending::kNo;
   int end_requests_ = 0;  ///< signals that asked for an end
   int stop_signal_ = 0;
+  struct Late {
+    signalfd_siginfo info;
+    Clock::time_point until;
+  };
+  std::vector<Late> late_;                            ///< came to this process alone, or to all that have its name
+  std::array<Clock::time_point, 65> by_warden_at_{};  ///< by number
   std::optional<Clock::time_point> kill_at_;
   Clock::time_point next_tick_;
   OmpWatch omp_;

@@ -4,6 +4,7 @@ import pty
 import select
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -39,6 +40,26 @@ def test_a_signal_to_the_whole_group_is_seen_once(run_plan, witness, start, pyth
     os.killpg(launcher.pid, number)
     witness.wait_for(b"got %d\n" % number)
     launcher.send_signal(signal.SIGUSR2)  # to it alone, once a second delivery of the first would have come
+    assert launcher.wait(60) == 7
+    assert witness.wait_for_end() == b"up\ngot %d\ngot 12\n" % number
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_every_process_of_the_command_line_is_seen_once(run_plan, witness, start, python, number):
+    """`pkill -f server.py`, or a control group's end by systemd."""
+    launcher = start([run_plan, "--", python, "-c", COUNTER], env={"LAST": "12"})
+    witness.wait_for(b"up\n")
+    family, todo = [], [launcher.pid]
+    while todo:
+        family.append(todo.pop())
+        with open(f"/proc/{family[-1]}/task/{family[-1]}/children", encoding="ascii") as file:
+            todo += map(int, file.read().split())
+    assert len(family) == 4
+    for pid in sorted(family):
+        os.kill(pid, number)
+    witness.wait_for(b"got %d\n" % number)
+    time.sleep(0.3)  # in which a second one would come
+    launcher.send_signal(signal.SIGUSR2)
     assert launcher.wait(60) == 7
     assert witness.wait_for_end() == b"up\ngot %d\ngot 12\n" % number
 
