@@ -4,12 +4,12 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <array>
 #include <vector>
 
 #include "launcher/machine/oom_kills.h"
