@@ -3,7 +3,8 @@
 namespace ipexrun::launcher {
 namespace {
 
-constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH};
+constexpr std::array kForwarded{SIGINT,   SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,   SIGUSR2, SIGTSTP, SIGCONT,
+                                SIGWINCH, SIGTTIN, SIGTTOU, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,   SIGURG};
 
 bool ignored(int signal) {
   struct sigaction now {};
@@ -26,10 +27,12 @@ SignalScope::SignalScope() {
   sigemptyset(&taken);
   sigaddset(&taken, SIGCHLD);
   sigemptyset(&ignored_before_);
-  for (const int signal : kForwarded) {
+  const auto take = [&](int signal) {
     sigaddset(&taken, signal);  // blocked, it comes here even where it is ignored
     if (ignored(signal)) sigaddset(&ignored_before_, signal);
-  }
+  };
+  for (const int signal : kForwarded) take(signal);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) take(signal);
   ::sigprocmask(SIG_BLOCK, &taken, &mask_before_);
   fd_ = Fd(::signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC));
 }

@@ -14,6 +14,12 @@ namespace ipexrun::launcher {
 /// Asks a program to end: the first one starts the grace period of several instances, the second one ends it.
 constexpr bool asks_for_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT; }
 
+/// Sent by a terminal, to its whole foreground process group (SIGTTIN and SIGTTOU: to one in the background).
+constexpr bool is_of_terminal(int signal) {
+  return signal == SIGINT || signal == SIGQUIT || signal == SIGHUP || signal == SIGTSTP || signal == SIGCONT || signal == SIGWINCH ||
+         signal == SIGTTIN || signal == SIGTTOU;
+}
+
 /// What a signal did before the launcher changed it.
 struct Disposition {
   int signal = 0;

@@ -116,7 +116,7 @@ void Supervisor::forward(const signalfd_siginfo& info) {
   const int signal = static_cast<int>(info.ssi_signo);
   // A key press reaches the whole foreground process group, as does what is sent to a group: an instance that is in it has the signal
   // already.
-  const bool to_group = info.ssi_code == SI_KERNEL || (is_by_warden(info) && info.ssi_int == kToWholeGroup);
+  const bool to_group = (info.ssi_code == SI_KERNEL && is_of_terminal(signal)) || (is_by_warden(info) && info.ssi_int == kToWholeGroup);
   const bool many = instances_.size() > 1;
   // What the caller ignores is for those instances that have made it their own, as servers do.
   const auto heard_by = [&](const Running& instance) {

@@ -19,8 +19,14 @@ namespace {
 
 void pass_on(pid_t launcher, const signalfd_siginfo& info, Witness& witness) {
   sigval value{};
-  value.sival_int = info.ssi_code == SI_KERNEL || witness.saw(static_cast<int>(info.ssi_signo)) ? kToWholeGroup : 0;
-  ::sigqueue(launcher, static_cast<int>(info.ssi_signo), value);
+  const int signal = static_cast<int>(info.ssi_signo);
+  const bool by_terminal = info.ssi_code == SI_KERNEL && is_of_terminal(signal);
+  if (by_terminal && (signal == SIGTTIN || signal == SIGTTOU)) {
+    ::raise(SIGSTOP);  // as by itself: the program in its group has stopped, and the shell is to know
+    return;
+  }
+  value.sival_int = by_terminal || witness.saw(signal) ? kToWholeGroup : 0;
+  ::sigqueue(launcher, signal, value);
 }
 
 /// Stops with the launcher, so that the shell gets the terminal back.

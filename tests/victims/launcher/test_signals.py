@@ -18,19 +18,28 @@ def seen(number, frame):
         # A second delivery of the same press would be pending or arrive now: look before leaving.
         if signal.sigtimedwait({number}, 0.3): os.write(out, b'twice\\n')
         sys.exit(7)
-for number in (1, 2, 3, 10, 12, 15, 28): signal.signal(number, seen)
+for number in (1, 2, 3, 10, 12, 14, 15, 21, 22, 23, 28, 40): signal.signal(number, seen)
 os.write(out, b'up\\n')
 while True: signal.pause()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGWINCH])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGWINCH,
+                                    signal.SIGALRM, signal.SIGTTIN, signal.SIGTTOU, signal.SIGURG, 40])
 def test_one_instance_gets_a_forwarded_signal_once_and_its_exit_code_counts(run_plan, witness, start, python, number):
     launcher = start([run_plan, "--", python, "-c", COUNTER], env={"LAST": str(int(number))})
     witness.wait_for(b"up\n")
     launcher.send_signal(number)
     assert launcher.wait(60) == 7
     assert witness.wait_for_end() == b"up\ngot %d\n" % number
+
+
+def test_a_clock_that_the_caller_set_before_it_became_the_launcher_rings_in_the_program(run_plan, witness, start, python):
+    """perl -e 'alarm 600; exec @ARGV' ipexrun ..., as a time limit."""
+    launcher = start([run_plan, "--", python, "-c", COUNTER], env={"LAST": "14"}, preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 1.5))
+    witness.wait_for(b"up\n")
+    assert launcher.wait(60) == 7
+    assert witness.wait_for_end() == b"up\ngot 14\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
