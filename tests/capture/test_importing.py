@@ -257,3 +257,18 @@ def test_what_another_thread_raises_here_ends_no_wait_for_ever():
     thread.start()
     thread.join(30)
     assert outcome == ["raised"]
+
+
+def test_the_environment_stays_as_it_was(tmp_path):
+    """torch names the folder of Inductor's files in it, which the program's children would inherit."""
+    program = (
+        "import os, torch\n"
+        "before = dict(os.environ)\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).eval()\n"
+        "with torch.no_grad():\n"
+        "    for _ in range(12): model(torch.randn(8, 64))\n"
+        "import sys; print('torch._dynamo' in sys.modules, dict(os.environ) == before)\n"
+    )
+    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0"}
+    done = subprocess.run([f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", sys.executable, "-c", program], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.stdout == "True True\n", done.stderr

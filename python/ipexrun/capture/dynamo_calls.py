@@ -6,7 +6,6 @@ Thread rule: every function runs under the interpreter lock.
 import contextlib
 import inspect
 import itertools
-import os
 import sys
 import threading
 import traceback
@@ -17,9 +16,9 @@ import torch
 from ..problems import first_line, is_being_handled, let_through
 from ..quiet import no_progress_bars, quiet
 from . import capturable, collector, interrupts, rebuilt, time_limit
+from .importing import no_traces_in_environment
 
 MARK = "_dynamo_static_input_type"
-FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 TOO_LONG = "its trace took too long"
 
 _names = itertools.count(1)
@@ -76,18 +75,6 @@ def end_frames(problem):
         seen.add(id(problem))
         traceback.clear_frames(problem.__traceback__)
         problem = problem.__cause__ or problem.__context__
-
-
-@contextlib.contextmanager
-def no_traces_in_environment():
-    """torch writes the folder of Inductor's files into the environment, which the program's children inherit."""
-    held = os.environ.get(FOLDER)
-    try:
-        yield
-    finally:
-        folders = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
-        if held is None and folders is not None and os.environ.get(FOLDER) == os.path.abspath(folders.default_cache_dir()):
-            os.environ.pop(FOLDER, None)
 
 
 class Convert:

@@ -11,6 +11,7 @@ imports them next, the program's own torch.compile() say, fails for good. So it 
 Thread rule: under the interpreter lock."""
 
 import _thread  # not of threading.enumerate(), in which the program would see it
+import contextlib
 import functools
 import importlib.util
 import os
@@ -23,6 +24,7 @@ from ..problems import let_through
 from . import python_speed
 
 WHOLE = "torch._dynamo.convert_frame"
+FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 LATER = (  # what its first trace imports, and that imports
     "torch._dynamo.repro.after_dynamo", "torch._dynamo.repro.after_aot", "torch._dynamo.backends.debugging", "torch.export._trace", "torch.fx.experimental.validator",
 )
@@ -194,6 +196,18 @@ def apart(work):
         raise problems[0]
 
 
+@contextlib.contextmanager
+def no_traces_in_environment():
+    """torch writes the folder of Inductor's files into the environment, which the program's children inherit."""
+    held = os.environ.get(FOLDER)
+    try:
+        yield
+    finally:
+        folders = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
+        if held is None and folders is not None and os.environ.get(FOLDER) == os.path.abspath(folders.default_cache_dir()):
+            os.environ.pop(FOLDER, None)
+
+
 def import_now(clock=time.perf_counter):
     """Imports it; the seconds that took."""
     why = shadow()
@@ -202,8 +216,9 @@ def import_now(clock=time.perf_counter):
     if WHOLE in sys.modules:
         return 0.0
     began = clock()
-    if imports_here():
-        import_all()
-    else:
-        apart(import_all)
+    with no_traces_in_environment():
+        if imports_here():
+            import_all()
+        else:
+            apart(import_all)
     return clock() - began
