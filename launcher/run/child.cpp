@@ -158,6 +158,9 @@ void run_child(const ChildSpec& spec) noexcept {
   }
   if (n != 1) _exit(127);
 
+  for (char* place : spec.own_pids) {
+    if (place != nullptr) *put_number(place, place + kPidBytes - 1, static_cast<std::size_t>(getpid())) = '\0';
+  }
   setrlimit(RLIMIT_NOFILE, spec.file_limit);
   for (const Disposition& one : *spec.dispositions) sigaction(one.signal, &one.before, nullptr);
   sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);

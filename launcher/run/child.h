@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 
 #include "configs/contract/event.h"
@@ -19,6 +20,9 @@ enum class ChildStep : int {
   kExecFailed = 2,  ///< execve (or the check before it) failed; `error` is errno
   kWireFailed = 3,  ///< a file descriptor or process group could not be set up
 };
+
+/// Room for a process number and its end.
+constexpr std::size_t kPidBytes = 12;
 
 struct ChildMessage {
   ChildStep step = ChildStep::kReady;
@@ -37,6 +41,7 @@ struct ChildSpec {
   const char* executable = nullptr;
   char* const* argv = nullptr;
   char* const* envp = nullptr;
+  std::array<char*, 2> own_pids{};          ///< in envp, with room for a number: where the child writes its own
   const unsigned long* cpu_mask = nullptr;  ///< nullptr = affinity is left alone
   std::size_t cpu_mask_bytes = 0;
   const unsigned long* node_mask = nullptr;  ///< nullptr = memory policy is left alone

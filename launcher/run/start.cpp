@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
+#include <string_view>
 
 #include "configs/base/log.h"
 #include "configs/contract/env.h"
@@ -75,6 +77,23 @@ std::string stem_in(const std::string& run_dir, int instance) { return run_dir +
 Error system_error(const char* what) {
   const int error = errno;
   return Error{kExitFailure, std::string(what) + ": " + errno_text(error), hint_for(error)};
+}
+
+/// A service manager names the process that it started, which is this one or its warden: a program looks whether it is meant
+/// (sd_listen_fds, sd_watchdog_enabled). Where in `environment` its number is to be written once there is one.
+std::array<char*, 2> name_the_program(std::vector<std::string>& environment) {
+  constexpr std::array<std::string_view, 2> kNames{"LISTEN_PID=", "WATCHDOG_PID="};
+  std::array<char*, 2> places{};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    for (std::string& entry : environment) {
+      if (!entry.starts_with(kNames[i])) continue;
+      const std::string value = entry.substr(kNames[i].size());
+      if (value != std::to_string(::getpid()) && value != std::to_string(::getppid())) continue;
+      entry.resize(kNames[i].size() + kPidBytes, '\0');
+      places[i] = entry.data() + kNames[i].size();
+    }
+  }
+  return places;
 }
 
 }  // namespace
@@ -240,6 +259,7 @@ Status Starter::fork_one(const InstancePlan& plan, Memory& memory, Running& runn
 
   memory.argv = plan.argv;
   memory.environment = environment_of(plan, caller_env_, outcome.events_path, outcome.restarts);
+  spec.own_pids = name_the_program(memory.environment);
   memory.argv_pointers = pointers(memory.argv);
   memory.environment_pointers = pointers(memory.environment);
   spec.executable = plan.executable.c_str();

@@ -117,6 +117,16 @@ def test_without_permission_for_memory_policy_cores_alone_are_bound(run_plan, fi
     assert done.stderr == f"ipexrun: instance 0 runs on its cores, its memory is left unbound: set_mempolicy: {words}\n"
 
 
+def test_a_program_is_the_one_whom_a_service_manager_names(run_plan, python):
+    """systemd's sockets and watchdog: LISTEN_PID is the process that it started, which is the launcher."""
+    text = "import os; print([name for name in ('LISTEN_PID', 'WATCHDOG_PID', 'OTHER') if os.environ.get(name) == str(os.getpid())], os.environ['OTHER'] == os.environ['ITSELF'])"
+    shell = "export LISTEN_PID=$$ WATCHDOG_PID=$$ OTHER=$$ ITSELF=$$ LISTEN_FDS=1; exec \"$@\""
+    done = run(["sh", "-c", shell, "sh", run_plan, "--", python, "-c", text])
+    assert done.stdout == "['LISTEN_PID', 'WATCHDOG_PID'] True\n", done.stderr
+    done = run(["sh", "-c", "export LISTEN_PID=1; exec \"$@\"", "sh", run_plan, "--", python, "-c", "import os; print(os.environ['LISTEN_PID'])"])
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_a_filter_that_kills_is_named(run_plan, filtered):
     done = run([*filtered("kill"), run_plan, "--node", "0", "--", "/bin/echo", "never"])
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
