@@ -152,7 +152,7 @@ bool Supervisor::is_by_warden(const signalfd_siginfo& info) const {
 /// What is sent to every process of a command line (pkill -f) or of a control group (systemd) comes to the warden, to this process and to
 /// the program: the warden's is passed on, and tells whether the program has it. This process's own counts where none follows.
 bool Supervisor::waits_for_warden(const signalfd_siginfo& info) {
-  constexpr milliseconds kPatience{100};  // the warden looks for 20 ms whether its group got it
+  constexpr milliseconds kPatience{300};  // the warden looks for 20 ms whether its group got it
   const auto now = Clock::now();
   auto& last = by_warden_at_.at(info.ssi_signo);
   const auto same = [&](const Late& one) { return one.info.ssi_signo == info.ssi_signo; };

@@ -36,7 +36,7 @@ def test_one_instance_gets_a_forwarded_signal_once_and_its_exit_code_counts(run_
 
 def test_a_clock_that_the_caller_set_before_it_became_the_launcher_rings_in_the_program(run_plan, witness, start, python):
     """perl -e 'alarm 600; exec @ARGV' ipexrun ..., as a time limit."""
-    launcher = start([run_plan, "--", python, "-c", COUNTER], env={"LAST": "14"}, preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 1.5))
+    launcher = start([run_plan, "--", python, "-c", COUNTER], env={"LAST": "14"}, preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 6))
     witness.wait_for(b"up\n")
     assert launcher.wait(60) == 7
     assert witness.wait_for_end() == b"up\ngot 14\n"
@@ -67,7 +67,7 @@ def test_a_signal_to_every_process_of_the_command_line_is_seen_once(run_plan, wi
     for pid in sorted(family):
         os.kill(pid, number)
     witness.wait_for(b"got %d\n" % number)
-    time.sleep(0.3)  # in which a second one would come
+    time.sleep(0.6)  # in which a second one would come
     launcher.send_signal(signal.SIGUSR2)
     assert launcher.wait(60) == 7
     assert witness.wait_for_end() == b"up\ngot %d\ngot 12\n" % number
