@@ -38,6 +38,7 @@ typedef struct IpexrunHookApi {
   size_t (*report)(char* out, size_t bytes);
   void (*higher_order_ops_pass)(void);  /* torch's Python operators skip the key of drift checks from now on */
   void (*end_drift_check)(void);        /* the calling thread goes on in a captured form */
+  int (*in_drift_check)(void);          /* whether one is open in the calling thread */
   void (*in_compiled_code)(int inside); /* the calling thread is in, or back from, code that the program itself had TorchDynamo compile */
   void (*tell_depth)(
       int (*depth)(void)); /* how many calls of modules the calling thread is in; callable for as long as the process lives */

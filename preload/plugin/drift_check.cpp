@@ -686,6 +686,8 @@ void drift_forget_after_fork() noexcept {
   if (fallback_registered) c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
 }
 
+bool drift_is_open() noexcept { return here().check != nullptr; }
+
 void drift_leave() noexcept {
   if (!fallback_registered) return;
   ThreadState& thread = here();

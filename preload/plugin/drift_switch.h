@@ -17,6 +17,9 @@ void drift_left_modules() noexcept;
 /// key is taken away, which TorchDynamo would meet in its guards.
 void drift_leave() noexcept;
 
+/// Whether a check is open in this thread.
+bool drift_is_open() noexcept;
+
 /// In a forked child, by the thread that forked: the check that it may have been in the middle of goes no further.
 void drift_forget_after_fork() noexcept;
 

@@ -124,6 +124,7 @@ IpexrunHookApi make_api() {
   api.report = report;
   api.higher_order_ops_pass = [] { drift_python_is_ready(); };
   api.end_drift_check = [] { drift_leave(); };
+  api.in_drift_check = [] { return static_cast<int>(drift_is_open()); };
   api.in_compiled_code = [](int inside) { drift_in_compiled_code(inside != 0); };
   api.tell_depth = [](int (*depth)()) { drift_tell_depth(depth); };
   api.same_places = same_places;

@@ -86,18 +86,7 @@ def keep_checks_out_of_compiled_code(hook):
     writes: none is open where the program calls what it has compiled itself."""
 
     def when_imported(eval_frame):
-        set_quietly, set_callback, told, end_check = eval_frame.set_eval_frame, eval_frame._maybe_set_eval_frame, hook.in_compiled_code, hook.end_drift_check
-
-        def set_and_end(callback):
-            if sys._getframe(1).f_code.co_name == "compile_wrapper":  # which notes the thread's dispatch keys next, to restore them within
-                end_check()
-            return set_quietly(callback)
-
-        def set_and_tell(callback):
-            told(callback is not None)  # None: code as it was written; False: what was compiled, and nothing more
-            return set_callback(callback)
-
-        eval_frame.set_eval_frame, eval_frame._maybe_set_eval_frame = set_and_end, set_and_tell
+        eval_frame.set_eval_frame, eval_frame._maybe_set_eval_frame = hook.around_eval_frame(eval_frame.set_eval_frame, eval_frame._maybe_set_eval_frame)
 
     registration()["when_imported"]("torch._dynamo.eval_frame", when_imported)
 

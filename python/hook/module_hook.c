@@ -506,12 +506,32 @@ static PyObject* end_drift_check(PyObject* self, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
-static PyObject* in_compiled_code(PyObject* self, PyObject* inside) {
+/* torch._dynamo.eval_frame.set_eval_frame as its module calls it. compile_wrapper() begins with it, and notes the thread's dispatch keys
+ * next, which it restores around what was compiled: that of a drift check is not to be among them. `self` is torch's own. */
+static PyObject* set_eval_frame(PyObject* self, PyObject* callback) {
+  if (callback == Py_None && hook.api->in_drift_check()) {
+    PyFrameObject* frame = PyEval_GetFrame();
+    PyCodeObject* code = frame == NULL ? NULL : PyFrame_GetCode(frame);
+    if (code != NULL && PyUnicode_CompareWithASCIIString(code->co_name, "compile_wrapper") == 0) hook.api->end_drift_check();
+    Py_XDECREF(code);
+  }
+  return PyObject_CallOneArg(self, callback);
+}
+
+/* Likewise _maybe_set_eval_frame: what is set by it is what answers from here on. None: code as it was written; False: what was compiled,
+ * and nothing more. */
+static PyObject* maybe_set_eval_frame(PyObject* self, PyObject* callback) {
+  hook.api->in_compiled_code(callback != Py_None);
+  return PyObject_CallOneArg(self, callback);
+}
+
+static PyObject* around_eval_frame(PyObject* self, PyObject* args) {
   (void)self;
-  const int truth = PyObject_IsTrue(inside);
-  if (truth < 0 || !need_api()) return NULL;
-  hook.api->in_compiled_code(truth);
-  Py_RETURN_NONE;
+  static PyMethodDef set = {"set_eval_frame", set_eval_frame, METH_O, NULL};
+  static PyMethodDef maybe = {"_maybe_set_eval_frame", maybe_set_eval_frame, METH_O, NULL};
+  PyObject *of_set = NULL, *of_maybe = NULL;
+  if (!PyArg_ParseTuple(args, "OO", &of_set, &of_maybe) || !need_api()) return NULL;
+  return Py_BuildValue("NN", PyCFunction_New(&set, of_set), PyCFunction_New(&maybe, of_maybe));
 }
 
 static PyObject* keep_warnings(PyObject* self, PyObject* unused) {
@@ -684,7 +704,8 @@ static PyMethodDef methods[] = {
     {"enabled", enabled, METH_NOARGS, "Whether replaced kernels may run."},
     {"higher_order_ops_pass", higher_order_ops_pass, METH_NOARGS, "Says that torch's Python operators skip the key of drift checks."},
     {"end_drift_check", end_drift_check, METH_NOARGS, "Ends or postpones the check of a whole pass that this thread is in."},
-    {"in_compiled_code", in_compiled_code, METH_O, "Whether this thread is in code that the program had TorchDynamo compile."},
+    {"around_eval_frame", around_eval_frame, METH_VARARGS,
+     "around_eval_frame(set_eval_frame, _maybe_set_eval_frame): these two, which keep drift checks out of compiled code."},
     {"keep_warnings", keep_warnings, METH_NOARGS, "What operators of this thread warn of is kept, until kept_warnings()."},
     {"kept_warnings", kept_warnings, METH_NOARGS, "kept_warnings(): a list of the messages since keep_warnings(); None: there was none."},
     {"optimizing", optimizing, METH_NOARGS, "Whether the plugin registered kernels (False in observe mode)."},
