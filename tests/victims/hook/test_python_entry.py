@@ -49,7 +49,7 @@ def facts(result):
 
 
 def test_while_torch_is_being_imported():
-    left = "assert [type(f).__name__ for f in sys.meta_path[: len(sys.meta_path) - count]] == ['Waiting']\n"  # for torch.compile's registry
+    left = "assert [type(f).__name__ for f in sys.meta_path[: len(sys.meta_path) - count]] == ['Waiting', 'Waiting']\n"  # for torch.compile's registry, and where it begins
     got = facts(run("count = len(sys.meta_path)\n" + WHILE_IMPORTING + "import torch\n" + left + CHECK))
     assert got["loaded"] and got["calls"] == ["Identity"]
     assert got["spec"] == "_frozen_importlib" and got["initializing"] is False and got["path"] == ""
