@@ -472,6 +472,14 @@ print(json.dumps({**counts, "error": error([g.flatten() for g in mine], [g.flatt
     assert report["error"] < 3e-2
 
 
+SIXTY_CALLS = """
+plugin_loader.start()
+model = Model().eval()
+with torch.no_grad():
+    for _ in range(60): model(torch.randn(64, 256))
+print(json.dumps(report()))
+"""
+
 BESIDE_STOCK = """
 plugin_loader.start()
 model, inputs = Model().eval(), [torch.randn(ROWS, 256) for _ in range(CALLS)]
@@ -602,12 +610,7 @@ class Model(torch.nn.Module):
         z = torch.sign(z) * torch.log1p(torch.abs(z)) * (z > -3).float()
         scale = z.abs().amax() / 127
         return self.after(torch.round(z / scale).clamp(-128, 127) * scale)
-plugin_loader.start()
-model = Model().eval()
-with torch.no_grad():
-    for _ in range(60): model(torch.randn(64, 256))
-print(json.dumps(report()))
-""")
+""" + SIXTY_CALLS)
     assert report["drift"]["fine"] > 0 and report["drift"]["too_far"] == 0
 
 
@@ -620,12 +623,7 @@ class Model(torch.nn.Module):
     def forward(self, x):
         y = self.layers(x)
         return y, (y * 100).int() + 1
-plugin_loader.start()
-model = Model().eval()
-with torch.no_grad():
-    for _ in range(60): model(torch.randn(64, 256))
-print(json.dumps(report()))
-""")
+""" + SIXTY_CALLS)
     assert report["drift"]["fine"] > 0 and report["drift"]["too_far"] == 0
 
 

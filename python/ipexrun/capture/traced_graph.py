@@ -585,7 +585,8 @@ class Proof:
         outputs = list(node.outputs())
         if not values or choices.is_of_shapes(name) or not outputs or not self.is_floating(outputs[0]):
             return False
-        if name in choices.JUMPS:
+        name = name.removesuffix("_")  # in place
+        if name in choices.JUMPS or (name == "div" and len(list(node.inputs())) > 2):
             return True
         if name in choices.MEET and any(one.debugName() not in steps and self.is_floating(one) for one in values):
             return False
