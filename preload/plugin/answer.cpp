@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "preload/plugin/drift_check.h"
+#include "preload/plugin/drift_switch.h"
 #include "preload/plugin/losses.h"
 #include "preload/plugin/op_trial.h"
 #include "preload/plugin/tier.h"
@@ -87,7 +88,7 @@ Site& exact_site(TierState& state, const OpCall& call, Site& of) noexcept {
 
 /// Where the call races and is answered: at its own site, or beside it.
 Site& answering_site(TierState& state, const OpCall& call, Site& site, OpTrial& trial) {
-  if (!state.drift.keeps_some() || site.training) [[likely]]
+  if (site.training || (!state.drift.keeps_some() && !drift_outside_modules())) [[likely]]
     return site;
   try {
     if (!trial.is_kept_from_choice()) return site;

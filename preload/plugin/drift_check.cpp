@@ -39,6 +39,7 @@ namespace {
 constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 constexpr std::uint64_t kMostOpsACall = 500;  ///< ops of all kinds for each call that has candidates, after which a check is given up
+constexpr std::size_t kMostState = 16;        ///< operands of a pass that come from the one before and are looked at
 constexpr std::uint64_t kMostOpsBetween = 4 * kMostOpsACall;  ///< two such calls
 
 bool fallback_registered = false;  // written once at start
@@ -89,6 +90,12 @@ bool is_ours(const c10::OperatorHandle& op) {
 double rms_of(const at::Tensor& tensor) {
   if (!plain(tensor) || !tensor.is_floating_point() || tensor.numel() == 0) return 0;
   return tensor.detach().to(at::kDouble).norm().item<double>() / std::sqrt(static_cast<double>(tensor.numel()));
+}
+
+/// What they give is uninitialized, and no operand's.
+bool fills_nothing(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string> names = {"aten::new_empty", "aten::new_empty_strided", "aten::empty_like"};
+  return names.contains(op.operator_name().name);
 }
 
 class DriftCheck {
@@ -142,6 +149,8 @@ class DriftCheck {
 
  private:
   void end_pass(bool may_move);
+  void look_at_growth();
+  void look_at_state(const at::Tensor& carried);
   bool may_run_twice(const c10::OperatorHandle& op);
   void run_alone(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
   void run_twice(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::vector<c10::IValue>& arguments);
@@ -177,9 +186,12 @@ class DriftCheck {
   std::uint64_t ops_at_call_ = 0;  ///< when a call with candidates came last
   std::uint64_t calls_ = 0;
   std::uint64_t judged_calls_ = 0;
-  std::uint64_t pass_began_ = 0;  ///< in ops
-  bool came_through_ = false;     ///< something that was rounded, from the pass before
-  SampleErrors errors_;           ///< of its results
+  std::uint64_t pass_began_ = 0;                              ///< in ops
+  bool came_through_ = false;                                 ///< something that was rounded, from the pass before
+  SampleErrors errors_;                                       ///< of its results
+  std::size_t state_at_ = 0;                                  ///< how many operands came from the pass before into this one
+  std::array<std::vector<double>, kMostState> state_errors_;  ///< of the first of them, from pass to pass
+  bool grows_ = false;                                        ///< from pass to pass, and does not come to an end
   bool failed_ = false;
   bool operands_rounded_ = false;   ///< of the op that runs now
   bool operands_chosen_ = false;    ///< likewise: they come from a choice
@@ -339,6 +351,7 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
         if (const std::uint64_t since = shadows_.rounded_since(tensor); since != 0) {
           operands_rounded_ = true;
           if (tensor.dim() > 0) came_from(since);
+          if (tensor.dim() > 0 && (since <= pass_began_ || between_passes())) look_at_state(tensor);
         }
       }
     });
@@ -347,7 +360,8 @@ void DriftCheck::op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   operands_chosen_ = choices_.made(arguments);
   choices_.before(op, arguments, [this](const at::Tensor& tensor) { return shadows_.rounded_since(tensor) != 0; });
   const bool again = !failed_ && !odd && !others_watch() && (shadowed || is_ours(op)) &&
-                     op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments) && may_run_twice(op);
+                     op.schema().getNamespace() == std::string_view("aten") && !is_drawn_at_random(op, arguments) && !fills_nothing(op) &&
+                     may_run_twice(op);
   if (again) {
     run_twice(op, stack, arguments);
   } else {
@@ -537,7 +551,28 @@ void DriftCheck::end_pass(bool may_move) {
     if (lengthened_) wanted_calls_ += pass_calls_;
   }
   came_through_ = came_through_ || operands_rounded_;
+  look_at_growth();
   pass_began_ = ops_;
+}
+
+void DriftCheck::look_at_state(const at::Tensor& carried) {
+  if (apart_ || pass_calls_ >= kLeastCalls || state_at_ == kMostState) return;
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(kWatchKey);
+  const TierOff stock;
+  state_errors_[state_at_++].push_back(shadows_.error_of(carried));
+}
+
+/// State that is carried through the same product thousands of times (a step of an integrator, a filter, a walk) is off by more after each,
+/// where nothing lets it forget: weights are rounded alike each time. A few dozen steps within the bound say nothing of the run.
+void DriftCheck::look_at_growth() {
+  state_at_ = 0;
+  if (apart_ || moved_ || pass_calls_ >= kLeastCalls || !complete() || errors_.worst() > kMaxDrift) return;
+  if (std::none_of(state_errors_.begin(), state_errors_.end(), grows_from_pass_to_pass)) return;
+  if (judged_calls_ < kMostCallsOfGrowth && explored_ns < kMostNsOfGrowth) {
+    wanted_calls_ = 2 * judged_calls_;
+  } else {
+    grows_ = true;
+  }
 }
 
 /// A thread's first call begins the program's own pass, so there is no better place to move to.
@@ -571,10 +606,11 @@ void DriftCheck::finish() {
   // Each module is as near as it has to be, and what the program makes of them is mostly rounding: so it is of captured ones.
   // (Probabilities of logits are a few hundredths off, as a softmax makes them.)
   constexpr double kSenseless = 0.15;
-  if (saw_module_ && !steered_ && shadows_.worst(true) > kSenseless && shadows_.worst(false) <= kMaxDrift)
-    state_.drift.note_beyond_modules();
-  const double worst = steered_ ? std::numeric_limits<double>::infinity() : errors_.worst();
-  state_.drift.finish(uses_, steered_ ? SampleErrors(worst) : errors_, state_.calls.load(std::memory_order_relaxed));
+  const bool senseless = !steered_ && shadows_.worst(true) > kSenseless && shadows_.worst(false) <= kMaxDrift;
+  if (saw_module_ && (senseless || grows_)) state_.drift.note_beyond_modules();
+  const bool hopeless = steered_ || grows_;
+  const double worst = hopeless ? std::numeric_limits<double>::infinity() : errors_.worst();
+  state_.drift.finish(uses_, hopeless ? SampleErrors(worst) : errors_, state_.calls.load(std::memory_order_relaxed));
   const DriftCounts counts = state_.drift.counts();
   char text[240];
   std::snprintf(text, sizeof text,
@@ -582,8 +618,10 @@ void DriftCheck::finish() {
                 "%lu may run, %lu stay with stock",
                 uses_.size(), worst, kMaxDrift, errors_.worst_of_a_thousand(), counts.fine, counts.too_far);
   const log::Level level = worst > kMaxDrift ? log::Level::kInfo : log::Level::kDebug;
-  log::line(level, steered_ ? std::string(text) + "; in the middle of it a choice (topk, argmax, sort or a comparison) was made among them"
-                            : text);
+  const char* why = steered_ ? "; in the middle of it a choice (topk, argmax, sort or a comparison) was made among them"
+                    : grows_ ? "; what is carried on is further off after each"
+                             : "";
+  log::line(level, std::string(text) + why);
 }
 
 void finish_check() {
@@ -684,6 +722,11 @@ void drift_forget_after_fork() noexcept {
   check_left.store(nullptr, std::memory_order_relaxed);
   checking_here = false;
   if (fallback_registered) c10::impl::tls_set_dispatch_key_included(kWatchKey, false);
+}
+
+bool drift_outside_modules() noexcept {
+  const auto depth = module_depth.load(std::memory_order_relaxed);
+  return depth != nullptr && depth() == 0;
 }
 
 bool drift_is_open() noexcept { return here().check != nullptr; }

@@ -7,7 +7,8 @@ namespace ipexrun::preload {
 /// Python.
 void drift_python_is_ready() noexcept;
 
-/// How many calls of the program's modules the calling thread is in: callable from any thread, for as long as the process lives.
+/// How many calls of the program's modules the calling thread is in, below 0 while nobody watches them: callable from any thread, for as
+/// long as the process lives.
 void drift_tell_depth(int (*depth)()) noexcept;
 
 /// The calling thread is back from its outermost call of a module: what the module returned is judged now, before the program drops it.
@@ -16,6 +17,10 @@ void drift_left_modules() noexcept;
 /// This thread goes on in a captured form, whose operators no check sees: one that is open ends here, or begins anew later. Its dispatch
 /// key is taken away, which TorchDynamo would meet in its guards.
 void drift_leave() noexcept;
+
+/// Whether this thread is in no call of a module, in a program with Python: what it computes is no network's, as far as anybody can tell, but
+/// numbers that somebody compares, sums up or carries on (docs/decisions/0061).
+bool drift_outside_modules() noexcept;
 
 /// Whether a check is open in this thread.
 bool drift_is_open() noexcept;

@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
+#include <algorithm>
 
 #include <cstring>
 #include <new>
@@ -9,6 +10,7 @@
 #include "preload/memory/room.h"
 #include "preload/plugin/answer.h"
 #include "preload/plugin/drift_check.h"
+#include "preload/plugin/drift_switch.h"
 #include "preload/plugin/tier.h"
 #include "preload/plugin/weight_use.h"
 
@@ -115,6 +117,7 @@ Readiness OpTrial::after_drift(int candidate) {
   if (forced_ || racing_ || site_->training || !drifts(state_, *site_, candidate)) {
     return Readiness::kReady;
   }
+  if (drift_outside_modules()) return Readiness::kNotNow;
   DriftMark& mark = weight_count_ == 0 ? site_->drift : weights_[0].weight->drift;
   const DriftVerdict verdict = mark.verdict.load(std::memory_order_relaxed);
   if (verdict == DriftVerdict::kTooFar) {
@@ -149,6 +152,8 @@ bool OpTrial::waits_for_check(int candidate) {
 }
 
 bool OpTrial::is_kept_from_choice() {
+  if (!forced_ && drift_outside_modules())
+    return std::any_of(site_->candidates.begin(), site_->candidates.end(), [&](int one) { return rounds(one); });
   const int choice = site_->choice.load(std::memory_order_relaxed);
   if (choice == kStock || !drifts(state_, *site_, choice)) return false;
   if (weight_count_ > 0 && !look_up()) return false;

@@ -14,6 +14,20 @@ constexpr std::uint64_t kManyWaiting = 8;  ///< as many, and a quarter of those 
 
 }  // namespace
 
+bool grows_from_pass_to_pass(const std::vector<double>& errors) noexcept {
+  constexpr double kAtLeast = 1.3;
+  constexpr double kNothing = 1e-4;  // far below what bf16 does: an exact product, a state that stays where it is
+  const std::size_t quarter = errors.size() / 4;
+  if (quarter == 0) return false;
+  const auto mean = [&](std::size_t from) {
+    double sum = 0;
+    for (std::size_t i = from; i < from + quarter; ++i) sum += errors[i];
+    return sum / static_cast<double>(quarter);
+  };
+  const double late = mean(errors.size() - quarter);
+  return late > kNothing && late > kAtLeast * mean(quarter);
+}
+
 std::uint64_t PassFinder::call(std::uint64_t mark, std::uint32_t epoch, std::uint32_t span) noexcept {
   ++calls_;
   if (calls_ - start_ > kLongestPass) {

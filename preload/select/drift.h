@@ -66,6 +66,14 @@ constexpr std::uint64_t calls_of_check(std::uint64_t pass_calls, bool apart) noe
   return apart ? 2 * pass : (kCallsOfShort + pass - 1) / pass * pass;
 }
 
+inline constexpr std::uint64_t kMostCallsOfGrowth = 16 * kCallsOfShort;  ///< of a check whose errors still grow
+inline constexpr std::int64_t kMostNsOfGrowth = 300'000'000;             ///< likewise, in what is computed beside the program
+
+/// Whether state that is carried from pass to pass is further off in late passes than in early ones: the last quarter and the second one,
+/// which a steady growth sets 2.3 times apart, a random walk 1.5 times, and state that forgets what it was not at all once the passes are
+/// many.
+[[nodiscard]] bool grows_from_pass_to_pass(const std::vector<double>& errors) noexcept;
+
 /// Finds where the passes of one thread begin. Weights are numbered in the order in which the program met them first, so the lowest
 /// number that keeps coming back belongs to the first layer of what runs now.
 class PassFinder {

@@ -12,6 +12,7 @@
 #include "configs/contract/event.h"
 #include "preload/hook_abi.h"
 #include "python/hook/guards.h"
+#include "python/hook/signals.h"
 #include "python/hook/snapshots.h"
 #include "python/hook/stacks.h"
 #include "python/hook/targets.h"
@@ -392,7 +393,7 @@ static void set_vectorcall(PyObject* function, vectorcallfunc entry) {
 #endif
 }
 
-static int depth_here(void) { return of_thread.depth; }
+static int depth_here(void) { return hook.functions[0] != NULL ? of_thread.depth : -1; }
 
 static PyObject* connect_plugin(PyObject* self, PyObject* capsule) {
   (void)self;
@@ -717,6 +718,9 @@ static PyMethodDef methods[] = {
     {"force_here", force_here, METH_O, "force(), for calls of this thread alone."},
     {"force", force, METH_O, "Use this candidate wherever it supports the call; '' ends it. False = unknown name."},
     {"guard", ipexrun_guard, METH_VARARGS, "guard(function, of_signal): that function, which keeps what raise_lost() raises."},
+    {"hold_signals", ipexrun_hold_signals, METH_O,
+     "hold_signals(instead): {number: handler} of those in Python, in whose place it is called."},
+    {"let_signals", ipexrun_let_signals, METH_VARARGS, "let_signals(instead, handlers): these again."},
     {"raise_lost", ipexrun_raise_lost, METH_NOARGS, "Raises what a signal handler raised in one of this thread's guards."},
     {"snapshot", ipexrun_snapshot, METH_O, "snapshot(containers): what is in each of them now."},
     {"fetch", ipexrun_fetch, METH_O, "fetch(lines): asks for lines of memory, by their addresses."},

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import os
 import signal
+import subprocess
 import sys
 import threading
 from types import SimpleNamespace
@@ -248,3 +249,118 @@ def test_guards_of_a_trace_keep_an_interrupt(hook, of_sizes, monkeypatch):
         assert not armed
     finally:
         torch._dynamo.reset()
+
+
+def test_handlers_wait_for_the_end_of_a_trace(hook):
+    from ipexrun.capture import interrupts
+
+    called, before = [], {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGUSR1, signal.SIGINT)}
+    try:
+        signal.signal(signal.SIGUSR1, lambda number, frame: called.append(number))
+        signal.signal(signal.SIGALRM, lambda number, frame: stop())
+        mine = signal.getsignal(signal.SIGALRM)
+        with interrupts.late():
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGALRM)
+            signal.raise_signal(signal.SIGUSR1)
+            assert called == [], "nothing of the program's runs meanwhile"
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "what Python does not handle is left alone"
+        assert called == [signal.SIGUSR1, signal.SIGUSR1]
+        assert signal.getsignal(signal.SIGALRM) is mine
+        found = []
+        other = threading.Thread(target=lambda: found.append(interrupts.raise_late()))
+        other.start()
+        other.join()
+        assert found == [None], "it is the main thread's"
+        with pytest.raises(Stop) as raised:
+            interrupts.raise_late()
+        assert raised.value.__context__ is None
+        assert interrupts.raise_late() is None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_second_ctrl_c_does_not_wait(hook):
+    from ipexrun.capture import interrupts
+
+    with pytest.raises(KeyboardInterrupt), interrupts.late():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it waits")
+    assert interrupts.raise_late() is None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_a_program_sets_in_a_trace_and_how_its_signals_restart_calls_stays(hook):
+    from ipexrun.capture import interrupts
+
+    class Action(ctypes.Structure):
+        _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_ulong * 16), ("flags", ctypes.c_int), ("restorer", ctypes.c_void_p)]
+
+    def flags():
+        action = Action()
+        assert ctypes.CDLL(None).sigaction(int(signal.SIGUSR1), None, ctypes.byref(action)) == 0
+        return action.flags
+
+    before = signal.getsignal(signal.SIGUSR1), signal.getsignal(signal.SIGUSR2)
+    try:
+        signal.signal(signal.SIGUSR1, print)
+        signal.signal(signal.SIGUSR2, print)
+        signal.siginterrupt(signal.SIGUSR1, False)
+        restarts = flags()
+        with interrupts.late():
+            assert flags() == restarts
+            signal.signal(signal.SIGUSR2, repr)
+        assert flags() == restarts
+        assert signal.getsignal(signal.SIGUSR1) is print
+        assert signal.getsignal(signal.SIGUSR2) is repr
+    finally:
+        signal.signal(signal.SIGUSR1, before[0])
+        signal.signal(signal.SIGUSR2, before[1])
+
+
+def test_other_threads_hold_no_signals(hook):
+    from ipexrun.capture import interrupts
+
+    found = []
+
+    def inside():
+        with interrupts.late():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    other = threading.Thread(target=inside)
+    other.start()
+    other.join()
+    assert found == [signal.default_int_handler]
+
+
+TIME_LIMITS = """
+import signal, torch
+class Stop(Exception): pass
+def on(*_): raise Stop("time is up")
+signal.signal(signal.SIGALRM, on)
+torch.manual_seed(0)
+model = torch.nn.Sequential(*[part for i in range(3) for part in (torch.nn.Conv2d(8 if i else 3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())])
+optimizer, x, steps, odd = torch.optim.SGD(model.parameters(), 0.01), torch.randn(2, 3, 16, 16), 0, []
+for i in range(60):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02 + 0.03 * (i % 4))
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        steps += 1
+    except Stop as problem:
+        if str(problem) != "time is up" or problem.__context__ is not None or problem.__cause__ is not None: odd.append(repr(problem))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+print(odd, "most" if steps > 30 else steps)
+"""
+
+
+def test_a_time_limit_that_ends_in_a_trace_is_the_programs_and_the_program_gets_on():
+    """Each attempt to trace was ended by it, with TorchDynamo's exception, or the process (std::terminate)."""
+    environment = {**os.environ, "IPEXRUN_CACHE": "off", "IPEXRUN_GRAPH_WAIT": "0"}
+    done = subprocess.run([f"{os.environ['IPEXRUN_BUILD_DIR']}/bin/ipexrun", sys.executable, "-c", TIME_LIMITS], capture_output=True, text=True, timeout=300, env=environment)
+    assert (done.returncode, done.stdout) == (0, "[] most\n"), done.stderr

@@ -23,8 +23,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from .. import plugin, remembered
 from ..graphs import backend, compiler, graph_notes, parts, raised, random_draws
 from ..graphs.races import call_clock
-from ..problems import first_line, let_through
-from . import as_module, handlers, importing, modes, module_notes, prices, python_speed
+from ..problems import first_line, let_through, of_signal
+from . import as_module, handlers, importing, interrupts, modes, module_notes, prices, python_speed
 from .call_kinds import LEFT, has_state, signature_of_call
 from .capturable import Hooks, calls_in_its_own_way, global_hooks, is_not_plain, is_taken_as_it_is
 from .dynamo_calls import no_marks, ways_of_calling
@@ -43,6 +43,7 @@ QUIET = 2  # calls in a row in which no operator tried anything or waited for a 
 OPERATORS = 48  # calls in which operators may decide before several graphs in float32 race them
 SHORTEST_S, FIRST_CALLS = 15e-6, 64  # where Python is as fast as the reference, of calls on average: what surrounds a captured call takes as much
 SHORT_S, LEFT_OUT = 5e-4, 16  # after FIRST_CALLS, of such calls so many go by for each one that is looked at, which costs 13 to 70 us
+INTERRUPTED = 4  # calls that the program broke off while more than its own work was done in them
 IDLE = 8  # likewise calls in which none of these took part
 REST, LONGEST_REST = 64, 4096  # calls that the module answers after IDLE others in which no part of a graph got on; twice as many each time
 PAIRS_WANTED = 256  # racing calls after which a module whose calls never pair is left alone
@@ -214,6 +215,7 @@ class Target:
         self.held, self.look = Held(known), None  # against stock, where an earlier process found it faster; a Look while that is done
         self.race_s = self.rest_s = self.moment = 0.0  # seconds of the last race and the last rest; when the race or the rest began
         self.phase = self.wait
+        self.interrupts = 0
         self.module_hooks = None  # until it is traced
         self.unguarded = Unguarded()
         self.alike = Alike()
@@ -288,7 +290,19 @@ class Target:
                 self.timed[threading.get_ident()] = Changed(self.clock())
                 return self.eager
             self.changed = 0
-        return self.phase(module, args, kwargs)
+        try:
+            return self.phase(module, args, kwargs)
+        except BaseException as problem:
+            self.interrupted(problem)
+            raise
+
+    def interrupted(self, problem):
+        """A time limit of the program's may be just what its call takes, which never comes to an end where more is done in it."""
+        if self.phase in (self.answer, self.answered_by_stock) or of_signal(problem) is None:
+            return
+        self.interrupts += 1
+        if self.interrupts >= INTERRUPTED:
+            self.give_up("the program interrupts its calls", remember=False)
 
     def took(self, nanoseconds, result, explored):
         """Stock answered the call that was EAGER. None: go on; a whole number: after so many calls that stock answers; else what attempt() gives."""
@@ -610,6 +624,7 @@ class Target:
             for graph in self.compiled:
                 graph.module_answers = False
             self.lock.release()
+            interrupts.raise_late()
 
     def is_last_trace(self):
         return self.attempts >= ATTEMPTS or not self.graphs_a_call

@@ -104,7 +104,7 @@ class Convert:
             if rebuilt.names_finalized(frame, target.module() if frame.f_code is target.code else None):
                 target.problems.append(rebuilt.FINALIZED)
                 return ConvertFrameReturn()
-            with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), interrupts.heard(), \
+            with quiet(), no_progress_bars(), no_traces_in_environment(), collector.seldom(), interrupts.heard(), interrupts.late(), \
                     time_limit.TimeLimit(target.limit_s - target.capture_s):
                 target.saw(frame.f_code)
                 converted = self.converter()(frame, *rest, **options)

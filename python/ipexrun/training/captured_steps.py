@@ -16,7 +16,7 @@ import weakref
 import torch
 
 from .. import plugin, remembered
-from ..capture import call_kinds, capturable, capture, handlers, importing, modes, module_notes, prices
+from ..capture import call_kinds, capturable, capture, handlers, importing, interrupts, modes, module_notes, prices
 from ..capture.dynamo_calls import no_marks, ways_of_calling
 from ..capture.unguarded import Unguarded
 from ..capture.unguarded_arguments import Alike
@@ -156,6 +156,7 @@ class Target:
         self.signature = None
         self.trial = torch.classes.ipexrun.Trial()
         self.phase = self.watch
+        self.interrupts = 0
 
         self.trace, self.run = ways_of_calling(self, self.backend_of_mine())
         graph_notes.tell_at_end(tell_ends)
@@ -198,8 +199,14 @@ class Target:
             return self.eager
         try:
             return self.phase(module, args, kwargs)
+        except BaseException as problem:
+            self.interrupted(problem)
+            raise
         finally:
             self.lock.release()
+            interrupts.raise_late()
+
+    interrupted = capture.Target.interrupted
 
     # ---- how long a step takes ----------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -500,6 +501,26 @@ TEST_F(Ledger, AProgramInWhichNoCheckComesToAnEndIsLeftAlone) {
   ledger.wait(marks[0], 1);
   EXPECT_FALSE(ledger.watching(0));
   EXPECT_EQ(ledger.counts().aborted, static_cast<std::uint64_t>(kMaxAborts));
+}
+
+std::vector<double> errors_of(int passes, double (*error)(int)) {
+  std::vector<double> all;
+  for (int i = 1; i <= passes; ++i) all.push_back(error(i));
+  return all;
+}
+
+TEST(Growth, OfAStateThatIsCarriedOnIsSeen) {
+  EXPECT_TRUE(grows_from_pass_to_pass(errors_of(12, [](int pass) { return 1e-3 * pass; }))) << "weights that are rounded alike each time";
+  EXPECT_TRUE(grows_from_pass_to_pass(errors_of(192, [](int pass) { return 1e-3 * std::sqrt(pass); }))) << "a random walk";
+  EXPECT_TRUE(grows_from_pass_to_pass(errors_of(12, [](int pass) { return 1e-3 * std::pow(1.1, pass); })));
+}
+
+TEST(Growth, IsNoneWhereStateForgets) {
+  EXPECT_FALSE(grows_from_pass_to_pass(errors_of(48, [](int pass) { return 5e-3 * (1 - std::pow(0.8, pass)); })));
+  EXPECT_FALSE(grows_from_pass_to_pass(errors_of(48, [](int pass) { return pass % 2 == 0 ? 2e-3 : 3e-3; })));
+  EXPECT_FALSE(grows_from_pass_to_pass(errors_of(48, [](int pass) { return 1e-6 * pass; }))) << "next to nothing";
+  EXPECT_FALSE(grows_from_pass_to_pass(errors_of(3, [](int pass) { return 1e-2 * pass; }))) << "too few passes to say";
+  EXPECT_FALSE(grows_from_pass_to_pass({}));
 }
 
 }  // namespace
