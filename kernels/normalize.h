@@ -53,7 +53,8 @@ struct NormArgs {
   void* narrow = nullptr;  ///< [rows, columns], null = not wanted; must not overlap anything else
 };
 
-/// (x - mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps), the variance being divided by `columns`.
+/// (x - mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps), the variance being divided by `columns`. A row whose
+/// variance is beyond fp32 becomes NaN, rstd included: with an rstd of 0 a model that diverges would look sane.
 bool layer_norm(const NormArgs& args, const Parallel& parallel, IsaSet isa);
 
 /// x * rstd * weight + bias with rstd = 1 / sqrt(mean square + eps), rounded to bf16 once, at the end.

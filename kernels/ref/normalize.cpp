@@ -20,7 +20,8 @@ double value_of(const NormArgs& args, std::int64_t i) {
 
 /// `parameter` says which weight and bias element i of a row has.
 template <typename Parameter>
-void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bool centered, Parameter parameter) {
+void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bool centered, Parameter parameter,
+          bool beyond_is_nan = false) {
   const auto columns = static_cast<double>(args.columns);
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const std::int64_t first = row * args.columns;
@@ -31,7 +32,8 @@ void norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, bo
       const double difference = value_of(args, first + i) - mean;
       square += difference * difference / columns;
     }
-    const double rstd = 1 / std::sqrt(square + args.eps);
+    const bool beyond = beyond_is_nan && square > std::numeric_limits<float>::max();
+    const double rstd = beyond ? std::numeric_limits<double>::quiet_NaN() : 1 / std::sqrt(square + args.eps);
     for (std::int64_t i = 0; i < args.columns; ++i) {
       const double weight = args.weight != nullptr ? get(args.weight, args.parameter_dtype, parameter(row, i)) : 1.0;
       const double bias = args.bias != nullptr ? get(args.bias, args.parameter_dtype, parameter(row, i)) : 0.0;
@@ -64,7 +66,7 @@ void softmax(const SoftmaxArgs& args, std::int64_t row_begin, std::int64_t row_e
 }
 
 void layer_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) {
-  norm(args, row_begin, row_end, true, column);
+  norm(args, row_begin, row_end, true, column, true);
 }
 void rms_norm(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float*) { norm(args, row_begin, row_end, false, column); }
 

@@ -282,6 +282,8 @@ Moments moments(const typename Row::Element* row, std::int64_t n) {
   return {mean, square};
 }
 
+constexpr float kLargest = 0x1.fffffep+127f;  // FLT_MAX
+
 template <typename Row, bool Centered>
 void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_end, float* scratch) {
   using Element = typename Row::Element;
@@ -303,7 +305,8 @@ void norm_rows(const NormArgs& args, std::int64_t row_begin, std::int64_t row_en
     const auto [mean, square] =
         Centered ? moments<Row>(from, n)
                  : Moments{0.0f, static_cast<float>(long_fold<Row>(from, n, 0.0f, SquareDifference{Floats::all(0.0f)}) / count)};
-    const float rstd = 1.0f / Floats::root(square + static_cast<float>(args.eps));
+    const bool beyond = Centered && square > kLargest;
+    const float rstd = beyond ? __builtin_nanf("") : 1.0f / Floats::root(square + static_cast<float>(args.eps));
     const auto result = [&](typename Row::Step step, const auto& w, const auto& b) __attribute__((always_inline)) {
 #pragma GCC unroll 2
       for (int s = 0; s < Row::kVectors; ++s) {

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_cpu_dispatch.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "configs/contract/decision.h"
@@ -46,6 +47,11 @@ Args args_of(const NormCall& call, const at::Tensor& result) {
   args.rows = call.rows;
   args.columns = call.columns;
   return args;
+}
+
+bool stats_are_finite(const at::Tensor& rstd) {
+  const float* first = rstd.const_data_ptr<float>();
+  return std::all_of(first, first + rstd.numel(), [](float one) { return std::isfinite(one); });
 }
 
 }  // namespace
@@ -106,6 +112,7 @@ Outputs NormCall::run_layer_norm(IsaSet isa) const {
   args.mean = mean.mutable_data_ptr();
   args.rstd = rstd.mutable_data_ptr();
   if (!kernels::layer_norm(args, torch_pool(), isa)) return {};
+  if (stats_dtype == at::kFloat && !stats_are_finite(rstd)) return {};  // NaN, infinity, numbers too large to be squared: stock says where
   Outputs outputs(std::move(result));
   outputs.more = {std::move(mean), std::move(rstd)};
   return outputs;

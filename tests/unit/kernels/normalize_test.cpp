@@ -228,6 +228,26 @@ TEST_P(NormalizeOnIsa, NanAndInfinity) {
   }
 }
 
+/// With an rstd of 0 the row would be its bias, and nobody would see that the model has blown up.
+TEST_P(NormalizeOnIsa, ALayerNormWhoseVarianceOverflowsIsNan) {
+  for (const std::int64_t n : {5, 33, 100}) {
+    Buffer x(DType::kF32, 3 * n);
+    x.fill(random_);
+    for (std::int64_t i = 0; i < n; ++i) x.set(n + i, static_cast<float>(x.get(n + i)) * 1e25f);
+    const Buffer y(DType::kF32, 3 * n);
+    std::vector<float> rstd(3);
+    NormArgs args;
+    args.from = x.data();
+    args.to = y.data();
+    args.rows = 3;
+    args.columns = n;
+    args.rstd = rstd.data();
+    ASSERT_TRUE(layer_norm(args, {}, GetParam()));
+    for (std::int64_t i = 0; i < 3 * n; ++i) ASSERT_EQ(std::isnan(y.get(i)), i / n == 1) << n << " at " << i;
+    for (int row = 0; row < 3; ++row) EXPECT_EQ(std::isnan(rstd[static_cast<std::size_t>(row)]), row == 1);
+  }
+}
+
 TEST_P(NormalizeOnIsa, NanOfAParameterWithAllBitsStaysNan) {
   // Rounding this NaN up as a number would carry into its sign.
   for (const std::int64_t place : {0, 69}) {
