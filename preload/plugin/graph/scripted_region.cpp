@@ -24,6 +24,7 @@
 #include "preload/plugin/answer.h"
 #include "preload/plugin/candidate_kernels.h"
 #include "preload/plugin/dispatcher.h"
+#include "preload/plugin/drift_switch.h"
 #include "preload/plugin/graph/constant_room.h"
 #include "preload/plugin/graph/duel.h"
 #include "preload/plugin/graph/margins.h"
@@ -424,10 +425,11 @@ Region::Form* Region::form_of(const c10::IValue* inputs) {
   return nullptr;
 }
 
-/// bf16 inside a float32 program, unless what follows chooses by the values, and nobody asked for it.
+/// bf16 inside a float32 program, unless what follows chooses by the values, or no module computes this, and nobody asked for it.
 bool Region::may_round() const {
   const TierOptions& options = tier()->options;
-  return bf16_inside_allowed(options) && (options.dtype == DtypePolicy::kBfloat16 || (!of_.chooses && !asks_for_ieee()));
+  return bf16_inside_allowed(options) &&
+         (options.dtype == DtypePolicy::kBfloat16 || (!of_.chooses && !asks_for_ieee() && !drift_outside_modules()));
 }
 
 Region::Choice* Region::choice_of(const c10::IValue* inputs) {
