@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <limits>
@@ -30,6 +31,17 @@ bool is_limited() noexcept {
   static const bool by_system = promises_are_kept();
   rlimit limit{};
   return by_system || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
+/// The number in a file of one; false where there is none ("max", no such file).
+bool read_number(const char* path, std::uint64_t& number) noexcept {
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return false;
+  unsigned long found = 0;
+  const bool any = std::fscanf(file, "%lu", &found) == 1;
+  std::fclose(file);
+  number = found;
+  return any;
 }
 
 }  // namespace
@@ -62,6 +74,19 @@ std::uint64_t available_memory_bytes() noexcept {
     std::fclose(file);
   }
   return kib * 1024;
+}
+
+std::uint64_t allowed_memory_bytes() noexcept {
+  constexpr std::array<std::array<const char*, 2>, 2> kLimits = {
+      {{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+       {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}};
+  std::uint64_t allowed = available_memory_bytes();
+  for (const auto& [limit, usage] : kLimits) {
+    std::uint64_t most = 0;
+    std::uint64_t used = 0;
+    if (read_number(limit, most) && read_number(usage, used)) allowed = std::min(allowed, most > used ? most - used : 0);
+  }
+  return allowed;
 }
 
 std::uint64_t free_memory_bytes() noexcept {

@@ -20,6 +20,8 @@ inline constexpr std::size_t kRoomForKernels = std::size_t{32} << 20;
 /// For a weight's copies on the way to a pack, and for the kernels that then take it.
 [[nodiscard]] bool has_room_for_pack(std::size_t weight_bytes) noexcept;
 
+/// Of the machine, or of what this process's container (cgroup v2 or v1) may still take where that is less; 0 where that cannot be read.
+[[nodiscard]] std::uint64_t allowed_memory_bytes() noexcept;
 /// Of the machine: what nobody uses or what could be freed, 0 where that cannot be read,
 [[nodiscard]] std::uint64_t available_memory_bytes() noexcept;
 /// and what nobody uses, without what could be freed.

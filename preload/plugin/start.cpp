@@ -13,6 +13,7 @@
 #include "preload/plugin/graph/builder.h"
 #include "preload/plugin/graph/remembered.h"
 #include "preload/plugin/graph/scripted_pass.h"
+#include "preload/plugin/kept_pages.h"
 #include "preload/plugin/python_entry.h"
 #include "preload/plugin/register.h"
 #include "preload/plugin/tier.h"
@@ -61,7 +62,10 @@ StartResult start_tier(const IpexrunStart& start) {
     graph::register_classes();
     register_training_class();
     graph::register_remembered();
-    if (state.options.select.timing) graph::register_scripted_pass();
+    if (state.options.select.timing) {
+      graph::register_scripted_pass();
+      watch_fresh_pages();
+    }
     if (!left.empty()) log::info("left alone, another library replaced their kernels before: " + left);
   }
   write_process_event("torch " TORCH_VERSION ", " + std::string(level_name(state.options.isa)) + ", " +

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "preload/plugin/answer.h"
 #include "preload/plugin/batch_norms.h"
 #include "preload/plugin/convolutions.h"
 #include "preload/plugin/dropouts.h"
+#include "preload/plugin/kept_pages.h"
 #include "preload/plugin/split_weights.h"
 #include "preload/plugin/tier_state.h"
 
@@ -102,6 +104,8 @@ void register_training_class() {
   static auto made =
       torch::class_<Training>("ipexrun", "Training")
           .def(torch::init<>())
+          .def("leave_fresh_pages", [](const c10::intrusive_ptr<Training>&) { leave_fresh_pages(); })
+          .def("fresh_pages", [](const c10::intrusive_ptr<Training>&) { return std::string(fresh_pages_state()); })
           .def("are_dense",
                [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> tensors) { return self->are_dense(tensors); })
           .def("lie_alike", [](const c10::intrusive_ptr<Training>& self, std::vector<at::Tensor> tensors,

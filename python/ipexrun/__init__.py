@@ -83,6 +83,11 @@ def _with_graphs(out):
         memory = _sys.modules[__name__ + ".training.kept_memory"].report()
         if memory is not None:
             out["memory"] = memory
+    training = getattr(getattr(_sys.modules.get("torch"), "classes", None), "ipexrun", None)
+    if "memory" not in out and training is not None:
+        state = training.Training().fresh_pages()
+        if state:
+            out["memory"] = {"state": state}
     return out
 
 

@@ -17,6 +17,8 @@ import pathlib
 import sys
 import time
 
+import torch
+
 from ..graphs import double
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt()
@@ -166,6 +168,7 @@ _keeper = None  # False: not here
 def step_ended():
     global _keeper
     if _keeper is None:
+        torch.classes.ipexrun.Training().leave_fresh_pages()  # it looks at programs without steps, and has set the same up perhaps
         library = c_library() if may_keep() else None
         _keeper = Keeper(library) if library is not None else False
     if _keeper:
