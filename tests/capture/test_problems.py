@@ -335,6 +335,23 @@ def test_other_threads_hold_no_signals(hook):
     assert found == [signal.default_int_handler]
 
 
+def test_a_thread_that_python_takes_for_no_main_one_holds_none(hook, monkeypatch):
+    """A program that embeds Python: the thread that imported threading first is another one."""
+    from ipexrun.capture import interrupts
+
+    found = []
+
+    def inside():
+        monkeypatch.setattr(threading, "main_thread", threading.current_thread)
+        with interrupts.late():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    other = threading.Thread(target=inside)
+    other.start()
+    other.join()
+    assert found == [signal.default_int_handler]
+
+
 TIME_LIMITS = """
 import signal, torch
 class Stop(Exception): pass

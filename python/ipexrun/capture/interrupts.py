@@ -53,6 +53,17 @@ def heard():
 _raised = []  # by handlers that waited, until raise_late()
 
 
+def held(hook, instead):
+    """{number: handler} of the handlers that `instead` stands in for; of none where Python's main thread is another one than threading takes for it (the first
+    that imported threading, in a program that embeds Python)."""
+    try:
+        return hook.hold_signals(instead)
+    except ValueError as problem:
+        if of_signal(problem) is not None:
+            raise
+        return {}
+
+
 @contextlib.contextmanager
 def late():
     """Handlers of signals that come meanwhile are called at its end. Whoever traces calls raise_late() then."""
@@ -69,8 +80,7 @@ def late():
         else:
             came.append(number)
 
-    handlers = {}
-    handlers.update(hook.hold_signals(note))
+    handlers = held(hook, note)
     try:
         yield
     finally:
