@@ -75,6 +75,28 @@ def test_a_result_belongs_to_the_program():
     torch.testing.assert_close(again[2], (layer.weight.exp() * 2).t())
 
 
+def test_weight_norm_leaves_its_weight_in_the_module():
+    """torch.nn.utils.weight_norm: the weight is a result of each call, too, into which the program may write."""
+    torch.manual_seed(1)
+    layer = nn.Conv1d(8, 16, 3)
+    g, v = nn.Parameter(torch.rand(16, 1, 1) + 0.5), nn.Parameter(torch.randn(16, 8, 3))
+
+    def normalized(x):
+        weight = torch._weight_norm(v, g, 0)
+        return F.conv1d(F.relu(F.conv1d(x, weight, layer.bias)), weight.transpose(0, 1)), weight
+
+    captured = Captured(normalized, torch.randn(2, 8, 40))
+    assert "of weights alone" in captured.fused()
+    expected = torch._weight_norm(v, g, 0)
+    first = captured.graphs[-1].mine(True, captured.values)
+    first[1].fill_(9)
+    again = captured.graphs[-1].mine(True, captured.values)
+    torch.testing.assert_close(again[1], expected)
+    with torch.no_grad():
+        g.mul_(2)
+    captured(torch.randn(2, 8, 40))
+
+
 def test_what_reads_inputs_or_only_moves_numbers_is_none():
     layer = linear()
     assert "of weights alone" not in Captured(layer, torch.randn(7, 48)).fused()

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,10 +52,9 @@ class WeightFolder {
 
   int run() {
     look();
-    const std::vector<bool> seen = seen_outside(graph_);
     std::vector<std::pair<std::size_t, Node>> steps;  // behind which node each stands
+    seen_ = seen_outside(graph_);
     for (const Value value : frontier()) {
-      if (seen[at(value)]) continue;
       if (auto step = step_for(value)) steps.emplace_back(makers_[at(value)], std::move(*step));
     }
     insert(std::move(steps));
@@ -90,7 +90,8 @@ class WeightFolder {
     for (const Node& node : graph_.nodes) {
       const bool inside = !node.outputs.empty() && made_[at(node.outputs[0])] == Made::kWorkOnWeights;
       for (const Value value : Graph::reads(node)) {
-        if (value != kNone && !inside && made_[at(value)] == Made::kWorkOnWeights) read[at(value)] = true;
+        if (value == kNone || inside || made_[at(value)] != Made::kWorkOnWeights) continue;
+        if (!seen_[at(value)] || !may_view(node)) read[at(value)] = true;
       }
     }
     std::vector<Value> found;
@@ -172,6 +173,17 @@ class WeightFolder {
     for (Argument& element : argument->list) rename(&element, name_of);
   }
 
+  /// What the program gets as well (torch.nn.utils.weight_norm leaves the weight in its module) is made for it in each call, since it may
+  /// write into that; operators whose results are none of its memory read the step's.
+  void read_instead(Value before, Value after, std::size_t first) {
+    std::vector<Value> names(graph_.facts.size());
+    std::iota(names.begin(), names.end(), Value{0});
+    names[at(before)] = after;
+    for (std::size_t i = first; i < graph_.nodes.size(); ++i) {
+      if (!may_view(graph_.nodes[i])) graph::rename(&graph_.nodes[i], names);
+    }
+  }
+
   /// Each behind the node that made the value; all behind it read the step's. The nodes that it stands for die where nobody else reads
   /// them.
   void insert(std::vector<std::pair<std::size_t, Node>> steps) {
@@ -181,7 +193,11 @@ class WeightFolder {
       Facts facts = graph_.facts[at(before)];
       facts.weight = true;
       step.outputs[0] = graph_.add_value(std::move(facts));
-      graph_.replace(before, step.outputs[0], place + 1);
+      if (seen_[at(before)]) {
+        read_instead(before, step.outputs[0], place + 1);
+      } else {
+        graph_.replace(before, step.outputs[0], place + 1);
+      }
       graph_.nodes.insert(graph_.nodes.begin() + static_cast<std::ptrdiff_t>(place) + 1, std::move(step));
       ++count_;
     }
@@ -190,6 +206,7 @@ class WeightFolder {
   Graph& graph_;
   std::vector<Made> made_;
   std::vector<std::size_t> makers_;
+  std::vector<bool> seen_;
   int count_ = 0;
 };
 

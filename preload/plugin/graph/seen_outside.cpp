@@ -5,9 +5,6 @@
 #include "preload/plugin/graph/match.h"
 
 namespace ipexrun::preload::graph {
-namespace {
-
-/// Its results may be views of its arguments.
 bool may_view(const Node& node) {
   if (!node.op) return true;
   for (const char* name : {"_unsafe_view", "reshape", "contiguous", "lift_fresh_copy", "lift_fresh", "_reshape_alias", "to"}) {
@@ -18,8 +15,6 @@ bool may_view(const Node& node) {
   }
   return false;
 }
-
-}  // namespace
 
 std::vector<bool> seen_outside(const Graph& graph) {
   std::vector<bool> seen(graph.facts.size(), false);

@@ -7,6 +7,9 @@
 
 namespace ipexrun::preload::graph {
 
+/// Its results may be views of its arguments.
+bool may_view(const Node& node);
+
 /// By value: it shares memory with a result, or may.
 std::vector<bool> seen_outside(const Graph& graph);
 
