@@ -83,12 +83,21 @@ def _with_graphs(out):
         memory = _sys.modules[__name__ + ".training.kept_memory"].report()
         if memory is not None:
             out["memory"] = memory
-    training = getattr(getattr(_sys.modules.get("torch"), "classes", None), "ipexrun", None)
-    if "memory" not in out and training is not None:
-        state = training.Training().fresh_pages()
+    if "memory" not in out:
+        state = _fresh_pages()
         if state:
             out["memory"] = {"state": state}
     return out
+
+
+def _fresh_pages():
+    """What is known of memory that a program without training steps takes again; "" where nobody looks."""
+    if "_ipexrun_hook" not in _sys.modules:
+        return ""
+    try:
+        return _sys.modules["torch"].classes.ipexrun.Training().fresh_pages()
+    except (AttributeError, KeyError, RuntimeError):  # a plugin that optimizes nothing has no such class
+        return ""
 
 
 def _backend(module, example_inputs, **options):
