@@ -13,7 +13,7 @@ SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_
 
 # 160 MiB in blocks that malloc takes from its heap, whose end it gives back each time.
 LOOP = """
-import ipexrun, json, resource, sys, time, torch
+import json, resource, sys, time, torch, ipexrun
 SETUP
 def state(): return ipexrun.report().get("memory", {}).get("state", "")
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -31,7 +31,7 @@ print(json.dumps({"first": first, "last": min(step() for _ in range(3)), "state"
 def loop(*options, setup="", **more):
     command = [f"{BUILD}/bin/ipexrun", *options, sys.executable, "-W", "ignore", "-c", LOOP.replace("SETUP", setup)]
     environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
-    environment.update(OMP_NUM_THREADS="1", IPEXRUN_CACHE="off", IPEXRUN_SELECT="on", **more)
+    environment.update(OMP_NUM_THREADS="1", IPEXRUN_CACHE="off", IPEXRUN_SELECT="on", PYTHONPATH=f"{BUILD}/lib/ipexrun/python", **more)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
