@@ -7,8 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include "configs/contract/env.h"

@@ -320,29 +320,16 @@ def test_what_a_program_sets_in_a_trace_and_how_its_signals_restart_calls_stays(
         signal.signal(signal.SIGUSR2, before[1])
 
 
-def test_other_threads_hold_no_signals(hook):
+@pytest.mark.parametrize("taken_for_main", [False, True])
+def test_other_threads_hold_no_signals(hook, taken_for_main, monkeypatch):
+    """Nor one that threading takes for the main one: the first that imported it, in a program that embeds Python."""
     from ipexrun.capture import interrupts
 
     found = []
 
     def inside():
-        with interrupts.late():
-            found.append(signal.getsignal(signal.SIGINT))
-
-    other = threading.Thread(target=inside)
-    other.start()
-    other.join()
-    assert found == [signal.default_int_handler]
-
-
-def test_a_thread_that_python_takes_for_no_main_one_holds_none(hook, monkeypatch):
-    """A program that embeds Python: the thread that imported threading first is another one."""
-    from ipexrun.capture import interrupts
-
-    found = []
-
-    def inside():
-        monkeypatch.setattr(threading, "main_thread", threading.current_thread)
+        if taken_for_main:
+            monkeypatch.setattr(threading, "main_thread", threading.current_thread)
         with interrupts.late():
             found.append(signal.getsignal(signal.SIGINT))
 
